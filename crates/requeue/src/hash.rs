@@ -1,0 +1,77 @@
+//! The default hasher of the queue and of the limiters that count per key.
+
+use std::hash::{BuildHasher, Hasher};
+
+/// The default hasher: fast, and seeded anew in each process, so that whoever
+/// chooses keys cannot prepare a set of them that all collide.
+///
+/// It is foldhash's quality variant, which its author calls *minimally*
+/// DoS-resistant: it holds against keys prepared in advance, not against
+/// somebody who can time single operations of a running process. Where that
+/// matters, give the queue [`std::hash::RandomState`] (SipHash) through
+/// [`Builder::hasher`](crate::Builder::hasher).
+///
+/// ```
+/// use std::hash::BuildHasher;
+/// let state = requeue::RandomState::new();
+/// assert_eq!(state.hash_one("a"), state.hash_one("a"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RandomState(foldhash::quality::RandomState);
+
+impl RandomState {
+    /// A hasher with a seed of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl BuildHasher for RandomState {
+    type Hasher = KeyHasher;
+    #[inline]
+    fn build_hasher(&self) -> KeyHasher {
+        KeyHasher(self.0.build_hasher())
+    }
+}
+
+/// The hasher that [`RandomState`] builds.
+///
+/// ```
+/// use std::hash::{BuildHasher, Hasher};
+/// let state = requeue::RandomState::new();
+/// let mut hasher = state.build_hasher();
+/// hasher.write_u64(7);
+/// assert_eq!(hasher.finish(), state.hash_one(7u64));
+/// ```
+#[derive(Clone)]
+pub struct KeyHasher(foldhash::quality::FoldHasher<'static>);
+
+impl std::fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyHasher").finish_non_exhaustive()
+    }
+}
+
+/// Passes the integers on whole: foldhash folds a `u64` in one step where
+/// eight bytes take a loop.
+macro_rules! pass_on {
+    ($($name:ident: $int:ty),*) => {$(
+        #[inline]
+        fn $name(&mut self, i: $int) {
+            self.0.$name(i);
+        }
+    )*};
+}
+
+impl Hasher for KeyHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+    pass_on!(write_u8: u8, write_u16: u16, write_u32: u32, write_u64: u64, write_u128: u128, write_usize: usize);
+}
