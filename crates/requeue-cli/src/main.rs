@@ -1,0 +1,2 @@
+//! The command `requeue`.
+fn main() {}
