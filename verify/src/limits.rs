@@ -1,0 +1,162 @@
+//! What is handed into a queue under test and watches it from outside: a clock
+//! that counts, limiters that record, a metrics sink that remembers.
+
+use crate::probe::{Hook, Key};
+use requeue::{Alarm, Clock, FakeClock, Instant, Parker, RateLimiter};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A fake clock that counts how often it is read, and can move at each reading.
+#[derive(Clone, Default)]
+pub struct TestClock {
+    fake: FakeClock,
+    reads: Arc<AtomicUsize>,
+    /// Nanoseconds that pass after each reading.
+    drift: Arc<AtomicU64>,
+    /// Runs inside of each reading.
+    on_read: Arc<Hook>,
+}
+
+impl fmt::Debug for TestClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestClock").field("reads", &self.reads()).finish_non_exhaustive()
+    }
+}
+
+impl TestClock {
+    /// The fake clock underneath.
+    #[must_use]
+    pub fn fake(&self) -> &FakeClock {
+        &self.fake
+    }
+    /// How often it was read.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+    /// The instant that it shows, without counting.
+    #[must_use]
+    pub fn at(&self) -> Instant {
+        self.fake.now()
+    }
+    /// From now on `step` passes after each reading: whoever reads twice in one
+    /// call sees two different instants.
+    pub fn drift(&self, step: Duration) {
+        self.drift.store(u64::try_from(step.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+    /// What runs inside of each reading.
+    #[must_use]
+    pub fn on_read(&self) -> &Hook {
+        &self.on_read
+    }
+    /// How often `call` reads this clock.
+    pub fn reads_of<T>(&self, call: impl FnOnce() -> T) -> usize {
+        let before = self.reads();
+        let _ = call();
+        self.reads() - before
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Instant {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.on_read.run_now();
+        let now = self.fake.now();
+        let drift = self.drift.load(Ordering::SeqCst);
+        if drift > 0 {
+            self.fake.advance(Duration::from_nanos(drift));
+        }
+        now
+    }
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.fake.wake_at(at, waker)
+    }
+    fn park_until(&self, at: Instant, parker: &Parker) {
+        self.fake.park_until(at, parker);
+    }
+}
+
+/// A call that a [`Scripted`] limiter got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `when`, and the instant that it was given.
+    When(u64, Instant),
+    /// `forget`.
+    Forget(u64),
+    /// `num_requeues`.
+    NumRequeues(u64),
+}
+
+/// A limiter of a user's own: counts per key, gives the same delay to each, and
+/// records every call.
+pub struct Scripted {
+    delay: Mutex<Duration>,
+    counts: Mutex<BTreeMap<u64, u32>>,
+    asked: Mutex<Vec<Asked>>,
+    /// Runs inside of `when`.
+    pub on_when: Hook,
+    /// Runs inside of `forget`.
+    pub on_forget: Hook,
+    /// Runs inside of `num_requeues`.
+    pub on_num_requeues: Hook,
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("delay", &*locked(&self.delay)).finish_non_exhaustive()
+    }
+}
+
+impl Scripted {
+    /// A limiter that answers `delay`.
+    #[must_use]
+    pub fn new(delay: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            delay: Mutex::new(delay),
+            counts: Mutex::default(),
+            asked: Mutex::default(),
+            on_when: Hook::default(),
+            on_forget: Hook::default(),
+            on_num_requeues: Hook::default(),
+        })
+    }
+    /// From now on it answers `delay`.
+    pub fn set(&self, delay: Duration) {
+        *locked(&self.delay) = delay;
+    }
+    /// The calls that it got since this was last asked.
+    pub fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut locked(&self.asked))
+    }
+    /// How many of the calls that it got since were `when`.
+    pub fn take_whens(&self) -> usize {
+        self.take_asked().iter().filter(|call| matches!(call, Asked::When(..))).count()
+    }
+}
+
+impl RateLimiter<Key> for Scripted {
+    fn when(&self, key: &Key, now: Instant) -> Duration {
+        locked(&self.asked).push(Asked::When(key.id, now));
+        self.on_when.run_now();
+        *locked(&self.counts).entry(key.id).or_default() += 1;
+        *locked(&self.delay)
+    }
+    fn forget(&self, key: &Key) {
+        locked(&self.asked).push(Asked::Forget(key.id));
+        self.on_forget.run_now();
+        locked(&self.counts).remove(&key.id);
+    }
+    fn num_requeues(&self, key: &Key) -> u32 {
+        locked(&self.asked).push(Asked::NumRequeues(key.id));
+        self.on_num_requeues.run_now();
+        locked(&self.counts).get(&key.id).copied().unwrap_or(0)
+    }
+}

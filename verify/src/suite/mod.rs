@@ -1,0 +1,14 @@
+//! The conformance suite: every promise of the contract as a function that
+//! takes the queue under test as a parameter.
+//!
+//! A function is named after its rule and the sentence that it checks. Nothing
+//! here sleeps, retries or depends on how fast the machine is: time comes from
+//! a fake clock, wake-ups are counted, and what could hang runs under the
+//! watchdog.
+
+#![allow(missing_docs, reason = "the tests' names are sentences")]
+
+pub mod q_get;
+pub mod q_line;
+
+mod catalogue;
