@@ -42,6 +42,7 @@ pub struct Drained {
 #[derive(Clone, Debug)]
 struct Drain {
     deadline: Option<Nanos>,
+    waits: bool,
     answer: Drained,
     over: bool,
 }
@@ -110,7 +111,7 @@ impl Model {
     pub fn drain(&mut self, waiters: Waiters, deadline: Option<Nanos>) -> DrainId {
         let id = DrainId(self.drains.all.len() as u64);
         let deadline = deadline.map(|limit| self.now.saturating_add(limit));
-        self.drains.all.insert(id, Drain { deadline, answer: Drained::default(), over: false });
+        self.drains.all.insert(id, Drain { deadline, waits: waiters == Waiters::Wait, answer: Drained::default(), over: false });
         self.drain_waits = waiters == Waiters::Wait;
         match waiters {
             Waiters::Drop => {
@@ -145,6 +146,13 @@ impl Model {
         let ids: Vec<DrainId> = self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
         for id in ids {
             let passed = self.drains.all[&id].deadline.is_some_and(|deadline| deadline <= now);
+            // "Shuts down when nothing is ready, dirty, held or waiting, or at
+            // its deadline" (Q14).
+            if passed && self.drain_waits && self.drains.all[&id].waits {
+                self.drain_waits = false;
+                self.phase = Phase::ShutDown;
+                self.drop_timers();
+            }
             if idle || passed {
                 self.end_drain(id);
             }

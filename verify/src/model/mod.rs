@@ -466,7 +466,7 @@ impl Model {
     ///
     /// Refused where holders' triggers are; the run goes on.
     pub fn retry(&mut self, run: &Run, own: Option<Nanos>) -> Result<Nanos, Refused> {
-        self.holders()?;
+        self.holders(run)?;
         let asked = self.when(run.key);
         let delay = own.unwrap_or(asked);
         self.back(run, delay, true);
@@ -479,7 +479,7 @@ impl Model {
     ///
     /// Refused where holders' triggers are; the run goes on.
     pub fn requeue_after(&mut self, run: &Run, delay: Nanos) -> Result<(), Refused> {
-        self.holders()?;
+        self.holders(run)?;
         self.forget(run.key);
         self.back(run, delay, false);
         Ok(())
@@ -503,7 +503,11 @@ impl Model {
         self.end(run);
     }
 
-    fn holders(&mut self) -> Result<(), Refused> {
+    fn holders(&mut self, run: &Run) -> Result<(), Refused> {
+        // "A guard whose run was ended that way is inert" (Q12).
+        if !self.holds(run) {
+            return Err(Refused);
+        }
         if self.phase == Phase::ShutDown {
             self.drains.retry_refused();
             return Err(Refused);

@@ -12,6 +12,165 @@ macro_rules! tests {
     )*};
 }
 
+/// D1, D2, D3, D5, D6: when a waiting key becomes ready.
+#[macro_export]
+macro_rules! d_timers {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, d_timers:
+            d1_a_delay_of_zero_is_add_under_every_policy,
+            d1_a_delay_of_zero_leaves_a_timer_that_is_set_as_it_is,
+            d2_a_second_timer_keeps_the_earlier_due_instant,
+            d2_any_number_of_timers_for_one_key_are_one,
+            d3_a_key_is_never_handed_out_before_its_due_instant,
+            d3_the_due_instant_counts_from_the_call,
+            d5_timers_become_ready_in_the_order_of_their_due_instants,
+            d5_equal_due_instants_become_ready_in_the_order_of_the_calls,
+            d5_equal_due_instants_set_at_different_times_keep_the_order_of_the_calls,
+            d5_a_call_that_does_not_change_the_instant_keeps_the_place,
+            d5_a_call_that_changes_the_instant_takes_a_new_place,
+            d5_a_key_whose_due_instant_has_come_stands_before_a_key_added_afterwards,
+            d5_a_due_timer_stands_before_a_key_that_becomes_ready_at_done,
+            d6_an_immediate_add_of_a_waiting_key_makes_it_ready_and_leaves_the_timer_armed,
+            d6_a_timer_that_fires_for_a_ready_key_changes_nothing,
+            d6_a_timer_that_fires_for_a_held_key_makes_it_dirty,
+            d6_a_timer_that_fires_for_a_dirty_key_changes_nothing,
+            d6_state_tells_every_combination_with_waiting,
+            d6_by_default_a_run_leaves_earlier_timers_armed,
+            d6_timers_absorbed_a_run_that_starts_absorbs_the_timers_set_before_it,
+            d6_timers_absorbed_a_run_that_starts_absorbs_back_offs_too,
+            d6_timers_absorbed_keeps_those_set_during_the_run,
+            d6_timers_absorbed_absorbs_nothing_while_the_key_is_only_ready,
+            d6_latest_pushes_the_timer_back_up_to_its_maximum,
+            d6_latest_never_moves_a_timer_to_an_earlier_instant,
+            d6_latest_begins_a_new_window_after_the_run,
+            d6_replace_takes_the_new_instant_earlier_or_later,
+            d6_keep_leaves_what_is_there,
+            d6_the_policy_belongs_to_the_call_and_not_to_the_key,
+            d6_every_policy_may_be_used_for_a_rate_limited_key_that_waits,
+        }
+    };
+}
+
+/// D4, D7-D10: promptness, sizes, shutdown, the clock.
+#[macro_export]
+macro_rules! d_wait {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, d_wait:
+            d4_a_timer_wakes_a_waiting_get_at_its_due_instant_without_another_call,
+            d4_a_timer_set_after_the_wait_began_is_prompt_too,
+            d4_a_sooner_timer_set_after_the_wait_began_is_prompt_too,
+            d4_a_timer_that_was_moved_earlier_is_prompt_too,
+            d4_every_due_key_finds_a_getter_when_all_are_waiting,
+            d4_a_worker_that_waits_in_its_own_manner_gets_the_key_at_its_due_instant,
+            d4_a_sooner_timer_reaches_a_worker_that_waits_in_its_own_manner,
+            d4_promotion_shows_wherever_one_looks,
+            d7_add_after_never_waits_whatever_the_number_of_waiting_keys,
+            d8_any_duration_is_accepted_and_does_what_it_says,
+            d8_a_waiting_get_sleeps_through_a_far_future_delay,
+            d8_requeue_and_retry_take_any_duration,
+            d9_shut_down_drops_the_timers_and_counts_them,
+            d9_shut_down_fires_what_is_due_before_it_drops_the_rest,
+            d9_no_alarm_outlives_the_shut_down,
+            d9_a_drain_drops_waiting_keys_by_default,
+            d9_a_drain_can_run_waiting_keys_now_in_the_order_of_their_instants,
+            d9_a_drain_that_runs_waiting_keys_now_wakes_a_getter,
+            d9_a_drain_can_wait_for_waiting_keys,
+            d10_all_time_comes_from_the_queues_clock,
+            d10_a_clock_that_goes_back_makes_nothing_early,
+            d10_a_step_over_many_instants_at_once_keeps_their_order,
+        }
+    };
+}
+
+/// Q14: close, and drains that wait.
+#[macro_export]
+macro_rules! q_close {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_close:
+            q14_close_refuses_triggers_from_outside,
+            q14_close_takes_what_a_holder_asks_for_the_key_that_it_holds,
+            q14_add_rate_limited_on_the_queue_is_outside_also_for_the_key_that_one_holds,
+            q14_after_close_alone_getters_wait_and_shutting_down_is_true,
+            q14_close_keeps_timers,
+            q14_a_drain_that_waits_works_retries_off_too,
+            q14_a_drain_that_waits_refuses_outside_triggers_at_once,
+            q14_a_drain_that_waits_shuts_down_when_nothing_is_left_and_tells_the_getters,
+            q14_a_drain_that_waits_shuts_down_although_nobody_polls_it,
+            q14_a_drain_that_waits_shuts_down_at_its_deadline,
+            q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it,
+            q14_a_later_drain_that_waits_takes_holders_retries_again,
+            q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting,
+            q14_requeue_after_zero_by_a_holder_is_taken_after_close,
+            q14_a_queue_that_is_not_closed_accepts,
+        }
+    };
+}
+
+/// Q12: done comes by itself; and what a guard can say instead.
+#[macro_export]
+macro_rules! q_done {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_done:
+            q12_dropping_the_guard_is_done,
+            q12_dropping_the_guard_is_done_after_shut_down_and_during_drains,
+            q12_dropping_the_guard_is_done_during_unwinding,
+            q12_the_guard_may_be_dropped_on_another_thread_and_after_the_queue,
+            q12_an_owned_guard_is_the_same_run,
+            q12_by_option_a_guard_dropped_without_a_word_ends_as_retry_does,
+            q12_by_option_an_unwinding_guard_retries_with_its_attempt_counted,
+            q12_by_option_a_guard_that_says_done_is_done,
+            q12_by_option_a_dropped_guard_whose_retry_is_refused_is_done_and_counted_as_left,
+            q12_by_default_a_dropped_guard_asks_no_limiter,
+            q12_a_refused_retry_gives_the_guard_back_with_its_payload,
+            q12_done_and_get_the_next_hands_out_the_next,
+            q12_done_and_get_the_next_of_a_dirty_key_may_be_the_same_key,
+            q12_done_and_get_the_next_ends_the_run_at_the_first_poll,
+            q12_done_and_get_the_next_ends_the_run_at_the_drop_of_the_future,
+            q12_dropping_done_and_get_the_next_after_a_wake_up_loses_no_key,
+            q12_done_for_a_key_that_is_not_held_is_an_error_value,
+            q12_the_guard_free_pair_hands_out_the_key_and_done_ends_the_run,
+            q12_a_guard_whose_run_was_ended_by_key_is_inert_and_its_key_stays_readable,
+            q12_no_word_of_an_inert_guard_ends_another_run,
+            q12_an_inert_guard_keeps_its_key_readable_after_the_queue_has_forgotten_it,
+            q12_a_detached_run_holds_its_key_until_done_by_key,
+        }
+    };
+}
+
+/// Q11: shut_down_with_drain.
+#[macro_export]
+macro_rules! q_drain {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_drain:
+            q11_an_empty_queue_is_drained_at_once,
+            q11_a_drain_refuses_outside_triggers_at_once_before_it_is_polled,
+            q11_a_drain_waits_for_ready_keys,
+            q11_a_drain_waits_for_held_keys,
+            q11_a_drain_waits_for_the_run_of_a_dirty_key,
+            q11_the_done_of_the_last_key_wakes_the_drain,
+            q11_several_drains_return_together,
+            q11_several_drains_return_together_in_their_own_manner_of_waiting,
+            q11_the_latest_drain_decides_about_waiting_keys,
+            q11_shut_down_called_later_drops_the_timers_and_releases_all_drains,
+            q11_shut_down_releases_a_drain_that_waits_in_its_own_manner,
+            q11_a_drain_has_a_deadline_past_which_the_queue_stays_shut_down,
+            q11_the_deadline_ends_a_drain_that_waits_in_its_own_manner,
+            q11_a_drain_that_is_complete_at_its_deadline_is_complete,
+            q11_a_deadline_of_any_length_is_accepted,
+            q11_the_answer_counts_what_was_done_dropped_and_refused_since_the_drain_began,
+            q11_each_drain_counts_since_it_began_itself,
+            q11_ready_keys_are_handed_out_during_a_drain_and_then_get_says_shut_down,
+            q11_a_drain_after_shut_down_waits_for_what_is_left,
+            q11_dropping_a_drain_leaves_the_others_and_the_queue_as_they_are,
+        }
+    };
+}
+
 /// Q5-Q8: freshness, many to many, the forms of get, cancellation.
 #[macro_export]
 macro_rules! q_get {
@@ -72,6 +231,29 @@ macro_rules! q_line {
             q9_len_is_the_number_of_ready_keys_and_the_others_are_counted_apart,
             q9_len_counts_a_key_whose_due_instant_has_come,
             q9_a_key_that_is_waiting_and_ready_or_held_counts_as_both,
+        }
+    };
+}
+
+/// Q10: shut_down, from any thread, in any state, any number of times.
+#[macro_export]
+macro_rules! q_shut {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_shut:
+            q10_triggers_after_shut_down_are_refused_visibly,
+            q10_ready_keys_are_still_handed_out,
+            q10_a_held_dirty_key_still_gets_its_run,
+            q10_a_trigger_for_a_key_that_is_ready_or_held_is_refused_too,
+            q10_any_number_of_calls_in_any_state_neither_panics_nor_hangs,
+            q10_shut_down_from_many_threads_at_once,
+            q10_shut_down_during_drains_and_closes_from_many_threads,
+            q10_dropping_the_last_handle_is_shut_down,
+            q10_a_guard_or_a_waiting_getter_is_not_a_handle,
+            q10_dropping_a_handle_that_is_not_the_last_changes_nothing,
+            q10_a_holders_retry_is_refused_and_the_guard_comes_back,
+            q10_shut_down_is_seen_by_a_get_that_waits_in_its_own_manner,
+            q10_a_get_begun_before_and_polled_after_shut_down_ends,
         }
     };
 }

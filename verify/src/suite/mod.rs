@@ -8,7 +8,13 @@
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
+pub mod d_tim.rs;
+pub mod d_wait;
+pub mod q_close;
+pub mod q_done;
+pub mod q_drain;
 pub mod q_get;
 pub mod q_line;
+pub mod q_shut;
 
 mod catalogue;

@@ -43,7 +43,7 @@ pub fn q6_many_producers_and_consumers_threads_and_tasks_share_one_queue<A: Adap
         for consumer in 0..4 {
             let (q, runs) = (&q, &runs);
             s.spawn(move || {
-                let mut next = || if consumer % 2 == 0 { q.get_or_end() } else { polled(q) };
+                let next = || if consumer % 2 == 0 { q.get_or_end() } else { polled(q) };
                 while let Some(item) = next() {
                     runs[usize::try_from(item.key().id).unwrap()].fetch_add(1, Ordering::Relaxed);
                     sound(item.done());
