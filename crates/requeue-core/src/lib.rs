@@ -1,5 +1,52 @@
-//! The state machine of the `requeue` work queue.
+//! The state machine of the [`requeue`](https://docs.rs/requeue) work queue.
+//!
+//! A queue hands keys to workers: each key to one worker at a time, many
+//! triggers become one run, none is lost. This crate is what the queue *knows*
+//! and *decides*. It has no lock, no clock, no waker and no thread in it (it is
+//! `no_std`), and time is an argument: so that it can be replayed, compared
+//! with a model and fuzzed. Waiting, waking and the public face are in
+//! `requeue`, which is what you want unless you build a queue of your own.
+//!
+//! ```
+//! use requeue_core::{Config, Core, Delay, Got, How, Instant};
+//! use std::time::Duration;
+//!
+//! let mut core = Core::<&str>::new(Config::default());
+//! let hash = 7; // of the key: 32 bits, from whoever calls
+//! core.settle(Instant::ORIGIN);
+//! let _ = core.add("a", hash, None, Delay::Now);
+//! let _ = core.add("a", hash, None, Delay::Now); // coalesces
+//! let Got::Item(item) = core.get() else { panic!("a is ready") };
+//! assert_eq!(*item.run.key(), "a");
+//! assert!(matches!(core.get(), Got::Empty));
+//! let _ = core.end(item.run, How::Again(Duration::from_secs(1)), None);
+//! core.settle(Instant::from_nanos(1_000_000_000));
+//! assert_eq!(core.len(), 1);
+//! ```
+//!
+//! The caller's part of the bargain: call [`Core::settle`] with the time in
+//! every lock hold before anything else, until it says that there is no more to
+//! do; drop what comes back, and [`Core::take_trash`], after unlocking; call
+//! [`Core::conclude`] before unlocking; pass a hash that is the same for equal keys.
+
 #![no_std]
+
 extern crate alloc;
+
+mod arena;
+mod column;
+mod heap;
+mod machine;
+mod order;
+mod ring;
+mod table;
 mod time;
+
+pub use arena::KeyRef;
+pub use machine::{
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, DrainCounts, Dropped, Ended, Gauges, Got,
+    Handout, How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, Rejected, RetryDelay, RunRef,
+    Stats, WaitingKeys,
+};
+pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

@@ -1,52 +1,176 @@
 //! Where time comes from, and how a waiting caller is woken at an instant.
+//!
+//! A queue reads no clock but its own, and asks it two things: what time is it,
+//! and wake me then. [`SystemClock`] answers with the system's time;
+//! [`FakeClock`] stands still until a test moves it;
+//! `TokioClock` (feature `tokio`) follows a runtime's time.
+//! Others are a few lines: see [`Clock`].
+//!
+//! The wake-up goes through a [`Waker`], so that one mechanism serves tasks and
+//! threads, and comes back as an [`Alarm`], so that a wait that ends early leaves
+//! nothing behind. A thread that waits sleeps on a [`Parker`], whose waker it
+//! hands out; and because a sleeping thread can watch the time by itself, a clock
+//! may say how ([`Clock::park_until`]) and spare itself the alarm.
 
 use crate::Instant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::task::Waker;
 
+mod alarms;
 mod fake;
 mod park;
 mod system;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "tokio")]
 mod tokio;
 
 pub use self::fake::FakeClock;
 pub use self::park::Parker;
 pub use self::system::SystemClock;
+#[doc(hidden)]
+pub use self::system::timer_thread_running;
 #[cfg(feature = "tokio")]
-pub use self::tokio::TokioClock;
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::tokio::{TokioClock, TokioClockError};
 
 /// A source of time: what the queue reads, and what wakes those who wait.
+///
+/// A clock of one's own, here one that runs sixty times faster than the
+/// system's:
+///
+/// ```
+/// use requeue::{Alarm, Clock, Instant, Parker, SystemClock};
+/// use std::{task::Waker, time::Duration};
+///
+/// struct Fast(SystemClock, Instant);
+///
+/// impl Clock for Fast {
+///     fn now(&self) -> Instant {
+///         self.1 + self.0.now().saturating_since(self.1) * 60
+///     }
+///     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+///         self.0.wake_at(self.1 + at.saturating_since(self.1) / 60, waker)
+///     }
+/// }
+///
+/// let clock = Fast(SystemClock, SystemClock.now());
+/// let due = clock.now() + Duration::from_millis(60); // one real millisecond
+/// let parker = Parker::current();
+/// while clock.now() < due {
+///     clock.park_until(due, &parker);
+/// }
+/// ```
 pub trait Clock: Send + Sync + 'static {
     /// The time now. It should not go backwards; where it does, the queue goes
     /// on counting from the latest instant that it has seen.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock};
+    /// use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let before = clock.now();
+    /// clock.advance(Duration::from_millis(1));
+    /// assert_eq!(clock.now().saturating_since(before), Duration::from_millis(1));
+    /// ```
     fn now(&self) -> Instant;
 
-    /// Wakes `waker` once this clock shows `at` or later (at once where it
-    /// already does), unless the [`Alarm`] is dropped before.
+    /// Wakes `waker` once this clock shows `at` or later (at once, before it
+    /// returns, where it already does), unless the [`Alarm`] is dropped before.
+    /// [`Instant::NEVER`] does not come.
     ///
-    /// The queue calls this, and drops the alarm, without holding its lock.
+    /// Waking too early, or for an alarm that is being dropped at the same time,
+    /// costs whoever waits one look at the clock and does no other harm; waking
+    /// too late makes keys late; not waking leaves them lying.
+    ///
+    /// The queue calls this, and drops the alarm, without holding its lock. A
+    /// clock calls wakers without holding its own.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Parker};
+    /// use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let parker = Parker::current();
+    /// let due = clock.now() + Duration::from_secs(5);
+    /// let _alarm = clock.wake_at(due, parker.waker());
+    /// clock.advance(Duration::from_secs(5));
+    /// parker.park(); // returns at once: it was woken
+    /// ```
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
 
     /// Blocks the calling thread until this clock shows `at`, or `parker` is
     /// woken, or spuriously. By default an alarm that wakes the parker; a clock
-    /// that runs at the system's pace saves the alarm by sleeping itself.
+    /// that runs at the system's pace saves the alarm by sleeping itself
+    /// ([`Parker::park_timeout`]).
+    ///
+    /// ```
+    /// use requeue::{Clock, Parker, SystemClock};
+    /// use std::time::Duration;
+    /// let parker = Parker::current();
+    /// let due = SystemClock.now() + Duration::from_millis(1);
+    /// while SystemClock.now() < due {
+    ///     SystemClock.park_until(due, &parker);
+    /// }
+    /// ```
     fn park_until(&self, at: Instant, parker: &Parker) {
         let _alarm = self.wake_at(at, parker.waker());
         parker.park();
     }
 }
 
+/// A shared clock is a clock.
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        (**self).wake_at(at, waker)
+    }
+    fn park_until(&self, at: Instant, parker: &Parker) {
+        (**self).park_until(at, parker);
+    }
+}
+
 /// A wake-up that was asked of a [`Clock`]; dropping it takes it back.
+///
+/// Once it has rung, dropping it does nothing. A wake-up that has begun while
+/// the alarm is being dropped may still arrive.
+///
+/// ```
+/// use requeue::{Clock, FakeClock, Instant};
+/// use std::task::Waker;
+/// let clock = FakeClock::new();
+/// let alarm = clock.wake_at(Instant::from_nanos(5), Waker::noop());
+/// assert_eq!(clock.alarms(), 1);
+/// drop(alarm);
+/// assert_eq!(clock.alarms(), 0);
+/// ```
 #[must_use = "dropping an alarm takes it back"]
 pub struct Alarm(Option<Box<dyn FnOnce() + Send>>);
 
 impl Alarm {
-    /// An alarm that runs `take_back` when it is dropped.
+    /// An alarm that runs `take_back` when it is dropped. To be called by
+    /// clocks; `take_back` must not panic, for the drop may be part of an
+    /// unwinding.
+    ///
+    /// ```
+    /// use requeue::Alarm;
+    /// use std::sync::mpsc;
+    /// let (told, taken_back) = mpsc::channel();
+    /// let alarm = Alarm::on_drop(move || told.send("taken back").unwrap());
+    /// drop(alarm);
+    /// assert_eq!(taken_back.try_recv(), Ok("taken back"));
+    /// ```
     pub fn on_drop(take_back: impl FnOnce() + Send + 'static) -> Self {
         Self(Some(Box::new(take_back)))
     }
 
     /// An alarm that has nothing to take back: it has rung already, or never will.
+    ///
+    /// ```
+    /// drop(requeue::Alarm::none());
+    /// ```
     pub fn none() -> Self {
         Self(None)
     }
@@ -62,6 +186,18 @@ impl Drop for Alarm {
 
 impl std::fmt::Debug for Alarm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm").field("set", &self.0.is_some()).finish()
+        f.debug_struct("Alarm")
+            .field("set", &self.0.is_some())
+            .finish()
+    }
+}
+
+/// Runs foreign code whose panic nobody here can receive. A payload may panic
+/// when it is dropped; that one is leaked.
+fn quietly(foreign: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
+        if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(worse);
+        }
     }
 }

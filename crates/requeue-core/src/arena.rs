@@ -1,0 +1,495 @@
+//! Where the keys live: chunks of slots whose addresses never change, so that a
+//! guard can lend `&K` while the state machine works under the lock.
+//!
+//! This is the only file with `unsafe` in it. What makes it sound:
+//!
+//! 1. A chunk is one heap allocation of [`CHUNK`] slots, reached through a raw
+//!    pointer only, so moving the `Arena` moves no slot and asserts nothing
+//!    about who else reads one.
+//! 2. `word` and `hash` of a slot are `Cell`s that only the arena touches, and
+//!    the arena is `!Sync`: it is used by one thread at a time (under the
+//!    queue's lock). A [`KeyRef`] on another thread reads only `key`.
+//! 3. `key` is initialised exactly while the slot's word has `OCCUPIED`. It is
+//!    written once, by `insert`, before anyone can know the slot, and moved out
+//!    once, by `remove`; between the two there are only shared references to it.
+//! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
+//!    beyond the first loan), and a chunk is freed only when no slot of it is
+//!    occupied. So a `KeyRef` always points at an initialised key.
+//! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
+//!    `give_back` consumes it. One that is forgotten leaves its slot lent for
+//!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
+//! 6. Shared references to a key may be used on two threads at once (a holder
+//!    reads it while a lookup under the lock compares it), hence `K: Sync` for
+//!    the `Send` of both types.
+
+use alloc::alloc::{alloc, dealloc, handle_alloc_error};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// Slots a chunk.
+pub(crate) const CHUNK: usize = 256;
+const WORDS: usize = CHUNK / 64;
+
+/// The slot holds a key.
+const OCCUPIED: u32 = 1 << 31;
+/// At least one `KeyRef` to the slot's key is out.
+const LENT: u32 = 1 << 30;
+/// What is left of the word for the state machine.
+pub(crate) const FLAGS: u32 = LENT - 1;
+
+struct Slot<K> {
+    key: UnsafeCell<MaybeUninit<K>>,
+    hash: Cell<u32>,
+    /// `OCCUPIED`, `LENT` and the state machine's flags.
+    word: Cell<u32>,
+}
+
+struct Chunk<K> {
+    /// `CHUNK` slots, owned by the arena.
+    slots: NonNull<Slot<K>>,
+    /// A bit a slot, set while it is free.
+    free: [u64; WORDS],
+}
+
+impl<K> Chunk<K> {
+    fn is_empty(&self) -> bool {
+        self.free == [u64::MAX; WORDS]
+    }
+}
+
+/// A loan of a key: as long as it exists the key stays where it is.
+///
+/// Made by handing a key out, and to be given back to the same state machine;
+/// one that is dropped instead keeps the key's memory for good.
+#[must_use = "a loan that is not given back keeps its key for ever"]
+pub struct KeyRef<K> {
+    key: NonNull<K>,
+    slot: u32,
+}
+
+// SAFETY: a `KeyRef` gives shared access to a `K` and nothing else (6).
+unsafe impl<K: Sync> Send for KeyRef<K> {}
+// SAFETY: as above.
+unsafe impl<K: Sync> Sync for KeyRef<K> {}
+
+impl<K> KeyRef<K> {
+    /// The key.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> &K {
+        // SAFETY: (4) the key is initialised and stays so while this loan
+        // exists, and (3) nobody holds a mutable reference to it.
+        unsafe { self.key.as_ref() }
+    }
+
+    /// The slot that the key lives in.
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
+impl<K> fmt::Debug for KeyRef<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRef").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// What [`Arena::remove`] took out.
+pub(crate) struct Removed<K> {
+    pub(crate) key: K,
+    /// The chunk that was freed with its last slot.
+    pub(crate) freed_chunk: Option<u32>,
+}
+
+pub(crate) struct Arena<K> {
+    chunks: Vec<Option<Chunk<K>>>,
+    /// A bit a chunk, set while a slot of it may be free (an absent chunk counts).
+    vacant: Vec<u64>,
+    /// No word of `vacant` before this one has a bit set.
+    first_vacant: usize,
+    /// Loans beyond the first, by slot: there are some only after a run was
+    /// ended under its guard.
+    extra: BTreeMap<u32, u32>,
+    len: usize,
+    /// Chunks without a key. One is kept, so that a queue that hovers at a
+    /// chunk's edge does not allocate with every key.
+    empty_chunks: u32,
+}
+
+// SAFETY: the arena owns its keys; sending it sends them (`Send`), while loans
+// of them may be read on other threads (`Sync`), see (6).
+unsafe impl<K: Send + Sync> Send for Arena<K> {}
+
+impl<K> Arena<K> {
+    const LAYOUT: Layout = match Layout::array::<Slot<K>>(CHUNK) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a key type this large cannot be stored 256 at a time"),
+    };
+
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            vacant: Vec::new(),
+            first_vacant: 0,
+            extra: BTreeMap::new(),
+            len: 0,
+            empty_chunks: 0,
+        }
+    }
+
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many slots there are room for: every slot's number is below it.
+    pub(crate) fn slots(&self) -> u32 {
+        (self.chunks.len() * CHUNK) as u32
+    }
+
+    #[inline]
+    fn slot(&self, slot: u32) -> Option<&Slot<K>> {
+        let chunk = self.chunks.get(slot as usize / CHUNK)?.as_ref()?;
+        // SAFETY: (1) the chunk is an allocation of CHUNK slots whose cells were
+        // initialised when it was made, and the offset lies within it. The
+        // reference does not outlive the borrow of the arena, and freeing a
+        // chunk needs the arena borrowed mutably.
+        Some(unsafe { chunk.slots.add(slot as usize % CHUNK).as_ref() })
+    }
+
+    #[inline]
+    fn occupied(&self, slot: u32) -> &Slot<K> {
+        match self.slot(slot) {
+            Some(s) if s.word.get() & OCCUPIED != 0 => s,
+            _ => panic!("slot {slot} holds no key"),
+        }
+    }
+
+    /// Stores a key, in the lowest free slot's chunk, so that the higher ones empty.
+    pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
+        let chunk_no = self.vacant_chunk();
+        let chunk = self.chunks[chunk_no].as_mut().expect("vacant_chunk made it");
+        if chunk.is_empty() {
+            self.empty_chunks -= 1;
+        }
+        let word_no = chunk.free.iter().position(|w| *w != 0).expect("the chunk is vacant");
+        let bit = chunk.free[word_no].trailing_zeros() as usize;
+        chunk.free[word_no] &= chunk.free[word_no] - 1;
+        if chunk.free == [0; WORDS] {
+            self.vacant[chunk_no / 64] &= !(1 << (chunk_no % 64));
+        }
+        let slot_no = (chunk_no * CHUNK + word_no * 64 + bit) as u32;
+        let slot = self.slot(slot_no).expect("the chunk exists");
+        debug_assert_eq!(slot.word.get(), 0, "a free slot has no flags");
+        // SAFETY: (3) the slot is not occupied, so nobody has a reference to
+        // `key`, and there is nothing initialised in it to drop.
+        unsafe { (*slot.key.get()).write(key) };
+        slot.hash.set(hash);
+        slot.word.set(OCCUPIED);
+        self.len += 1;
+        slot_no
+    }
+
+    /// The lowest chunk with a free slot, made if there is none.
+    fn vacant_chunk(&mut self) -> usize {
+        while let Some(word) = self.vacant.get(self.first_vacant) {
+            if *word != 0 {
+                let chunk_no = self.first_vacant * 64 + word.trailing_zeros() as usize;
+                if chunk_no < self.chunks.len() {
+                    if self.chunks[chunk_no].is_none() {
+                        self.chunks[chunk_no] = Some(self.new_chunk());
+                        self.empty_chunks += 1;
+                    }
+                    return chunk_no;
+                }
+                break;
+            }
+            self.first_vacant += 1;
+        }
+        let chunk_no = self.chunks.len();
+        assert!(chunk_no < u32::MAX as usize / CHUNK, "a queue holds at most 2^32 keys");
+        let chunk = self.new_chunk();
+        self.chunks.push(Some(chunk));
+        self.empty_chunks += 1;
+        if chunk_no / 64 == self.vacant.len() {
+            self.vacant.push(0);
+        }
+        self.vacant[chunk_no / 64] |= 1 << (chunk_no % 64);
+        self.first_vacant = chunk_no / 64;
+        chunk_no
+    }
+
+    fn new_chunk(&self) -> Chunk<K> {
+        // SAFETY: a slot has two `u32`s, so the layout is not zero-sized.
+        let Some(slots) = NonNull::new(unsafe { alloc(Self::LAYOUT) }.cast::<Slot<K>>()) else {
+            handle_alloc_error(Self::LAYOUT);
+        };
+        for i in 0..CHUNK {
+            // SAFETY: within the allocation just made; a slot without a key is
+            // valid with its cells written and its key uninitialised.
+            unsafe {
+                slots.add(i).write(Slot {
+                    key: UnsafeCell::new(MaybeUninit::uninit()),
+                    hash: Cell::new(0),
+                    word: Cell::new(0),
+                });
+            }
+        }
+        Chunk { slots, free: [u64::MAX; WORDS] }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self, slot: u32) -> &K {
+        let s = self.occupied(slot);
+        // SAFETY: (3) the slot is occupied.
+        unsafe { (*s.key.get()).assume_init_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, slot: u32) -> u32 {
+        self.occupied(slot).hash.get()
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self, slot: u32) -> u32 {
+        self.occupied(slot).word.get() & FLAGS
+    }
+
+    /// The flags of a slot number that may be anything; `None` if no key is there.
+    pub(crate) fn flags_if_occupied(&self, slot: u32) -> Option<u32> {
+        let word = self.slot(slot)?.word.get();
+        (word & OCCUPIED != 0).then_some(word & FLAGS)
+    }
+
+    #[inline]
+    pub(crate) fn set_flags(&mut self, slot: u32, flags: u32) {
+        let word = &self.occupied(slot).word;
+        word.set((word.get() & !FLAGS) | (flags & FLAGS));
+    }
+
+    /// Lends the key: it stays in its place until the loan is given back.
+    #[inline]
+    pub(crate) fn lend(&mut self, slot: u32) -> KeyRef<K> {
+        let s = self.occupied(slot);
+        let key = NonNull::from(self.key(slot));
+        if s.word.get() & LENT == 0 {
+            s.word.set(s.word.get() | LENT);
+        } else {
+            *self.extra.entry(slot).or_insert(0) += 1;
+        }
+        KeyRef { key, slot }
+    }
+
+    #[inline]
+    pub(crate) fn is_lent(&self, slot: u32) -> bool {
+        self.occupied(slot).word.get() & LENT != 0
+    }
+
+    /// Ends a loan. One of another arena is refused: its key stays lent there.
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "a loan that is given back is gone")]
+    pub(crate) fn give_back(&mut self, loan: KeyRef<K>) {
+        assert!(
+            core::ptr::eq(self.key(loan.slot), loan.key.as_ptr()),
+            "a key was given back to a queue that did not lend it"
+        );
+        if !self.extra.is_empty() {
+            if let Some(more) = self.extra.get_mut(&loan.slot) {
+                *more -= 1;
+                if *more == 0 {
+                    self.extra.remove(&loan.slot);
+                }
+                return;
+            }
+        }
+        let word = &self.occupied(loan.slot).word;
+        word.set(word.get() & !LENT);
+    }
+
+    /// Takes the key out; `None` while it is lent.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
+        let s = self.occupied(slot);
+        if s.word.get() & LENT != 0 {
+            return None;
+        }
+        s.word.set(0);
+        // SAFETY: (3) the slot was occupied until the line above, so the key is
+        // initialised; (4) it is not lent, so nobody refers to it; its word no
+        // longer has `OCCUPIED`, so it is never read again.
+        let key = unsafe { (*s.key.get()).assume_init_read() };
+        self.len -= 1;
+        let (chunk_no, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let chunk = self.chunks[chunk_no].as_mut().expect("the slot was in it");
+        chunk.free[at / 64] |= 1 << (at % 64);
+        self.vacant[chunk_no / 64] |= 1 << (chunk_no % 64);
+        self.first_vacant = self.first_vacant.min(chunk_no / 64);
+        let mut freed_chunk = None;
+        if chunk.is_empty() {
+            if self.empty_chunks > 0 {
+                self.free_chunk(chunk_no);
+                freed_chunk = Some(chunk_no as u32);
+            } else {
+                self.empty_chunks += 1;
+            }
+        }
+        Some(Removed { key, freed_chunk })
+    }
+
+    fn free_chunk(&mut self, chunk_no: usize) {
+        if let Some(chunk) = self.chunks[chunk_no].take() {
+            // SAFETY: allocated by `new_chunk` with this layout; it holds no
+            // key, so (4) no loan points into it.
+            unsafe { dealloc(chunk.slots.as_ptr().cast(), Self::LAYOUT) };
+        }
+        while matches!(self.chunks.last(), Some(None)) {
+            self.chunks.pop();
+        }
+        let words = self.chunks.len().div_ceil(64);
+        self.vacant.truncate(words);
+        if self.chunks.capacity() > 64 && self.chunks.len() < self.chunks.capacity() / 4 {
+            self.chunks.shrink_to(self.chunks.len() * 2);
+            self.vacant.shrink_to(words * 2);
+        }
+    }
+}
+
+impl<K> Drop for Arena<K> {
+    fn drop(&mut self) {
+        for chunk_no in 0..self.chunks.len() {
+            let Some(chunk) = self.chunks[chunk_no].take() else { continue };
+            let mut lent = false;
+            for i in 0..CHUNK {
+                // SAFETY: (1) as in `slot`.
+                let s = unsafe { chunk.slots.add(i).as_ref() };
+                let word = s.word.replace(0);
+                lent |= word & LENT != 0;
+                if word & (OCCUPIED | LENT) == OCCUPIED {
+                    // SAFETY: (3) initialised; not lent, and the word says
+                    // nothing is there any more.
+                    unsafe { (*s.key.get()).assume_init_drop() };
+                }
+            }
+            if !lent {
+                // SAFETY: allocated by `new_chunk` with this layout, and no
+                // loan points into it.
+                unsafe { dealloc(chunk.slots.as_ptr().cast(), Self::LAYOUT) };
+            }
+        }
+    }
+}
+
+impl<K> fmt::Debug for Arena<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("len", &self.len)
+            .field("chunks", &self.chunks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::rc::Rc;
+    use alloc::string::{String, ToString};
+    use alloc::sync::Arc;
+
+    #[test]
+    fn keys_keep_their_address_while_others_come_and_go() {
+        let mut a = Arena::new();
+        let first = a.insert("first".to_string(), 1);
+        let loan = a.lend(first);
+        let at: *const String = loan.get();
+        let more: Vec<u32> = (0..2000).map(|i| a.insert(i.to_string(), i)).collect();
+        assert_eq!(at, core::ptr::from_ref(loan.get()));
+        for s in more {
+            assert!(a.remove(s).is_some());
+        }
+        assert_eq!(loan.get(), "first");
+        a.give_back(loan);
+        assert_eq!(a.remove(first).map(|r| r.key).as_deref(), Some("first"));
+        assert_eq!(a.len(), 0);
+    }
+
+    #[test]
+    fn a_lent_key_is_not_removed_before_its_last_loan_comes_back() {
+        let mut a = Arena::new();
+        let s = a.insert(Rc::new(()), 0);
+        let (one, two) = (a.lend(s), a.lend(s));
+        assert!(a.remove(s).is_none());
+        a.give_back(two);
+        assert!(a.remove(s).is_none());
+        assert!(a.is_lent(s));
+        a.give_back(one);
+        assert!(!a.is_lent(s));
+        assert!(a.remove(s).is_some());
+    }
+
+    #[test]
+    fn emptied_chunks_are_freed_but_for_one() {
+        let mut a = Arena::new();
+        let slots: Vec<u32> = (0..CHUNK as u32 * 200).map(|i| a.insert(u64::from(i), i)).collect();
+        let mut freed = 0;
+        for s in slots {
+            freed += usize::from(a.remove(s).expect("not lent").freed_chunk.is_some());
+        }
+        assert_eq!(freed, 199);
+        assert!(a.chunks.iter().filter(|c| c.is_some()).count() == 1);
+        // and the arena goes on
+        let s = a.insert(7, 7);
+        assert_eq!((*a.key(s), a.hash(s)), (7, 7));
+    }
+
+    #[test]
+    fn slots_are_reused_lowest_chunk_first() {
+        let mut a = Arena::new();
+        let slots: Vec<u32> = (0..1000u32).map(|i| a.insert(i, i)).collect();
+        a.remove(slots[700]).expect("not lent");
+        a.remove(slots[3]).expect("not lent");
+        assert_eq!(a.insert(1, 1), slots[3]);
+        assert_eq!(a.insert(1, 1), slots[700]);
+        assert_eq!(a.insert(1, 1), 1000);
+    }
+
+    #[test]
+    fn dropping_the_arena_drops_each_key_once_and_leaves_lent_ones() {
+        let counted = Arc::new(());
+        let mut a = Arena::new();
+        let slots: Vec<u32> = (0..600).map(|i| a.insert(counted.clone(), i)).collect();
+        a.remove(slots[5]).expect("not lent");
+        let loan = a.lend(slots[9]);
+        drop(a);
+        // the loan's key is alive and readable
+        assert_eq!(Arc::strong_count(&counted), 2);
+        assert!(Arc::ptr_eq(loan.get(), &counted));
+        // give its memory back, so that leak checkers stay quiet about a leak on purpose
+        // SAFETY: the arena is gone and left this key; the loan is the only reference.
+        drop(unsafe { loan.key.as_ptr().read() });
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+
+    #[test]
+    fn zero_sized_keys_have_slots_too() {
+        let mut a = Arena::new();
+        let s = a.insert((), 3);
+        let loan = a.lend(s);
+        let () = *loan.get();
+        a.give_back(loan);
+        assert!(a.remove(s).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "did not lend it")]
+    fn a_loan_of_another_arena_is_refused() {
+        let (mut a, mut b) = (Arena::new(), Arena::new());
+        let s = a.insert(1u8, 0);
+        b.insert(1u8, 0);
+        b.give_back(a.lend(s));
+    }
+}

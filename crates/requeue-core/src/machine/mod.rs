@@ -1,0 +1,435 @@
+//! The state machine: what a queue knows of its keys and what each call does to
+//! it. Every method takes the time that the caller read, or relies on the
+//! [`settle`](Core::settle) that came before it in the same lock hold.
+//!
+//! A key is in the table while there is a reason to know it: it is ready,
+//! waiting or held, its failures are on record, or a guard still lends it.
+//!
+//! ```text
+//!             add                     get                  done
+//!   (idle) ─────────► ready ────────────────► held ─────────────────► (idle)
+//!     │                 ▲  ▲                   │ ▲ add, timer fires
+//!     │ add_after       │  │ done              ▼ │
+//!     └──► waiting ─────┘  └─────────────── held + dirty
+//!            timer fires
+//! ```
+//!
+//! `waiting` is apart from the rest: a key may have a timer and be ready or held.
+
+mod observe;
+mod run;
+mod shutdown;
+mod trigger;
+
+pub use self::observe::{Gauges, KeyState, Stats};
+pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunRef};
+pub use self::shutdown::{DrainBase, DrainCounts, Dropped, WaitingKeys};
+pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Rejected};
+
+use self::observe::Times;
+use self::shutdown::{Phase, Sweep};
+use crate::Instant;
+use crate::arena::Arena;
+use crate::column::Column;
+use crate::heap::Heap;
+use crate::order::{Line, Order};
+use crate::table::Table;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+/// What a slot's flags say of its key.
+mod flag {
+    /// It stands in the ready line.
+    pub(super) const READY: u32 = 1;
+    /// A worker has it.
+    pub(super) const HELD: u32 = 1 << 1;
+    /// It was triggered while held. Only with `HELD`.
+    pub(super) const DIRTY: u32 = 1 << 2;
+    /// Its timer was set by the retry that ended its last run, and since then
+    /// nothing else asked for a run: it waits out a failure.
+    pub(super) const BACKOFF: u32 = 1 << 3;
+    /// Its run was handed out without a guard. Only with `HELD`.
+    pub(super) const LOOSE: u32 = 1 << 4;
+}
+use flag::{BACKOFF, DIRTY, HELD, LOOSE, READY};
+
+/// How two payloads of one key become one: the older first.
+pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
+
+/// How a queue behaves; fixed when it is made.
+pub struct Config<K, V = ()> {
+    /// The order of the ready line.
+    pub order: Order<K>,
+    /// How payloads merge; without it the newer replaces the older.
+    pub merge: Option<Merge<V>>,
+    /// A run that starts absorbs the timer that was set before it started.
+    pub timers_absorbed: bool,
+    /// Keep the timestamps that metrics need.
+    pub timestamps: bool,
+}
+
+impl<K, V> Default for Config<K, V> {
+    fn default() -> Self {
+        Self { order: Order::Fifo, merge: None, timers_absorbed: false, timestamps: false }
+    }
+}
+
+impl<K, V> fmt::Debug for Config<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("order", &self.order)
+            .field("merge", &self.merge.is_some())
+            .field("timers_absorbed", &self.timers_absorbed)
+            .field("timestamps", &self.timestamps)
+            .finish()
+    }
+}
+
+/// What is remembered of a key that failed.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// How often the limiter was asked since it last forgot the key.
+    failures: u32,
+    /// How many retries in a row led to the next run.
+    retries: u32,
+    /// When `failures` expires.
+    expires: Instant,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { failures: 0, retries: 0, expires: Instant::NEVER }
+    }
+}
+
+impl Record {
+    fn failures_at(&self, now: Instant) -> u32 {
+        if self.expires <= now { 0 } else { self.failures }
+    }
+}
+
+/// Guards that are out although their runs have ended.
+#[derive(Debug)]
+struct Inert {
+    /// Runs of the key below this number have ended.
+    before: u64,
+    guards: u32,
+}
+
+/// A queue without a lock, a clock or anybody waiting.
+pub struct Core<K, V = ()> {
+    arena: Arena<K>,
+    table: Table,
+    line: Line<K>,
+    heap: Heap,
+    /// Payloads that wait for their key's next run.
+    values: Column<Option<V>>,
+    records: Column<Record>,
+    /// When the window of a key whose timer is pushed back began.
+    windows: Column<Option<Instant>>,
+    /// Timestamps, if metrics want them.
+    times: Option<Times>,
+    merge: Option<Merge<V>>,
+    timers_absorbed: bool,
+    /// How long after the end of its last delay a record expires, where the
+    /// limiter does not say.
+    expire_after: Option<Duration>,
+
+    /// The latest instant that any call brought.
+    now: Instant,
+    phase: Phase,
+    sweep: Sweep,
+    /// A drain that waits for waiting keys is on (only in `Phase::Closed`), and
+    /// this is its deadline.
+    waiting_drain: Option<Instant>,
+
+    /// Keys with `READY`.
+    ready: usize,
+    /// Keys with `HELD`.
+    held: usize,
+    /// Keys with `DIRTY`.
+    dirty: usize,
+    /// Triggers whose limiter is being asked outside the lock.
+    asking: usize,
+    /// Those that began to ask before this changed were dropped by a shutdown.
+    ask_epoch: u64,
+
+    /// Runs handed out so far: the next one's number.
+    runs: u64,
+    /// Runs that ended.
+    runs_done: u64,
+    /// Waiting keys that were dropped.
+    dropped: u64,
+    /// Triggers that were refused, retries of holders among them.
+    refused: u64,
+    /// Calls of `shut_down`: each releases the drains begun before it.
+    releases: u64,
+    /// Keys that became ready or dirty.
+    adds: u64,
+
+    inert: BTreeMap<u32, Inert>,
+    /// The slot whose record is looked at next, for expiry.
+    hand: u32,
+    /// Keys and values to be dropped once the lock is released.
+    trash: Vec<(Option<K>, Option<V>)>,
+    /// A slot that was being worked on when users' code was called. If it still
+    /// stands here at the next call, that code panicked.
+    suspect: Option<u32>,
+}
+
+impl<K, V> Core<K, V> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(config: Config<K, V>) -> Self {
+        Self {
+            arena: Arena::new(),
+            table: Table::new(),
+            line: Line::new(config.order),
+            heap: Heap::new(),
+            values: Column::new(),
+            records: Column::new(),
+            windows: Column::new(),
+            times: config.timestamps.then(Times::new),
+            merge: config.merge,
+            timers_absorbed: config.timers_absorbed,
+            expire_after: None,
+            now: Instant::ORIGIN,
+            phase: Phase::Open,
+            sweep: Sweep::None,
+            waiting_drain: None,
+            ready: 0,
+            held: 0,
+            dirty: 0,
+            asking: 0,
+            ask_epoch: 0,
+            runs: 0,
+            runs_done: 0,
+            dropped: 0,
+            refused: 0,
+            releases: 0,
+            adds: 0,
+            inert: BTreeMap::new(),
+            hand: 0,
+            trash: Vec::new(),
+            suspect: None,
+        }
+    }
+
+    /// Lets failure counts expire that long after the end of the last delay
+    /// that they gave, unless the limiter says another time.
+    pub fn expire_failures_after(&mut self, after: Option<Duration>) {
+        self.expire_after = after;
+    }
+
+    /// What is to be dropped once the lock is released.
+    #[inline]
+    pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
+        core::mem::take(&mut self.trash)
+    }
+
+    /// The slot of the key that `is_it` recognises among those with this hash.
+    #[inline]
+    fn find<Q>(&self, hash: u32, key: &Q) -> Option<u32>
+    where
+        K: core::borrow::Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.table.find(hash, |slot| self.arena.hash(slot) == hash && self.arena.key(slot).borrow() == key)
+    }
+
+    fn insert(&mut self, key: K, hash: u32) -> u32 {
+        let slot = self.arena.insert(key, hash);
+        let arena = &self.arena;
+        self.table.insert(hash, slot, |s| arena.hash(s));
+        slot
+    }
+
+    /// Forgets a key that there is no reason to know any more, and returns it
+    /// to be dropped outside the lock.
+    #[inline]
+    fn release(&mut self, slot: u32) -> Option<K> {
+        if self.arena.flags(slot) & (READY | HELD) != 0
+            || self.arena.is_lent(slot)
+            || self.heap.due(slot).is_some()
+            || self.failures(slot) > 0
+        {
+            return None;
+        }
+        let hash = self.arena.hash(slot);
+        let arena = &self.arena;
+        self.table.remove(hash, slot, |s| arena.hash(s));
+        if let Some(record) = self.records.get_mut(slot) {
+            *record = Record::default();
+        }
+        self.arena.set_flags(slot, 0);
+        let removed = self.arena.remove(slot)?;
+        if let Some(chunk) = removed.freed_chunk {
+            self.free_pages(chunk);
+        }
+        Some(removed.key)
+    }
+
+    #[cold]
+    fn free_pages(&mut self, chunk: u32) {
+        self.heap.free_page(chunk);
+        self.values.free_page(chunk);
+        self.records.free_page(chunk);
+        self.windows.free_page(chunk);
+        if let Some(times) = &mut self.times {
+            times.free_page(chunk);
+        }
+    }
+
+    /// Takes the payload of a key that has no reason left to run.
+    #[inline]
+    fn dead_value(&mut self, slot: u32) -> Option<V> {
+        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.heap.due(slot).is_some() {
+            return None;
+        }
+        self.values.take(slot)
+    }
+
+    fn failures(&self, slot: u32) -> u32 {
+        self.records.get(slot).map_or(0, |r| r.failures_at(self.now))
+    }
+
+    /// The next run of the key is attempt 1.
+    #[inline]
+    fn restart_attempts(&mut self, slot: u32) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.retries = 0;
+        }
+    }
+
+    fn forget_failures(&mut self, slot: u32) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.failures = 0;
+            record.expires = Instant::NEVER;
+        }
+    }
+
+    /// The key is not held and not ready: it becomes ready, triggered at
+    /// `since`. A user's order has yet to hear of it, or has heard already.
+    #[inline]
+    fn enter_line(&mut self, slot: u32, since: Instant) {
+        self.arena.set_flags(slot, (self.arena.flags(slot) | READY) & !BACKOFF);
+        self.ready += 1;
+        self.adds += 1;
+        if let Some(times) = &mut self.times {
+            times.triggered(slot, since);
+        }
+        self.line.enter(slot);
+    }
+
+    /// A held key was triggered at `since`; false if it was dirty already.
+    fn make_dirty(&mut self, slot: u32, since: Instant) -> bool {
+        let flags = self.arena.flags(slot);
+        debug_assert!(flags & HELD != 0);
+        if flags & DIRTY != 0 {
+            return false;
+        }
+        self.arena.set_flags(slot, flags | DIRTY);
+        self.dirty += 1;
+        self.adds += 1;
+        if let Some(times) = &mut self.times {
+            times.triggered(slot, since);
+        }
+        true
+    }
+
+    /// Takes the key's timer away, if it has one.
+    #[inline]
+    fn clear_timer(&mut self, slot: u32) -> bool {
+        let had = self.heap.remove(slot);
+        if had {
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
+            let flags = self.arena.flags(slot);
+            self.arena.set_flags(slot, flags & !BACKOFF);
+        }
+        had
+    }
+
+    /// A timer has come: the key runs, or runs again.
+    fn fire(&mut self, slot: u32, since: Instant) {
+        let flags = self.arena.flags(slot);
+        self.clear_timer(slot);
+        if flags & HELD != 0 {
+            self.make_dirty(slot, since);
+        } else if flags & READY == 0 {
+            if flags & BACKOFF == 0 {
+                self.restart_attempts(slot);
+            }
+            self.enter_line(slot, since);
+            self.line.announce(self.arena.key(slot), slot);
+        }
+    }
+
+    /// Merges a payload into the key's slot. If `merge` panics the slot keeps
+    /// what it left.
+    #[inline]
+    fn merge_in(&mut self, slot: u32, value: Option<V>) {
+        if let Some(newer) = value {
+            let place = self.values.entry(slot);
+            match (place.as_mut(), &self.merge) {
+                (Some(older), Some(merge)) => merge(older, newer),
+                _ => {
+                    if let Some(replaced) = place.replace(newer) {
+                        self.trash.push((None, Some(replaced)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the payload of a run back: it is older than what came meanwhile.
+    fn merge_back(&mut self, slot: u32, older: Option<V>) {
+        if let Some(older) = older {
+            let newer = self.values.take(slot);
+            *self.values.entry(slot) = Some(older);
+            self.merge_in(slot, newer);
+        }
+    }
+
+    /// Looks at the next record and lets it go if it has expired.
+    fn expire_one_record(&mut self) {
+        if self.arena.slots() == 0 {
+            return;
+        }
+        self.hand = (self.hand + 1) % self.arena.slots();
+        let slot = self.hand;
+        let now = self.now;
+        let Some(record) = self.records.get_mut(slot) else { return };
+        if record.failures > 0 && record.expires <= now {
+            record.failures = 0;
+            record.expires = Instant::NEVER;
+            if let Some(key) = self.release(slot) {
+                self.trash.push((Some(key), None));
+            }
+        }
+    }
+
+    /// Sets right what a panic of users' code left: a key that was being
+    /// entered and never became anything.
+    #[cold]
+    fn repair(&mut self, slot: u32) {
+        if self.arena.flags_if_occupied(slot).is_some() {
+            let value = self.dead_value(slot);
+            let key = self.release(slot);
+            self.trash.push((key, value));
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Core<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("phase", &self.phase)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

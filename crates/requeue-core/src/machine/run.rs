@@ -1,0 +1,395 @@
+//! A run of a key: handed out, ended with an outcome.
+
+use super::shutdown::Phase;
+use super::trigger::{Asking, Limit, Policy, Refused};
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, READY};
+use crate::arena::KeyRef;
+use core::borrow::Borrow;
+use core::fmt;
+use core::time::Duration;
+
+/// A run that was handed out: the loan of its key and its number. Give it back
+/// through [`Core::end`] or [`Core::give_back`]; dropped, its key stays held.
+#[derive(Debug)]
+#[must_use = "a run that is not ended keeps its key held for ever"]
+pub struct RunRef<K> {
+    key: KeyRef<K>,
+    number: u64,
+}
+
+impl<K> RunRef<K> {
+    /// The key.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.key.get()
+    }
+}
+
+/// What [`Core::get`] hands out.
+#[derive(Debug)]
+#[must_use]
+pub struct Handout<K, V> {
+    /// The run.
+    pub run: RunRef<K>,
+    /// The merged payload.
+    pub value: Option<V>,
+    /// 1 for a first run; one more for each retry in a row that led to this one.
+    pub attempt: u32,
+    /// From the run's first trigger to now, if timestamps are kept.
+    pub waited: Option<Duration>,
+}
+
+/// The answer of [`Core::get`].
+#[derive(Debug)]
+#[must_use]
+pub enum Got<K, V> {
+    /// A key.
+    Item(Handout<K, V>),
+    /// No key is ready now.
+    Empty,
+    /// No key is ready, and none will be.
+    ShutDown,
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug)]
+pub enum How<'a> {
+    /// Done; what is recorded of failures stays.
+    Done,
+    /// Done, and the failures are forgotten.
+    Succeed,
+    /// Not a failure: forgets, and the key comes again after the delay.
+    Again(Duration),
+    /// A failure: the key comes back.
+    Retry(RetryDelay<'a>),
+}
+
+/// When a failed key comes back.
+#[derive(Clone, Copy, Debug)]
+pub enum RetryDelay<'a> {
+    /// When the limiter says that the key's own count feeds.
+    Limited(Limit<'a>),
+    /// The limiter is asked and counts, but the delay is this one.
+    Instead(Limit<'a>, Duration),
+    /// As a limiter said that was asked without the lock.
+    Asked(Duration, Asking),
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+#[must_use = "what is in here is to be dropped outside the lock"]
+pub struct Ended<K, V> {
+    /// The key, if nothing refers to it any more.
+    pub key: Option<K>,
+    /// The payload, if no run is left to hand it to.
+    pub value: Option<V>,
+    /// How long the run took, if timestamps are kept; `None` too if it had
+    /// been ended before.
+    pub worked: Option<Duration>,
+    /// The delay after which a retried key comes back.
+    pub delay: Duration,
+}
+
+/// A retry that was refused: the run goes on.
+#[derive(Debug)]
+pub struct RefusedEnd<V> {
+    /// The payload that was to go back.
+    pub value: Option<V>,
+    /// Why.
+    pub reason: Refused,
+}
+
+/// `done` was said of a key that nobody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NotHeld;
+
+impl fmt::Display for NotHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("done was said of a key that is not held: get it first, and say done once")
+    }
+}
+
+impl core::error::Error for NotHeld {}
+
+/// How often a user's order may answer nonsense before the queue looks itself.
+const NONSENSE: u32 = 1_000;
+
+impl<K, V> Core<K, V> {
+    /// Hands out the next key.
+    #[inline]
+    pub fn get(&mut self) -> Got<K, V> {
+        if self.ready == 0 {
+            return if self.is_over() { Got::ShutDown } else { Got::Empty };
+        }
+        match self.next_ready() {
+            Some(slot) => Got::Item(self.hand_out(slot)),
+            None => Got::Empty,
+        }
+    }
+
+    /// Takes the next key out of the line; there is one.
+    #[inline]
+    fn next_ready(&mut self) -> Option<u32> {
+        if !self.line.is_own() {
+            return self.line.pop();
+        }
+        for _ in 0..NONSENSE {
+            let Some(slot) = self.line.pop() else { break };
+            if self.arena.flags_if_occupied(slot).is_some_and(|f| f & READY != 0) {
+                return Some(slot);
+            }
+        }
+        // the order has lost keys: they are not lost for that
+        (0..self.arena.slots()).find(|&s| self.arena.flags_if_occupied(s).is_some_and(|f| f & READY != 0))
+    }
+
+    #[inline]
+    fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
+        let flags = self.arena.flags(slot);
+        self.arena.set_flags(slot, (flags | HELD) & !(READY | BACKOFF | LOOSE));
+        self.ready -= 1;
+        self.held += 1;
+        if self.timers_absorbed {
+            self.clear_timer(slot);
+        }
+        let number = self.runs;
+        self.runs += 1;
+        let now = self.now;
+        Handout {
+            run: RunRef { key: self.arena.lend(slot), number },
+            value: self.values.take(slot),
+            attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
+            waited: self.times.as_mut().map(|t| t.started(slot, now)),
+        }
+    }
+
+    /// Ends a run. One that was ended under its guard is left as it is, and the
+    /// payload comes back dead.
+    ///
+    /// # Errors
+    ///
+    /// A refused retry gives the run back: it goes on.
+    #[inline]
+    pub fn end(
+        &mut self,
+        run: RunRef<K>,
+        how: How<'_>,
+        value: Option<V>,
+    ) -> Result<Ended<K, V>, (RunRef<K>, RefusedEnd<V>)> {
+        let slot = run.key.slot();
+        if !self.inert.is_empty() && self.is_inert(&run) {
+            if let How::Again(_) | How::Retry(_) = how {
+                return Err((run, self.refuse_end(how, value, Refused::NotHeld)));
+            }
+            let mut ended = self.give_back(run);
+            ended.value = value;
+            return Ok(ended);
+        }
+        if let How::Again(_) | How::Retry(_) = how {
+            if !self.takes_end(how) {
+                return Err((run, self.refuse_end(how, value, Refused::ShutDown)));
+            }
+        }
+        self.arena.give_back(run.key);
+        let mut ended = self.end_run(slot, how, value);
+        ended.key = self.release(slot);
+        Ok(ended)
+    }
+
+    /// Ends a run as [`end`](Self::end) does, but leaves its key lent: the
+    /// guard is inert from here on, and [`give_back`](Self::give_back) takes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`end`](Self::end).
+    pub fn end_keeping(
+        &mut self,
+        run: &RunRef<K>,
+        how: How<'_>,
+        value: Option<V>,
+    ) -> Result<Ended<K, V>, RefusedEnd<V>> {
+        if self.is_inert(run) {
+            return Err(self.refuse_end(how, value, Refused::NotHeld));
+        }
+        if let How::Again(_) | How::Retry(_) = how {
+            if !self.takes_end(how) {
+                return Err(self.refuse_end(how, value, Refused::ShutDown));
+            }
+        }
+        let slot = run.key.slot();
+        self.make_inert(slot);
+        Ok(self.end_run(slot, how, value))
+    }
+
+    /// Ends the run of a key that was handed out without a guard, or whose
+    /// guard is to become inert.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`] if nobody holds the key; nothing has changed then.
+    pub fn done<Q>(&mut self, key: &Q, hash: u32) -> Result<Ended<K, V>, NotHeld>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let slot = self.find(hash, key).ok_or(NotHeld)?;
+        let flags = self.arena.flags(slot);
+        if flags & HELD == 0 {
+            return Err(NotHeld);
+        }
+        if flags & LOOSE == 0 {
+            self.make_inert(slot);
+        }
+        let mut ended = self.end_run(slot, How::Done, None);
+        ended.key = self.release(slot);
+        Ok(ended)
+    }
+
+    /// Takes the guard from a run: [`done`](Self::done) is promised instead.
+    /// For a run that was ended already this is `give_back`.
+    pub fn detach(&mut self, run: RunRef<K>) -> Ended<K, V> {
+        if self.is_inert(&run) {
+            return self.give_back(run);
+        }
+        let slot = run.key.slot();
+        self.arena.give_back(run.key);
+        self.arena.set_flags(slot, self.arena.flags(slot) | LOOSE);
+        Ended::nothing()
+    }
+
+    /// Takes back the loan of a run that has ended.
+    pub fn give_back(&mut self, run: RunRef<K>) -> Ended<K, V> {
+        let slot = run.key.slot();
+        self.arena.give_back(run.key);
+        if let Some(inert) = self.inert.get_mut(&slot) {
+            inert.guards -= 1;
+            if inert.guards == 0 {
+                self.inert.remove(&slot);
+            }
+        }
+        Ended { key: self.release(slot), ..Ended::nothing() }
+    }
+
+    /// Whether the run was ended already, and its guard does nothing any more.
+    #[must_use]
+    pub fn is_inert(&self, run: &RunRef<K>) -> bool {
+        self.inert.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)
+    }
+
+    #[cold]
+    fn make_inert(&mut self, slot: u32) {
+        let before = self.runs;
+        let inert = self.inert.entry(slot).or_insert(Inert { before, guards: 0 });
+        inert.before = before;
+        inert.guards += 1;
+    }
+
+    /// Whether a holder's retry is taken: one whose limiter is being asked was
+    /// taken before.
+    fn takes_end(&self, how: How<'_>) -> bool {
+        matches!(how, How::Retry(RetryDelay::Asked(..))) || self.accepts(true)
+    }
+
+    fn refuse_end(&mut self, how: How<'_>, value: Option<V>, reason: Refused) -> RefusedEnd<V> {
+        if let How::Retry(RetryDelay::Asked(_, asking)) = how {
+            self.unask(asking);
+        }
+        self.refused += u64::from(reason == Refused::ShutDown);
+        RefusedEnd { value, reason }
+    }
+
+    /// The end itself. Whatever users' code panics in here, the run has ended:
+    /// the state is set first, then payloads merge, then a user's order hears.
+    #[inline]
+    fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
+        let now = self.now;
+        let flags = self.arena.flags(slot);
+        debug_assert!(flags & HELD != 0, "only a held key's run ends");
+        self.held -= 1;
+        self.runs_done += 1;
+        let worked = self.times.as_mut().map(|t| t.ended(slot, now));
+        let dirty = flags & DIRTY != 0;
+        self.arena.set_flags(slot, flags & !(HELD | DIRTY | LOOSE));
+        if dirty {
+            self.dirty -= 1;
+            self.ready += 1;
+            self.arena.set_flags(slot, self.arena.flags(slot) | READY);
+            self.line.enter(slot);
+        }
+
+        let mut delay = None;
+        let mut goes_back = None;
+        let mut dead = None;
+        let mut failed = false;
+        match how {
+            How::Done => self.restart_attempts(slot),
+            How::Succeed | How::Again(_) => {
+                self.forget_failures(slot);
+                self.restart_attempts(slot);
+                if let How::Again(after) = how {
+                    delay = Some(after);
+                }
+            }
+            How::Retry(retry) => {
+                failed = true;
+                delay = self.retry_delay(slot, retry);
+                let record = self.records.entry(slot);
+                record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
+            }
+        }
+        if delay.is_some() || dirty {
+            goes_back = value;
+        } else {
+            dead = value;
+        }
+        let mut announce = dirty;
+        if let Some(after) = delay {
+            let due_now = after.is_zero() || {
+                let moved = self.set_timer(slot, after, Policy::Earliest);
+                if failed && moved == Some(true) {
+                    self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
+                }
+                moved.is_none()
+            };
+            if due_now && !dirty {
+                self.enter_line(slot, now);
+                announce = true;
+            }
+        }
+        self.merge_back(slot, goes_back);
+        if announce {
+            self.line.announce(self.arena.key(slot), slot);
+        }
+        if dead.is_none() {
+            dead = self.dead_value(slot);
+        } else if let Some(also) = self.dead_value(slot) {
+            self.trash.push((None, Some(also)));
+        }
+        Ended { key: None, value: dead, worked, delay: delay.unwrap_or_default() }
+    }
+
+    /// When the failed key comes back; `None` if a shutdown dropped the retry
+    /// while its limiter was asked.
+    fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
+        match retry {
+            RetryDelay::Limited(limit) => Some(self.limited(slot, limit)),
+            RetryDelay::Instead(limit, delay) => {
+                self.limited(slot, limit);
+                Some(delay)
+            }
+            RetryDelay::Asked(delay, asking) => {
+                let live = self.unask(asking);
+                // a drain that runs waiting keys now may have begun meanwhile
+                let now = self.phase == Phase::ShutDown;
+                live.then_some(if now { Duration::ZERO } else { delay })
+            }
+        }
+    }
+}
+
+impl<K, V> Ended<K, V> {
+    const fn nothing() -> Self {
+        Self { key: None, value: None, worked: None, delay: Duration::ZERO }
+    }
+}

@@ -1,0 +1,295 @@
+//! Time that passes, and the ends: settle, close, shut_down, drain.
+
+use super::Core;
+use crate::Instant;
+
+/// Keys that one lock hold moves at most when timers fall due: 12 to 16 µs.
+const BATCH: usize = 64;
+
+/// Who may still trigger a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Everybody.
+    Open,
+    /// Holders, for the keys that they hold.
+    Closed,
+    /// Nobody.
+    ShutDown,
+}
+
+/// What is still to be done to all timers, a batch a lock hold. Whoever calls
+/// meanwhile helps to finish it first, so nobody sees it half done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sweep {
+    None,
+    /// They are dropped; they were counted when that was decided.
+    Drop,
+    /// They fire whatever their instant.
+    Fire,
+}
+
+/// What a drain does with keys that wait for their timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WaitingKeys {
+    /// Their timers are dropped, and counted.
+    #[default]
+    Drop,
+    /// They run now, in the order of their instants.
+    RunNow,
+    /// The drain waits for them, and holders may still retry.
+    Wait,
+}
+
+/// What `shut_down` found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Dropped {
+    /// Keys in line: they are still handed out.
+    pub ready: usize,
+    /// Keys that workers have.
+    pub held: usize,
+    /// Held keys that get one more run.
+    pub dirty: usize,
+    /// Waiting keys whose timers were dropped.
+    pub dropped: usize,
+}
+
+/// Where the counts stood when a drain began.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainBase {
+    done: u64,
+    dropped: u64,
+    refused: u64,
+    releases: u64,
+}
+
+/// A drain's answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DrainCounts {
+    /// Whether everything was worked off.
+    pub complete: bool,
+    /// Runs that ended since the drain began.
+    pub done: u64,
+    /// Waiting keys that were dropped since.
+    pub dropped: u64,
+    /// Triggers that were refused since, retries of holders among them.
+    pub refused: u64,
+    /// Keys in line now.
+    pub ready: usize,
+    /// Keys that workers have now.
+    pub held: usize,
+    /// Keys that wait for their timers now.
+    pub waiting: usize,
+}
+
+impl<K, V> Core<K, V> {
+    /// Lets time pass to `now` and fires up to a batch of what is due. True if
+    /// there is more: release the lock, take it again and call this again
+    /// before any other operation.
+    #[inline]
+    pub fn settle(&mut self, now: Instant) -> bool {
+        if now > self.now {
+            // what is due at NEVER is never due, whatever a clock shows
+            self.now = now.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1));
+        }
+        if let Some(slot) = self.suspect.take() {
+            self.repair(slot);
+        }
+        if self.heap.len() == 0 && self.waiting_drain.is_none() {
+            self.sweep = Sweep::None;
+            return false;
+        }
+        self.settle_timers()
+    }
+
+    fn settle_timers(&mut self) -> bool {
+        if self.waiting_drain.is_some_and(|deadline| deadline <= self.now) {
+            // what is due by now still comes before the end
+            if self.fire_due(self.now) {
+                return true;
+            }
+            self.end_phase();
+            self.begin_dropping();
+        }
+        let more = match self.sweep {
+            Sweep::None => return self.fire_due(self.now),
+            Sweep::Fire => self.fire_due(Instant::NEVER),
+            Sweep::Drop => self.drop_some(),
+        };
+        if !more {
+            self.sweep = Sweep::None;
+        }
+        more
+    }
+
+    /// Fires timers due by `until`; true if some are left.
+    fn fire_due(&mut self, until: Instant) -> bool {
+        for _ in 0..BATCH {
+            match self.heap.first() {
+                Some((slot, due)) if due <= until => self.fire(slot, due.min(self.now)),
+                _ => return false,
+            }
+        }
+        self.heap.first().is_some_and(|(_, due)| due <= until)
+    }
+
+    fn drop_some(&mut self) -> bool {
+        for _ in 0..BATCH {
+            let Some(slot) = self.heap.last() else { return false };
+            self.clear_timer(slot);
+            let value = self.dead_value(slot);
+            let key = self.release(slot);
+            if key.is_some() || value.is_some() {
+                self.trash.push((key, value));
+            }
+        }
+        self.heap.last().is_some()
+    }
+
+    /// Refuses triggers from outside; holders may still retry what they hold.
+    pub fn close(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// Refuses all triggers, drops the timers and releases every drain. Call
+    /// [`settle`](Self::settle) until it has no more to do.
+    pub fn shut_down(&mut self) -> Dropped {
+        self.releases += 1;
+        self.end_phase();
+        let before = self.dropped;
+        self.begin_dropping();
+        Dropped {
+            ready: self.ready,
+            held: self.held,
+            dirty: self.dirty,
+            dropped: (self.dropped - before) as usize,
+        }
+    }
+
+    fn end_phase(&mut self) {
+        self.phase = Phase::ShutDown;
+        self.waiting_drain = None;
+    }
+
+    fn begin_dropping(&mut self) {
+        self.dropped += (self.heap.len() + self.asking) as u64;
+        self.asking = 0;
+        self.ask_epoch += 1;
+        self.sweep = Sweep::Drop;
+    }
+
+    /// Begins a drain. Call [`settle`](Self::settle) until it has no more to do.
+    pub fn begin_drain(&mut self, waiting: WaitingKeys, deadline: Instant) -> DrainBase {
+        let base = DrainBase {
+            done: self.runs_done,
+            dropped: self.dropped,
+            refused: self.refused,
+            releases: self.releases,
+        };
+        match waiting {
+            WaitingKeys::Drop => {
+                self.end_phase();
+                self.begin_dropping();
+            }
+            WaitingKeys::RunNow => {
+                self.end_phase();
+                self.sweep = Sweep::Fire;
+            }
+            WaitingKeys::Wait => {
+                self.phase = Phase::Closed;
+                self.waiting_drain = Some(deadline);
+            }
+        }
+        base
+    }
+
+    /// Ends a drain that waits, if all is worked off. To be called at the end
+    /// of every lock hold that may have ended the last run.
+    #[inline]
+    pub fn conclude(&mut self) {
+        if self.waiting_drain.is_some()
+            && self.ready == 0
+            && self.held == 0
+            && self.heap.len() == 0
+            && self.asking == 0
+        {
+            self.end_phase();
+        }
+    }
+
+    /// How many calls of `shut_down` there were: each releases the drains
+    /// that began before it.
+    #[must_use]
+    pub fn releases(&self) -> u64 {
+        self.releases
+    }
+
+    /// Whether the time matters to what the next operation finds: a timer or a
+    /// drain's deadline may have come, or timestamps are kept. Where it does
+    /// not, [`settle`](Self::settle) may be given any earlier instant.
+    #[inline]
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.heap.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
+    }
+
+    /// Whether a drain that began with `base` has to wait no longer, other
+    /// than by its deadline.
+    #[must_use]
+    pub fn drain_is_over(&self, base: &DrainBase) -> bool {
+        self.is_drained() || self.releases > base.releases
+    }
+
+    /// Whether the queue is shut down and nothing is left of it.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.is_over() && self.held == 0
+    }
+
+    /// Whether getters are told "shut down": no key is ready and none will be.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::ShutDown
+            && self.ready == 0
+            && self.dirty == 0
+            && self.asking == 0
+            && self.sweep != Sweep::Fire
+    }
+
+    /// Whether anybody is refused: from `close`, a drain or `shut_down` on.
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// A drain's counts.
+    #[must_use]
+    pub fn drain_counts(&self, base: &DrainBase) -> DrainCounts {
+        DrainCounts {
+            complete: self.is_drained(),
+            done: self.runs_done - base.done,
+            dropped: self.dropped - base.dropped,
+            refused: self.refused - base.refused,
+            ready: self.ready,
+            held: self.held,
+            waiting: self.waiting() + self.asking,
+        }
+    }
+
+    /// When something is to happen that no call brings about: the soonest timer,
+    /// or the deadline of a drain that waits. `None` if nothing ever will.
+    #[inline]
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Instant> {
+        let timer = self.heap.first().map(|(_, due)| due);
+        let wake = match (timer, self.waiting_drain) {
+            (Some(timer), Some(deadline)) => timer.min(deadline),
+            (timer, deadline) => timer.or(deadline)?,
+        };
+        (!wake.is_never()).then_some(wake)
+    }
+}

@@ -1,0 +1,348 @@
+//! What asks for a run: add, add_after, add_rate_limited.
+
+use super::shutdown::Phase;
+use super::{BACKOFF, Core, HELD, READY};
+use crate::Instant;
+use core::borrow::Borrow;
+use core::fmt;
+use core::time::Duration;
+
+/// What became of an accepted trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Added {
+    /// The key became ready: it went to the back of the line.
+    Ready,
+    /// The key is held and became dirty: it goes to the back of the line when
+    /// its run ends.
+    Dirty,
+    /// The key's timer was set, or moved.
+    Waiting,
+    /// What was pending already covers it: the key was ready or dirty, or its
+    /// timer stayed as it was.
+    Coalesced,
+}
+
+/// Why a trigger was refused. A refused trigger changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The queue is shut down, drains, or was closed.
+    ShutDown,
+    /// The run that was to be ended with a retry has ended already, by
+    /// `done(&key)`.
+    NotHeld,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ShutDown => "the queue is shut down and takes no more keys",
+            Self::NotHeld => "the run has ended already: the key was said done",
+        })
+    }
+}
+
+impl core::error::Error for Refused {}
+
+/// A refused trigger: the key and the value come back.
+#[derive(Debug)]
+pub struct Rejected<K, V> {
+    /// The key.
+    pub key: K,
+    /// Its payload.
+    pub value: Option<V>,
+    /// Why.
+    pub reason: Refused,
+}
+
+/// An accepted trigger.
+#[derive(Debug)]
+#[must_use = "the spare key is to be dropped outside the lock"]
+pub struct Accepted<K> {
+    /// What became of it.
+    pub added: Added,
+    /// The delay that was decided, zero for an immediate trigger.
+    pub delay: Duration,
+    /// The caller's key, if the queue had one of its own.
+    pub spare: Option<K>,
+}
+
+/// What a timer does when the key has one already (rule D6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Policy {
+    /// The earlier instant stays.
+    #[default]
+    Earliest,
+    /// The later instant stays, but none later than `max` after the first such
+    /// call: a debounce.
+    Latest {
+        /// How long after the window's first trigger the key runs at the latest.
+        max: Duration,
+    },
+    /// The new instant replaces the old one.
+    Replace,
+    /// The old instant stays.
+    Keep,
+}
+
+/// A built-in limiter as the state machine sees it: a function of the count.
+#[derive(Clone, Copy)]
+pub struct Limit<'a> {
+    /// The delay of a key that has failed so often before. Must not panic.
+    pub delay: &'a dyn Fn(u32, Instant) -> Duration,
+    /// Whether the limiter counts at all.
+    pub counts: bool,
+    /// How long after the end of its last delay a count expires.
+    pub expire_after: Option<Duration>,
+}
+
+impl fmt::Debug for Limit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+/// When a trigger wants its run.
+#[derive(Clone, Copy, Debug)]
+pub enum Delay<'a> {
+    /// Now.
+    Now,
+    /// So much later; zero is now.
+    After(Duration, Policy),
+    /// When a limiter that the key's own count feeds says.
+    Limited(Limit<'a>, Policy),
+    /// When a limiter said that was asked without the lock, see [`Core::ask`].
+    Asked(Duration, Policy, Asking),
+}
+
+/// A limiter is being asked without the lock: for a shutdown that comes
+/// meanwhile the trigger counts as a waiting key.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
+pub struct Asking {
+    epoch: u64,
+}
+
+impl<K, V> Core<K, V> {
+    /// Begins to ask a limiter without the lock, for a trigger from outside or
+    /// for a holder's retry.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] where the trigger itself would be refused; nothing is asked then.
+    pub fn ask(&mut self, holder: bool) -> Result<Asking, Refused> {
+        if !self.accepts(holder) {
+            self.refused += 1;
+            return Err(Refused::ShutDown);
+        }
+        self.asking += 1;
+        Ok(Asking { epoch: self.ask_epoch })
+    }
+
+    /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
+    pub fn unask(&mut self, asking: Asking) -> bool {
+        let live = asking.epoch == self.ask_epoch;
+        if live {
+            self.asking -= 1;
+        }
+        live
+    }
+
+    #[inline]
+    pub(super) fn accepts(&self, holder: bool) -> bool {
+        match self.phase {
+            Phase::Open => true,
+            Phase::Closed => holder,
+            Phase::ShutDown => false,
+        }
+    }
+
+    /// Sets the key's timer as the policy says; false if it stays as it was.
+    /// `None` if that makes it due at once.
+    pub(super) fn set_timer(&mut self, slot: u32, delay: Duration, policy: Policy) -> Option<bool> {
+        let new = self.now + delay;
+        let old = self.heap.due(slot);
+        let due = match (policy, old) {
+            (Policy::Keep, Some(old)) => old,
+            (Policy::Earliest, Some(old)) => old.min(new),
+            (Policy::Latest { max }, _) => {
+                let began = *self.windows.entry(slot).get_or_insert(self.now);
+                new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
+            }
+            (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
+        };
+        if !matches!(policy, Policy::Latest { .. }) {
+            // the window was that of the timer which this one replaces
+            if old != Some(due) {
+                if let Some(window) = self.windows.get_mut(slot) {
+                    *window = None;
+                }
+            }
+        }
+        if old == Some(due) {
+            return Some(false);
+        }
+        if due <= self.now {
+            if old.is_none() {
+                if let Some(window) = self.windows.get_mut(slot) {
+                    *window = None;
+                }
+            }
+            return None;
+        }
+        self.heap.set(slot, due);
+        let flags = self.arena.flags(slot);
+        self.arena.set_flags(slot, flags & !BACKOFF);
+        Some(true)
+    }
+
+    /// What the limiter says of a key whose count the queue keeps.
+    pub(super) fn limited(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
+        let now = self.now;
+        if !limit.counts {
+            return (limit.delay)(0, now);
+        }
+        let expire_after = limit.expire_after.or(self.expire_after);
+        let record = self.records.entry(slot);
+        let failures = record.failures_at(now);
+        let delay = (limit.delay)(failures, now);
+        record.failures = failures.saturating_add(1);
+        record.expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
+        if expire_after.is_some() {
+            // the clock hand passes two records while one can be made
+            self.expire_one_record();
+            self.expire_one_record();
+        }
+        delay
+    }
+}
+
+impl<K: Eq, V> Core<K, V> {
+    /// A trigger from outside.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] if the queue takes no more triggers.
+    #[inline]
+    pub fn add(
+        &mut self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        delay: Delay<'_>,
+    ) -> Result<Accepted<K>, Rejected<K, V>> {
+        let delay = match self.admit(delay) {
+            Ok(Some(delay)) => delay,
+            Ok(None) => {
+                self.trash.push((None, value));
+                return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, spare: Some(key) });
+            }
+            Err(reason) => return Err(Rejected { key, value, reason }),
+        };
+        match self.find(hash, &key) {
+            Some(slot) => {
+                let (added, delay) = self.trigger(slot, value, delay);
+                Ok(Accepted { added, delay, spare: Some(key) })
+            }
+            None => {
+                let slot = self.insert(key, hash);
+                self.suspect = Some(slot);
+                let (added, delay) = self.trigger(slot, value, delay);
+                Ok(Accepted { added, delay, spare: None })
+            }
+        }
+    }
+
+    /// A trigger from outside for a key that is known already: `None` if it is
+    /// not, and then nothing has changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the queue takes no more triggers.
+    #[inline]
+    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Added>, Refused>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if !self.accepts(false) {
+            self.refused += 1;
+            return Err(Refused::ShutDown);
+        }
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, None, delay).0))
+    }
+
+    /// Whether the trigger is taken, and what of its delay is left to decide;
+    /// `None` if a shutdown dropped it while its limiter was asked.
+    #[inline]
+    fn admit<'a>(&mut self, delay: Delay<'a>) -> Result<Option<Delay<'a>>, Refused> {
+        if let Delay::Asked(after, policy, asking) = delay {
+            return Ok(self.unask(asking).then(|| self.answered(after, policy)));
+        }
+        if self.accepts(false) {
+            return Ok(Some(delay));
+        }
+        self.refused += 1;
+        Err(Refused::ShutDown)
+    }
+
+    /// The delay of a trigger that was admitted before its limiter was asked: a
+    /// drain that runs waiting keys now may have begun meanwhile.
+    pub(super) fn answered(&self, after: Duration, policy: Policy) -> Delay<'static> {
+        if self.phase == Phase::ShutDown { Delay::Now } else { Delay::After(after, policy) }
+    }
+
+    /// The trigger itself. Users' code (merge, their order) runs before
+    /// anything changes, so that its panic leaves the key as it was.
+    #[inline]
+    fn trigger(&mut self, slot: u32, value: Option<V>, delay: Delay<'_>) -> (Added, Duration) {
+        let (delay, policy) = match delay {
+            Delay::Now => return (self.trigger_now(slot, value), Duration::ZERO),
+            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => {
+                if delay.is_zero() {
+                    return (self.trigger_now(slot, value), Duration::ZERO);
+                }
+                self.merge_in(slot, value);
+                (delay, policy)
+            }
+            Delay::Limited(limit, policy) => {
+                self.merge_in(slot, value);
+                let delay = self.limited(slot, limit);
+                if delay.is_zero() {
+                    return (self.trigger_now(slot, None), delay);
+                }
+                (delay, policy)
+            }
+        };
+        let added = match self.set_timer(slot, delay, policy) {
+            Some(true) => Added::Waiting,
+            Some(false) => Added::Coalesced,
+            None => self.trigger_now(slot, None),
+        };
+        self.suspect = None;
+        (added, delay)
+    }
+
+    #[inline]
+    fn trigger_now(&mut self, slot: u32, value: Option<V>) -> Added {
+        let flags = self.arena.flags(slot);
+        let added = if flags & HELD != 0 {
+            self.merge_in(slot, value);
+            if self.make_dirty(slot, self.now) { Added::Dirty } else { Added::Coalesced }
+        } else if flags & READY != 0 {
+            self.line.touch(self.arena.key(slot), slot);
+            self.merge_in(slot, value);
+            Added::Coalesced
+        } else {
+            self.line.announce(self.arena.key(slot), slot);
+            self.merge_in(slot, value);
+            self.restart_attempts(slot);
+            self.enter_line(slot, self.now);
+            Added::Ready
+        };
+        self.suspect = None;
+        added
+    }
+}

@@ -1,0 +1,121 @@
+//! The ready line and who decides its order (rule B10).
+
+use crate::ring::Ring;
+use alloc::boxed::Box;
+use core::fmt;
+
+/// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
+/// was given, and what [`ReadyOrder::pop`] gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(crate) u32);
+
+/// An order of the user's own, as client-go's `workqueue.Queue` interface.
+///
+/// It runs under the queue's lock: it must be short and must not call the
+/// queue. The queue does not trust it: a ticket that is not ready, or comes
+/// twice, is passed over, and keys whose tickets it lost are handed out once it
+/// says that it has none. A wrong order can change the order, nothing else.
+///
+/// ```
+/// use requeue_core::{ReadyOrder, Ticket};
+///
+/// /// Shortest name first.
+/// #[derive(Default)]
+/// struct Shortest(std::collections::BTreeSet<(usize, Ticket)>);
+///
+/// impl ReadyOrder<String> for Shortest {
+///     fn push(&mut self, key: &String, ticket: Ticket) {
+///         self.0.insert((key.len(), ticket));
+///     }
+///     fn pop(&mut self) -> Option<Ticket> {
+///         self.0.pop_first().map(|(_, ticket)| ticket)
+///     }
+/// }
+/// ```
+pub trait ReadyOrder<K: ?Sized>: Send {
+    /// `key` became ready.
+    fn push(&mut self, key: &K, ticket: Ticket);
+    /// `key`, which is ready, was added again. By default nothing changes.
+    fn touch(&mut self, key: &K, ticket: Ticket) {
+        let _ = (key, ticket);
+    }
+    /// Which of the ready keys is handed out next.
+    fn pop(&mut self) -> Option<Ticket>;
+}
+
+/// How the ready keys stand in line.
+pub enum Order<K> {
+    /// First ready, first out.
+    Fifo,
+    /// Last ready, first out.
+    Lifo,
+    /// As somebody else decides.
+    Own(Box<dyn ReadyOrder<K>>),
+}
+
+impl<K> fmt::Debug for Order<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fifo => "Fifo",
+            Self::Lifo => "Lifo",
+            Self::Own(_) => "Own(..)",
+        })
+    }
+}
+
+/// The line itself. Our own orders cannot panic, a user's can: so becoming
+/// ready comes in two halves, [`Line::announce`] for theirs and
+/// [`Line::enter`] for ours, and the caller chooses which state changes lie
+/// between them.
+pub(crate) enum Line<K> {
+    Fifo(Ring),
+    Lifo(Ring),
+    Own(Box<dyn ReadyOrder<K>>),
+}
+
+impl<K> Line<K> {
+    pub(crate) fn new(order: Order<K>) -> Self {
+        match order {
+            Order::Fifo => Self::Fifo(Ring::default()),
+            Order::Lifo => Self::Lifo(Ring::default()),
+            Order::Own(order) => Self::Own(order),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn enter(&mut self, slot: u32) {
+        match self {
+            Self::Fifo(ring) | Self::Lifo(ring) => ring.push_back(slot),
+            Self::Own(_) => {}
+        }
+    }
+
+    #[inline]
+    pub(crate) fn announce(&mut self, key: &K, slot: u32) {
+        if let Self::Own(order) = self {
+            order.push(key, Ticket(slot));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn touch(&mut self, key: &K, slot: u32) {
+        if let Self::Own(order) = self {
+            order.touch(key, Ticket(slot));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        match self {
+            Self::Fifo(ring) => ring.pop_front(),
+            Self::Lifo(ring) => ring.pop_back(),
+            Self::Own(order) => order.pop().map(|t| t.0),
+        }
+    }
+
+    /// Whether the order is somebody else's and must not be believed.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+}

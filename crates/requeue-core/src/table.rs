@@ -1,0 +1,290 @@
+//! Which slot a key is in: extendible hashing, a directory of small hash tables.
+//!
+//! One large table would stop every caller while it grows (15 to 32 ms at a
+//! million keys). Here a segment that is full splits in two, and two buddies
+//! that are nearly empty merge: the most that one call moves is [`SPLIT_AT`]
+//! numbers, and a million keys that are gone give their memory back as they go.
+//! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
+//! hashing" (ACM TODS 4(3), 1979); the segments are hashbrown's tables.
+
+use alloc::vec::Vec;
+use hashbrown::HashTable;
+
+/// Entries that a segment holds before it splits: what 1,024 buckets take.
+const SPLIT_AT: usize = 896;
+/// Buddies merge when they have no more than this together: far enough below
+/// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
+const MERGE_AT: usize = SPLIT_AT / 4;
+
+#[derive(Debug)]
+struct Segment {
+    slots: HashTable<u32>,
+    /// How many leading bits of the hash all its entries share.
+    depth: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// `1 << depth` numbers of segments, indexed by the hash's leading bits. A
+    /// segment of a smaller depth stands there several times, side by side.
+    directory: Vec<u32>,
+    depth: u32,
+    segments: Vec<Segment>,
+    /// How many segments have each depth; shows when the directory can halve.
+    at_depth: [u32; 33],
+    len: usize,
+}
+
+/// Stretches the 32 bits that are kept of a hash to what hashbrown wants: it
+/// takes the place from the low bits and a tag from the top seven.
+#[inline]
+fn stretch(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[inline]
+fn leading(hash: u32, bits: u32) -> usize {
+    (u64::from(hash) >> (32 - bits)) as usize
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        let mut at_depth = [0; 33];
+        at_depth[0] = 1;
+        Self {
+            directory: alloc::vec![0],
+            depth: 0,
+            segments: alloc::vec![Segment { slots: HashTable::new(), depth: 0 }],
+            at_depth,
+            len: 0,
+        }
+    }
+
+    #[inline]
+    fn segment_no(&self, hash: u32) -> usize {
+        self.directory[leading(hash, self.depth)] as usize
+    }
+
+    /// The slot with this hash that `is_it` recognises.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let segment = &self.segments[self.segment_no(hash)];
+        segment.slots.find(stretch(hash), |&slot| is_it(slot)).copied()
+    }
+
+    /// Enters a slot that is not there; `hash_of` tells the hash of any slot.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
+        let mut no = self.segment_no(hash);
+        while self.segments[no].slots.len() >= SPLIT_AT && self.may_split(no) {
+            self.split(no, &hash_of);
+            no = self.segment_no(hash);
+        }
+        self.segments[no].slots.insert_unique(stretch(hash), slot, |&s| stretch(hash_of(s)));
+        self.len += 1;
+    }
+
+    /// Whether splitting still separates anything. With a hasher that sends all
+    /// keys to a few values it does not, and the directory must not grow for
+    /// it: such a segment grows in one piece instead.
+    fn may_split(&self, no: usize) -> bool {
+        let fair = (self.len / SPLIT_AT + 1).ilog2();
+        self.segments[no].depth < (fair + 5).min(28)
+    }
+
+    #[cold]
+    fn split(&mut self, no: usize, hash_of: &impl Fn(u32) -> u32) {
+        let old_depth = self.segments[no].depth;
+        if old_depth == self.depth {
+            self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
+            self.depth += 1;
+        }
+        let depth = old_depth + 1;
+        let all = core::mem::take(&mut self.segments[no].slots);
+        // an entry to spare: a table of exactly SPLIT_AT would grow at the first insert
+        let (mut zero, mut one) =
+            (HashTable::with_capacity(SPLIT_AT / 2 + 1), HashTable::with_capacity(SPLIT_AT / 2 + 1));
+        let mut some = None;
+        for slot in all {
+            let hash = hash_of(slot);
+            some = Some(hash);
+            let side = if leading(hash, depth) & 1 == 0 { &mut zero } else { &mut one };
+            side.insert_unique(stretch(hash), slot, |&s| stretch(hash_of(s)));
+        }
+        let new_no = self.segments.len() as u32;
+        self.segments[no] = Segment { slots: zero, depth };
+        self.segments.push(Segment { slots: one, depth });
+        self.at_depth[old_depth as usize] -= 1;
+        self.at_depth[depth as usize] += 2;
+        // every directory entry of the upper half now names the new segment
+        let Some(hash) = some else { return };
+        let upper = (leading(hash, old_depth) << 1 | 1) << (self.depth - depth);
+        let width = 1usize << (self.depth - depth);
+        self.directory[upper..upper + width].fill(new_no);
+    }
+
+    /// Strikes a slot that was entered with this hash.
+    #[inline]
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
+        let no = self.segment_no(hash);
+        let segment = &mut self.segments[no];
+        let Ok(entry) = segment.slots.find_entry(stretch(hash), |&s| s == slot) else {
+            debug_assert!(false, "slot {slot} is not in the table");
+            return;
+        };
+        entry.remove();
+        self.len -= 1;
+        // looking at the buddy now and then is enough
+        let left = segment.slots.len();
+        if segment.depth > 0 && left <= MERGE_AT && left % 16 == 0 {
+            self.merge(hash, &hash_of);
+        }
+    }
+
+    /// Merges the segment of `hash` with its buddies as long as they fit.
+    #[cold]
+    fn merge(&mut self, hash: u32, hash_of: &impl Fn(u32) -> u32) {
+        loop {
+            let no = self.segment_no(hash);
+            let depth = self.segments[no].depth;
+            if depth == 0 {
+                break;
+            }
+            let prefix = leading(hash, depth);
+            let buddy = self.directory[(prefix ^ 1) << (self.depth - depth)] as usize;
+            if self.segments[buddy].depth != depth
+                || self.segments[no].slots.len() + self.segments[buddy].slots.len() > MERGE_AT
+            {
+                break;
+            }
+            let gone = core::mem::take(&mut self.segments[buddy].slots);
+            let kept = &mut self.segments[no];
+            kept.depth = depth - 1;
+            for slot in gone {
+                kept.slots.insert_unique(stretch(hash_of(slot)), slot, |&s| stretch(hash_of(s)));
+            }
+            kept.slots.shrink_to(MERGE_AT, |&s| stretch(hash_of(s)));
+            self.at_depth[depth as usize] -= 2;
+            self.at_depth[depth as usize - 1] += 1;
+            let first = (prefix >> 1) << (self.depth - depth + 1);
+            let width = 1usize << (self.depth - depth + 1);
+            self.directory[first..first + width].fill(no as u32);
+            self.forget_segment(buddy, hash_of);
+            while self.depth > 0 && self.at_depth[self.depth as usize] == 0 {
+                self.directory = self.directory.iter().copied().step_by(2).collect();
+                self.depth -= 1;
+            }
+        }
+    }
+
+    /// Drops an empty segment; the last one takes its number.
+    fn forget_segment(&mut self, no: usize, hash_of: &impl Fn(u32) -> u32) {
+        let last = self.segments.len() - 1;
+        self.segments.swap_remove(no);
+        if no != last {
+            let moved = &self.segments[no];
+            // only a segment with an entry can tell where in the directory it
+            // stands; for an empty one the directory is searched
+            match moved.slots.iter().next() {
+                Some(&slot) => {
+                    let first = leading(hash_of(slot), moved.depth) << (self.depth - moved.depth);
+                    let width = 1usize << (self.depth - moved.depth);
+                    self.directory[first..first + width].fill(no as u32);
+                }
+                None => {
+                    for entry in self.directory.iter_mut().filter(|e| **e as usize == last) {
+                        *entry = no as u32;
+                    }
+                }
+            }
+        }
+        if self.segments.capacity() > 64 && self.segments.len() < self.segments.capacity() / 4 {
+            self.segments.shrink_to(self.segments.len() * 2);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mix(i: u32) -> u32 {
+        let mut x = i.wrapping_add(0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
+        x ^= x >> 15;
+        x = x.wrapping_mul(0xc2b2_ae35);
+        x ^ (x >> 16)
+    }
+
+    fn check(t: &Table) {
+        assert_eq!(t.directory.len(), 1 << t.depth);
+        assert_eq!(t.at_depth.iter().sum::<u32>() as usize, t.segments.len());
+        for (no, s) in t.segments.iter().enumerate() {
+            let stands = t.directory.iter().filter(|e| **e as usize == no).count();
+            assert_eq!(stands, 1 << (t.depth - s.depth), "segment {no}");
+        }
+        assert_eq!(t.segments.iter().map(|s| s.slots.len()).sum::<usize>(), t.len);
+    }
+
+    #[test]
+    fn grows_and_shrinks_and_finds_every_slot() {
+        let n = if cfg!(miri) { 3_000 } else { 200_000u32 };
+        let mut t = Table::new();
+        for i in 0..n {
+            t.insert(mix(i), i, mix);
+        }
+        check(&t);
+        assert!(t.segments.len() > n as usize / SPLIT_AT);
+        for i in 0..n {
+            assert_eq!(t.find(mix(i), |s| s == i), Some(i));
+            assert_eq!(t.find(mix(i), |_| false), None);
+        }
+        for i in (0..n).filter(|i| i % 3 != 0).chain((0..n).filter(|i| i % 3 == 0)) {
+            t.remove(mix(i), i, mix);
+            assert_eq!(t.find(mix(i), |s| s == i), None);
+            if i % 4099 == 0 {
+                check(&t);
+            }
+        }
+        check(&t);
+        assert_eq!(t.len, 0);
+        assert!(t.segments.len() < 8, "{} segments are left", t.segments.len());
+        assert!(t.directory.len() < 32);
+    }
+
+    #[test]
+    fn a_hasher_that_sends_all_keys_to_one_value_does_not_grow_the_directory() {
+        let mut t = Table::new();
+        for i in 0..5_000 {
+            t.insert(7, i, |_| 7);
+        }
+        check(&t);
+        assert!(t.directory.len() <= 1024, "{}", t.directory.len());
+        assert_eq!(t.find(7, |s| s == 4_321), Some(4_321));
+        for i in 0..5_000 {
+            t.remove(7, i, |_| 7);
+        }
+        check(&t);
+        assert_eq!(t.len, 0);
+    }
+
+    #[test]
+    fn no_call_moves_more_than_a_segment() {
+        let moved = core::cell::Cell::new(0u32);
+        let counted = |i: u32| {
+            moved.set(moved.get() + 1);
+            mix(i)
+        };
+        let mut t = Table::new();
+        let n = if cfg!(miri) { 3_000 } else { 100_000u32 };
+        for i in 0..n {
+            moved.set(0);
+            t.insert(mix(i), i, counted);
+            assert!(moved.get() as usize <= 2 * SPLIT_AT, "{} moved", moved.get());
+        }
+        for i in 0..n {
+            moved.set(0);
+            t.remove(mix(i), i, counted);
+            assert!(moved.get() as usize <= 2 * SPLIT_AT, "{} moved", moved.get());
+        }
+    }
+}

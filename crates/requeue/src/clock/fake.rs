@@ -1,0 +1,313 @@
+//! A clock that moves only when it is told to, and that tells who waits for it.
+
+use super::alarms::{AlarmId, Alarms};
+use super::{Alarm, Clock};
+use crate::sync::Mutex;
+use crate::{Instant, Parker};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+/// The last instant that a fake clock shows: [`Instant::NEVER`] is later than
+/// every instant of every clock.
+const LAST: Instant = Instant::from_nanos(u64::MAX - 1);
+
+/// A clock for tests: it stands still until it is told to move, and it tells how
+/// many callers wait for it.
+///
+/// Clones share the time. When the clock is moved, every alarm that has come due
+/// rings, by instant and then by the order in which they were set: after the
+/// time has moved, without any lock, on the thread that moved it. Blocking and
+/// async waits are driven alike.
+///
+/// A test that wants to be sure that somebody waits before it goes on calls
+/// [`wait_for_alarms`](Self::wait_for_alarms) instead of sleeping.
+///
+/// ```
+/// use requeue::{Clock, FakeClock, Parker};
+/// use std::time::Duration;
+///
+/// let clock = FakeClock::new();
+/// let due = clock.now() + Duration::from_secs(1800);
+/// std::thread::scope(|s| {
+///     let waiter = s.spawn(|| {
+///         let parker = Parker::current();
+///         while clock.now() < due {
+///             clock.park_until(due, &parker);
+///         }
+///     });
+///     clock.wait_for_alarms(1);
+///     clock.advance(Duration::from_secs(1800));
+///     waiter.join().unwrap();
+/// });
+/// ```
+#[derive(Clone)]
+pub struct FakeClock {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+struct State {
+    /// At most [`LAST`].
+    now: Instant,
+    /// All later than `now`, except between a move of the clock and the end of
+    /// the ringing that follows it.
+    alarms: Alarms,
+    /// Who waits for how many alarms.
+    watchers: Vec<(usize, Waker)>,
+}
+
+impl FakeClock {
+    /// A clock that shows [`Instant::ORIGIN`].
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// assert_eq!(FakeClock::new().now(), Instant::ORIGIN);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::at(Instant::ORIGIN)
+    }
+
+    /// A clock that shows `now`; one nanosecond before [`Instant::NEVER`] where
+    /// `now` is that.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// let clock = FakeClock::at(Instant::from_nanos(7));
+    /// assert_eq!(clock.now(), Instant::from_nanos(7));
+    /// ```
+    #[must_use]
+    pub fn at(now: Instant) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    now: now.min(LAST),
+                    alarms: Alarms::new(),
+                    watchers: Vec::new(),
+                }),
+            }),
+        }
+    }
+
+    /// Moves the clock forward, in one jump, and rings what has come due. It
+    /// stops one nanosecond before [`Instant::NEVER`].
+    ///
+    /// # Panics
+    ///
+    /// Where a waker panics: with its panic, after all the others were woken.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// clock.clone().advance(Duration::from_nanos(3));
+    /// assert_eq!(clock.now(), Instant::from_nanos(3));
+    /// ```
+    pub fn advance(&self, by: Duration) {
+        self.shared.turn(|state| state.now + by);
+    }
+
+    /// Puts the clock to an instant, which may be an earlier one: so a test can
+    /// have a clock that jumps. Alarms that have rung stay rung; the others wait
+    /// for their instant, however far away that now is. At most one nanosecond
+    /// before [`Instant::NEVER`].
+    ///
+    /// # Panics
+    ///
+    /// As [`advance`](Self::advance).
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// let clock = FakeClock::at(Instant::from_nanos(9));
+    /// clock.set(Instant::from_nanos(2));
+    /// assert_eq!(clock.now(), Instant::from_nanos(2));
+    /// ```
+    pub fn set(&self, now: Instant) {
+        self.shared.turn(|_| now);
+    }
+
+    /// How many alarms are set: neither rung nor dropped. A blocking wait with
+    /// an instant sets one, an async wait too; a wait for ever sets none.
+    /// One for [`Instant::NEVER`] counts, although it never rings.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// use std::task::Waker;
+    /// let clock = FakeClock::new();
+    /// let alarm = clock.wake_at(Instant::from_nanos(5), Waker::noop());
+    /// assert_eq!(clock.alarms(), 1);
+    /// drop(alarm);
+    /// assert_eq!(clock.alarms(), 0);
+    /// ```
+    #[must_use]
+    pub fn alarms(&self) -> usize {
+        self.shared.state.lock().alarms.len()
+    }
+
+    /// When the next alarm rings, if any ever does.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// use std::task::Waker;
+    /// let clock = FakeClock::new();
+    /// assert_eq!(clock.next_alarm(), None);
+    /// let _late = clock.wake_at(Instant::from_nanos(9), Waker::noop());
+    /// let _soon = clock.wake_at(Instant::from_nanos(5), Waker::noop());
+    /// assert_eq!(clock.next_alarm(), Some(Instant::from_nanos(5)));
+    /// ```
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<Instant> {
+        self.shared.state.lock().alarms.soonest()
+    }
+
+    /// Moves the clock to the instant of its next alarm, rings every alarm of
+    /// that instant and says which instant it was. `None`, and nothing moved,
+    /// where no alarm will ever ring.
+    ///
+    /// # Panics
+    ///
+    /// As [`advance`](Self::advance).
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// use std::task::Waker;
+    /// let clock = FakeClock::new();
+    /// let _alarm = clock.wake_at(Instant::from_nanos(5), Waker::noop());
+    /// assert_eq!(clock.advance_to_next_alarm(), Some(Instant::from_nanos(5)));
+    /// assert_eq!(clock.now(), Instant::from_nanos(5));
+    /// assert_eq!(clock.advance_to_next_alarm(), None);
+    /// ```
+    pub fn advance_to_next_alarm(&self) -> Option<Instant> {
+        let mut next = None;
+        self.shared.turn(|state| {
+            next = state.alarms.soonest();
+            // Never back: an alarm that another thread is about to ring may
+            // already be due.
+            next.map_or(state.now, |at| at.max(state.now))
+        });
+        next
+    }
+
+    /// Blocks until at least `n` alarms are set, that is until `n` callers wait
+    /// for this clock. A test calls it where it would otherwise sleep and hope.
+    /// It blocks for ever where nobody comes, and it blocks the thread: in a
+    /// runtime with one thread, where the waiters are tasks of the same thread,
+    /// yield and look at [`alarms`](Self::alarms) instead.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant};
+    /// use std::task::Waker;
+    /// let clock = FakeClock::new();
+    /// std::thread::scope(|s| {
+    ///     let alarm = s.spawn(|| clock.wake_at(Instant::from_nanos(5), Waker::noop()));
+    ///     clock.wait_for_alarms(1);
+    ///     assert_eq!(clock.next_alarm(), Some(Instant::from_nanos(5)));
+    ///     drop(alarm.join());
+    /// });
+    /// ```
+    pub fn wait_for_alarms(&self, n: usize) {
+        let parker = Parker::current();
+        loop {
+            // Cloned before the lock, dropped after it.
+            let mine = parker.waker().clone();
+            {
+                let mut state = self.shared.state.lock();
+                // What an earlier round left, if that round ended without a cause.
+                state.watchers.retain(|(_, w)| !w.will_wake(&mine));
+                if state.alarms.len() >= n {
+                    return;
+                }
+                state.watchers.push((n, mine));
+            }
+            parker.park();
+        }
+    }
+}
+
+impl Shared {
+    /// Moves the time to what `to` says and rings what is due then.
+    fn turn(&self, to: impl FnOnce(&mut State) -> Instant) {
+        let mut due = {
+            let mut state = self.state.lock();
+            state.now = to(&mut state).min(LAST);
+            let now = state.now;
+            state.alarms.pop_due(now)
+        };
+        let mut panicked = None;
+        while let Some(waker) = due {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                panicked.get_or_insert(payload);
+            }
+            // One at a time, so that what this waker took back does not ring.
+            let mut state = self.state.lock();
+            let now = state.now;
+            due = state.alarms.pop_due(now);
+        }
+        if let Some(payload) = panicked {
+            resume_unwind(payload);
+        }
+    }
+
+    fn take_back(&self, id: AlarmId) -> Option<Waker> {
+        self.state.lock().alarms.take_back(id)
+    }
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Instant {
+        self.shared.state.lock().now
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        let mine = waker.clone();
+        let (id, told) = {
+            let mut state = self.shared.state.lock();
+            if at <= state.now {
+                drop(state);
+                mine.wake();
+                return Alarm::none();
+            }
+            let id = state.alarms.set(at, mine);
+            let set = state.alarms.len();
+            let (told, wait): (Vec<_>, Vec<_>) =
+                state.watchers.drain(..).partition(|&(n, _)| n <= set);
+            state.watchers = wait;
+            (id, told)
+        };
+        for (_, watcher) in told {
+            watcher.wake();
+        }
+        // Weak: a waker may own the task that owns the alarm, and the clock owns
+        // the waker.
+        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
+        Alarm::on_drop(move || {
+            drop(shared.upgrade().and_then(|shared| shared.take_back(id)));
+        })
+    }
+}
+
+/// [`FakeClock::new`].
+impl Default for FakeClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for FakeClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (now, alarms) = {
+            let state = self.shared.state.lock();
+            (state.now, state.alarms.len())
+        };
+        f.debug_struct("FakeClock")
+            .field("now", &now)
+            .field("alarms", &alarms)
+            .finish()
+    }
+}

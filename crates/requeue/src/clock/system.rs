@@ -1,0 +1,215 @@
+//! The system's monotonic clock, and the one thread that rings its alarms.
+//!
+//! Blocking callers sleep by themselves, so the thread exists only while
+//! somebody waits who cannot: an async task, or a clock that is built on this
+//! one. It is one for the whole process, because an alarm costs it a map entry
+//! while another thread would cost a stack.
+
+use super::alarms::{AlarmId, Alarms};
+use super::{Alarm, Clock, quietly};
+use crate::Instant;
+#[cfg(not(requeue_loom))]
+use crate::Parker;
+// Not through `crate::sync`: what lives in a static cannot be loom's.
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::io;
+use std::sync::OnceLock;
+use std::task::Waker;
+use std::time::Instant as StdInstant;
+
+/// How many wakers are taken out in one hold of the timer's lock.
+const BATCH: usize = 64;
+
+/// The system's monotonic clock: the one that a queue uses unless it is given
+/// another.
+///
+/// It is [`std::time::Instant`], counted in nanoseconds from an origin that is
+/// the same for all `SystemClock`s of a process, so their instants may be
+/// compared. It never goes backwards and does not follow changes of the date.
+/// Whether it goes on while the machine is suspended is the operating system's
+/// choice: on Linux it stands still (`CLOCK_MONOTONIC`), so a delay is a delay
+/// of running time; [`std::time::Instant`] names the source elsewhere.
+///
+/// A blocking wait sleeps in the thread that waits. The first alarm that is set
+/// through [`wake_at`](Clock::wake_at) starts one thread, `requeue-timer`, which
+/// serves the whole process and ends when its last alarm has rung or was dropped.
+/// Setting the next alarm before dropping the one before spares it the end and
+/// the start. A waker that panics does not harm it. Where the thread cannot be
+/// started, the waker is woken at once: whoever waits looks, finds that it is too
+/// early and asks again, so nothing is late for it and the next attempt comes by
+/// itself, at the price of a wait that is busy.
+///
+/// ```
+/// use requeue::{Clock, SystemClock};
+/// let (a, b) = (SystemClock, SystemClock);
+/// let earlier = a.now();
+/// assert!(b.now() >= earlier);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant::ORIGIN.saturating_add(origin().elapsed())
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        TIMER.wake_at(at, waker)
+    }
+
+    #[cfg(not(requeue_loom))]
+    fn park_until(&self, at: Instant, parker: &Parker) {
+        if at.is_never() {
+            parker.park();
+        } else {
+            parker.park_timeout(at.saturating_since(self.now()));
+        }
+    }
+}
+
+/// What all `SystemClock`s of this process count from: the first reading of any.
+#[inline]
+fn origin() -> StdInstant {
+    static ORIGIN: OnceLock<StdInstant> = OnceLock::new();
+    *ORIGIN.get_or_init(StdInstant::now)
+}
+
+/// Whether the process's timer thread runs: true from the moment an alarm is
+/// set until the thread has found no alarm left and does nothing any more.
+#[doc(hidden)]
+#[must_use]
+pub fn timer_thread_running() -> bool {
+    TIMER.running()
+}
+
+static TIMER: Timer = Timer::new(|timer| {
+    std::thread::Builder::new()
+        .name("requeue-timer".to_owned())
+        .spawn(|| timer.run())
+        .map(drop)
+});
+
+type Spawn = fn(&'static Timer) -> io::Result<()>;
+
+/// The alarms and the thread that rings them.
+struct Timer {
+    state: Mutex<State>,
+    /// Told when the thread sleeps longer than it should.
+    changed: Condvar,
+    spawn: Spawn,
+}
+
+struct State {
+    alarms: Alarms,
+    /// The thread exists. It ends only by making this false under the lock with
+    /// no alarm set, and it is started under the lock: so an alarm is never set
+    /// without a thread to ring it, and there are never two.
+    running: bool,
+    /// Until when the thread sleeps. `None` while it is awake: it then looks
+    /// at the alarms again before it sleeps, and need not be told.
+    asleep_until: Option<Instant>,
+}
+
+impl Timer {
+    const fn new(spawn: Spawn) -> Self {
+        Self {
+            state: Mutex::new(State {
+                alarms: Alarms::new(),
+                running: false,
+                asleep_until: None,
+            }),
+            changed: Condvar::new(),
+            spawn,
+        }
+    }
+
+    fn wake_at(&'static self, at: Instant, waker: &Waker) -> Alarm {
+        if at.is_never() {
+            return Alarm::none();
+        }
+        if at <= SystemClock.now() {
+            waker.wake_by_ref();
+            return Alarm::none();
+        }
+        // Cloning a waker is foreign code: not under the lock.
+        let waker = waker.clone();
+        match self.set(at, waker) {
+            Ok(id) => Alarm::on_drop(move || drop(self.take_back(id))),
+            Err(waker) => {
+                waker.wake();
+                Alarm::none()
+            }
+        }
+    }
+
+    /// Sets an alarm; gives the waker back where no thread can be had to ring it.
+    fn set(&'static self, at: Instant, waker: Waker) -> Result<AlarmId, Waker> {
+        let mut state = self.state.lock();
+        if !state.running {
+            // Under the lock, which the new thread waits for. Started outside,
+            // a failure would have to be told to those who relied on it meanwhile.
+            if (self.spawn)(self).is_err() {
+                return Err(waker);
+            }
+            state.running = true;
+        }
+        let id = state.alarms.set(at, waker);
+        let oversleeps = state.asleep_until.is_some_and(|until| at < until);
+        drop(state);
+        if oversleeps {
+            self.changed.notify_one();
+        }
+        Ok(id)
+    }
+
+    /// An alarm that leaves others behind does not disturb the thread, even if
+    /// it was the soonest: one look too many then, against one now for sure.
+    fn take_back(&self, id: AlarmId) -> Option<Waker> {
+        let mut state = self.state.lock();
+        let waker = state.alarms.take_back(id)?;
+        let ends = state.alarms.is_empty() && state.asleep_until.is_some();
+        drop(state);
+        if ends {
+            self.changed.notify_one();
+        }
+        Some(waker)
+    }
+
+    fn run(&self) {
+        let mut due = Vec::new();
+        let mut state = self.state.lock();
+        loop {
+            let now = SystemClock.now();
+            while due.len() < BATCH {
+                let Some(waker) = state.alarms.pop_due(now) else {
+                    break;
+                };
+                due.push(waker);
+            }
+            if !due.is_empty() {
+                MutexGuard::unlocked(&mut state, || {
+                    for waker in due.drain(..) {
+                        quietly(|| waker.wake());
+                    }
+                });
+                continue;
+            }
+            let Some(at) = state.alarms.soonest() else {
+                state.running = false;
+                return;
+            };
+            state.asleep_until = Some(at);
+            match origin().checked_add(at.saturating_since(Instant::ORIGIN)) {
+                Some(at) => drop(self.changed.wait_until(&mut state, at)),
+                // Beyond what the system can say, so beyond the machine's life.
+                None => self.changed.wait(&mut state),
+            }
+            state.asleep_until = None;
+        }
+    }
+
+    fn running(&self) -> bool {
+        self.state.lock().running
+    }
+}

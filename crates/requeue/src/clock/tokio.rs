@@ -1,0 +1,218 @@
+//! A clock that follows a Tokio runtime's, `tokio::time::pause` and `advance`
+//! included.
+
+use super::{Alarm, Clock, SystemClock, quietly};
+use crate::Instant;
+use crate::sync::Mutex;
+use ::tokio::runtime::Handle;
+use ::tokio::time::Instant as TokioInstant;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// A clock that follows `tokio::time` of one runtime, so that a test with
+/// `start_paused = true` drives the queue as well.
+///
+/// It counts from the moment it is built; clones share that origin, clocks that
+/// were built separately do not, and their instants must not be compared. The
+/// runtime rounds its timers up to a millisecond: never early, at most a
+/// millisecond later than with [`SystemClock`].
+///
+/// Each alarm is a task on the runtime, so it rings only while the runtime is
+/// driven: a runtime with one thread must not be blocked by the wait that it
+/// shall end. Once the runtime is gone, the clock goes on (or stands still where
+/// it was paused) and its alarms move to [`SystemClock`]'s thread, those that
+/// are set and those that are still to come, so no wait is left without its
+/// wake-up.
+///
+/// ```
+/// use requeue::{Clock, TokioClock};
+/// use std::time::Duration;
+///
+/// #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// async fn main() -> Result<(), requeue::TokioClockError> {
+///     let clock = TokioClock::new()?;
+///     let before = clock.now();
+///     tokio::time::advance(Duration::from_secs(60)).await;
+///     assert_eq!(clock.now(), before + Duration::from_secs(60));
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct TokioClock {
+    runtime: Handle,
+    origin: TokioInstant,
+}
+
+/// Why a [`TokioClock`] cannot be built.
+///
+/// ```
+/// use requeue::{TokioClock, TokioClockError};
+/// assert_eq!(TokioClock::new().unwrap_err(), TokioClockError::NoRuntime);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokioClockError {
+    /// The calling thread is not in a runtime.
+    NoRuntime,
+    /// The runtime was built without its timer.
+    NoTimer,
+}
+
+impl fmt::Display for TokioClockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRuntime => {
+                "no Tokio runtime here: call TokioClock::new inside of one, \
+                 or pass its handle to TokioClock::with_handle"
+            }
+            Self::NoTimer => {
+                "the Tokio runtime has no timer: \
+                 call enable_time or enable_all on its builder"
+            }
+        })
+    }
+}
+
+impl std::error::Error for TokioClockError {}
+
+impl TokioClock {
+    /// A clock on the runtime that the caller is in.
+    ///
+    /// # Errors
+    ///
+    /// [`TokioClockError::NoRuntime`] outside of a runtime, and
+    /// [`TokioClockError::NoTimer`] where its timer is not enabled.
+    ///
+    /// ```
+    /// use requeue::TokioClock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), requeue::TokioClockError> {
+    /// let clock = TokioClock::new()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new() -> Result<Self, TokioClockError> {
+        let runtime = Handle::try_current().map_err(|_| TokioClockError::NoRuntime)?;
+        Self::with_handle(runtime)
+    }
+
+    /// A clock on the runtime of `runtime`; the caller need not be in it.
+    ///
+    /// # Errors
+    ///
+    /// [`TokioClockError::NoTimer`] where the runtime's timer is not enabled.
+    /// (Tokio answers that question only by a panic, which is caught here but
+    /// which the panic hook reports before.)
+    ///
+    /// ```
+    /// use requeue::TokioClock;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let clock = TokioClock::with_handle(runtime.handle().clone())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_handle(runtime: Handle) -> Result<Self, TokioClockError> {
+        let origin = {
+            let _in_runtime = runtime.enter();
+            let timer = AssertUnwindSafe(|| drop(::tokio::time::sleep_until(TokioInstant::now())));
+            catch_unwind(timer).map_err(|_| TokioClockError::NoTimer)?;
+            TokioInstant::now()
+        };
+        Ok(Self { runtime, origin })
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Instant {
+        // Whether time is paused is known in the runtime's context only.
+        let _in_runtime = self.runtime.enter();
+        Instant::ORIGIN.saturating_add(self.origin.elapsed())
+    }
+
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        let now = self.now();
+        if at <= now {
+            waker.wake_by_ref();
+            return Alarm::none();
+        }
+        let since_origin = at.saturating_since(Instant::ORIGIN);
+        let deadline = self.origin.checked_add(since_origin);
+        let Some(deadline) = deadline.filter(|_| !at.is_never()) else {
+            return Alarm::none();
+        };
+        let slot = Arc::new(Mutex::new(Slot::Here(waker.clone())));
+        let ringer = Ringer {
+            slot: Arc::clone(&slot),
+            at,
+            clock: self.clone(),
+        };
+        let task = self.runtime.spawn(async move {
+            ::tokio::time::sleep_until(deadline).await;
+            ringer.ring();
+        });
+        Alarm::on_drop(move || {
+            // The waker first: the task that ends without ringing must find none.
+            drop(take(&slot));
+            task.abort();
+        })
+    }
+}
+
+/// What an alarm and its task share. Emptied by whoever comes first: the task
+/// that rings, or the alarm that is taken back.
+enum Slot {
+    Here(Waker),
+    /// The runtime is gone: rings there, unless this slot goes first.
+    Elsewhere {
+        _alarm: Alarm,
+    },
+    Empty,
+}
+
+fn take(slot: &Mutex<Slot>) -> Slot {
+    std::mem::replace(&mut *slot.lock(), Slot::Empty)
+}
+
+/// Owned by an alarm's task.
+struct Ringer {
+    slot: Arc<Mutex<Slot>>,
+    at: Instant,
+    clock: TokioClock,
+}
+
+impl Ringer {
+    fn ring(&self) {
+        if let Slot::Here(waker) = take(&self.slot) {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Ringer {
+    fn drop(&mut self) {
+        // A waker that is still here was not taken back: the task ends before
+        // its time because the runtime does.
+        if let Slot::Here(waker) = take(&self.slot) {
+            quietly(|| {
+                let left = self.at.saturating_since(self.clock.now());
+                let _alarm = SystemClock.wake_at(SystemClock.now() + left, &waker);
+                // An alarm that is taken back just now has emptied the slot
+                // before; then the slot, and this alarm in it, die with `self`.
+                drop(std::mem::replace(
+                    &mut *self.slot.lock(),
+                    Slot::Elsewhere { _alarm },
+                ));
+            });
+        }
+    }
+}
+
+impl fmt::Debug for TokioClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokioClock")
+            .field("runtime", &self.runtime.id())
+            .field("now", &self.now())
+            .finish()
+    }
+}
