@@ -11,3 +11,5 @@ requeue_verify::q_done!(Reference);
 requeue_verify::q_close!(Reference);
 requeue_verify::d_timers!(Reference);
 requeue_verify::d_wait!(Reference);
+requeue_verify::b_value!(Reference);
+requeue_verify::w_attempts!(Reference);

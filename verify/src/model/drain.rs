@@ -29,7 +29,7 @@ pub struct Drained {
     pub done: usize,
     /// Waiting keys that were dropped.
     pub dropped: usize,
-    /// Holders' retries that were refused.
+    /// Triggers and retries that were refused.
     pub refused: usize,
     /// Ready as it returns.
     pub ready: usize,
@@ -42,7 +42,6 @@ pub struct Drained {
 #[derive(Clone, Debug)]
 struct Drain {
     deadline: Option<Nanos>,
-    waits: bool,
     answer: Drained,
     over: bool,
 }
@@ -60,7 +59,7 @@ impl Drains {
     pub(super) fn run_ended(&mut self) {
         self.under_way().for_each(|drain| drain.answer.done += 1);
     }
-    pub(super) fn retry_refused(&mut self) {
+    pub(super) fn refused(&mut self) {
         self.under_way().for_each(|drain| drain.answer.refused += 1);
     }
     fn dropped(&mut self, keys: usize) {
@@ -88,7 +87,7 @@ impl Model {
     pub fn shut_down(&mut self) -> (usize, usize, usize) {
         let dropped = self.drop_timers();
         self.phase = Phase::ShutDown;
-        self.drain_waits = false;
+        self.drain_waits = None;
         let left = self.counts();
         let answers: Vec<DrainId> = self.drains.all.keys().copied().collect();
         for id in answers {
@@ -111,8 +110,8 @@ impl Model {
     pub fn drain(&mut self, waiters: Waiters, deadline: Option<Nanos>) -> DrainId {
         let id = DrainId(self.drains.all.len() as u64);
         let deadline = deadline.map(|limit| self.now.saturating_add(limit));
-        self.drains.all.insert(id, Drain { deadline, waits: waiters == Waiters::Wait, answer: Drained::default(), over: false });
-        self.drain_waits = waiters == Waiters::Wait;
+        self.drains.all.insert(id, Drain { deadline, answer: Drained::default(), over: false });
+        self.drain_waits = (waiters == Waiters::Wait).then(|| deadline.unwrap_or(Nanos::MAX));
         match waiters {
             Waiters::Drop => {
                 self.drop_timers();
@@ -140,25 +139,25 @@ impl Model {
     /// "Complete when nothing is ready, dirty or held"; one that waits for
     /// waiting keys, when nothing is waiting either.
     pub(super) fn drains_may_end(&mut self) {
+        // "Shuts down when nothing is ready, dirty, held or waiting, or at its
+        // deadline" (Q14); of several drains that wait, the latest decides.
+        if self.drain_waits.is_some_and(|deadline| deadline <= self.now) {
+            self.drain_waits = None;
+            self.phase = Phase::ShutDown;
+            self.drop_timers();
+        }
         let left = self.counts();
-        let idle = left.ready == 0 && left.held == 0 && (!self.drain_waits || left.waiting == 0);
+        let idle = left.ready == 0 && left.held == 0 && (self.drain_waits.is_none() || left.waiting == 0);
         let now = self.now;
         let ids: Vec<DrainId> = self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
         for id in ids {
             let passed = self.drains.all[&id].deadline.is_some_and(|deadline| deadline <= now);
-            // "Shuts down when nothing is ready, dirty, held or waiting, or at
-            // its deadline" (Q14).
-            if passed && self.drain_waits && self.drains.all[&id].waits {
-                self.drain_waits = false;
-                self.phase = Phase::ShutDown;
-                self.drop_timers();
-            }
             if idle || passed {
                 self.end_drain(id);
             }
         }
-        if idle && self.drain_waits {
-            self.drain_waits = false;
+        if idle && self.drain_waits.is_some() {
+            self.drain_waits = None;
             self.phase = Phase::ShutDown;
         }
     }

@@ -167,8 +167,8 @@ pub struct Model {
     /// The limiter's records.
     failures: BTreeMap<u64, u32>,
     phase: Phase,
-    /// A drain that waits for waiting keys is under way.
-    drain_waits: bool,
+    /// A drain that waits for waiting keys is under way, until this deadline.
+    drain_waits: Option<Nanos>,
     drains: drain::Drains,
     calls: u64,
     runs: u64,
@@ -186,7 +186,7 @@ impl Model {
             touches: BTreeMap::new(),
             failures: BTreeMap::new(),
             phase: Phase::Open,
-            drain_waits: false,
+            drain_waits: None,
             drains: drain::Drains::default(),
             calls: 0,
             runs: 0,
@@ -301,8 +301,12 @@ impl Model {
         self.add_after(key, delay, Policy::Earliest, value)
     }
 
-    fn outside(&self) -> Result<(), Refused> {
-        if self.phase == Phase::Open { Ok(()) } else { Err(Refused) }
+    fn outside(&mut self) -> Result<(), Refused> {
+        if self.phase == Phase::Open {
+            return Ok(());
+        }
+        self.drains.refused();
+        Err(Refused)
     }
 
     fn set_timer(&mut self, key: u64, delay: Nanos, policy: Policy, by_outcome: bool) -> Added {
@@ -509,7 +513,7 @@ impl Model {
             return Err(Refused);
         }
         if self.phase == Phase::ShutDown {
-            self.drains.retry_refused();
+            self.drains.refused();
             return Err(Refused);
         }
         Ok(())

@@ -12,6 +12,41 @@ macro_rules! tests {
     )*};
 }
 
+/// B1, B7's `state`, and of B10 FIFO, LIFO and the user's own order.
+#[macro_export]
+macro_rules! b_value {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_value:
+            b1_a_trigger_may_carry_a_value_and_get_hands_it_out,
+            b1_every_accepted_trigger_merges_at_the_call_older_first,
+            b1_a_value_merges_whichever_timer_wins,
+            b1_get_hands_key_and_value_out_together_and_leaves_an_empty_slot,
+            b1_an_empty_slot_hands_out_none,
+            b1_a_value_for_a_held_key_is_for_the_next_run,
+            b1_a_retry_merges_the_old_value_in_front_of_what_came_meanwhile,
+            b1_a_retry_puts_the_value_back_for_its_own_run,
+            b1_a_value_that_was_taken_out_is_not_put_back,
+            b1_requeue_after_is_a_retry_for_the_payload_too,
+            b1_done_drops_the_value_of_its_run_and_keeps_the_next_ones,
+            b1_the_slot_dies_with_the_keys_last_reason_to_run,
+            b1_a_value_that_came_with_an_absorbed_timer_is_handed_out_with_the_run,
+            b1_a_slot_lives_as_long_as_a_timer_is_left,
+            b1_detach_hands_key_and_value_out,
+            b7_state_tells_what_is_known_of_a_key,
+            b7_state_fires_what_is_due_before_it_looks,
+            b10_fifo_is_the_default,
+            b10_lifo_hands_out_what_became_ready_last,
+            b10_lifo_puts_a_dirty_key_on_top_at_done,
+            b10_an_order_of_ones_own_decides_what_comes_next,
+            b10_an_order_of_ones_own_is_told_of_touches,
+            b10_an_order_of_ones_own_hears_of_timers_and_dirty_keys,
+            b10_a_wrong_order_changes_the_order_and_nothing_else,
+            b1_values_are_dropped_once_each,
+        }
+    };
+}
+
 /// D1, D2, D3, D5, D6: when a waiting key becomes ready.
 #[macro_export]
 macro_rules! d_timers {
@@ -254,6 +289,34 @@ macro_rules! q_shut {
             q10_a_holders_retry_is_refused_and_the_guard_comes_back,
             q10_shut_down_is_seen_by_a_get_that_waits_in_its_own_manner,
             q10_a_get_begun_before_and_polled_after_shut_down_ends,
+        }
+    };
+}
+
+/// The attempts of W, as the guards of the queue count them, and their outcomes.
+#[macro_export]
+macro_rules! w_attempts {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, w_attempts:
+            w_attempts_count_the_runs_that_failed_in_a_row,
+            w_attempts_are_the_keys_own,
+            w_attempts_are_not_read_from_the_limiter,
+            w_attempts_restart_when_a_trigger_makes_the_held_key_dirty,
+            w_attempts_restart_when_a_timer_set_during_the_run_makes_the_key_dirty,
+            w_attempts_restart_when_a_timer_set_before_the_hand_out_makes_the_key_dirty,
+            w_attempts_restart_when_a_trigger_readies_a_key_that_waits_out_a_failure,
+            w_attempts_restart_when_a_trigger_with_a_sooner_timer_readies_it,
+            w_attempts_go_on_when_a_trigger_with_a_later_timer_changes_nothing,
+            w_attempts_restart_when_a_timer_set_before_the_hand_out_readies_it,
+            w_attempts_a_trigger_for_a_key_that_is_ready_changes_nothing,
+            w_attempts_a_retry_at_once_is_the_next_attempt,
+            w_attempts_again_after_is_not_a_failure_it_forgets,
+            w_attempts_give_up_forgets_and_a_dirty_key_still_gets_its_next_run_at_attempt_1,
+            w_retry_with_its_own_delay_still_asks_the_limiter_and_replaces_its_delay,
+            w_retry_of_a_dirty_key_runs_now_and_after_the_back_off,
+            w_attempts_of_a_back_off_that_outlives_another_run_restart,
+            w_attempts_survive_a_close_and_a_drain_that_waits,
         }
     };
 }

@@ -150,12 +150,12 @@ pub fn d4_promotion_shows_wherever_one_looks<A: Adapter>() {
 pub fn d7_add_after_never_waits_whatever_the_number_of_waiting_keys<A: Adapter>() {
     let q = Subject::<A>::new();
     // Nobody takes anything; the original blocks beyond 1,000 unread entries.
-    for key in 0..5_000 {
+    for key in 0..2_000 {
         assert_eq!(q.add_after(key, ms(1 + key % 7)), Accepted::Waiting);
     }
-    q.has(0, 0, 0, 5_000);
+    q.has(0, 0, 0, 2_000);
     q.clock.advance(ms(10));
-    assert_eq!(q.work_off().len(), 5_000);
+    assert_eq!(q.work_off().len(), 2_000);
 }
 
 pub fn d8_any_duration_is_accepted_and_does_what_it_says<A: Adapter>() {
@@ -174,7 +174,6 @@ pub fn d8_any_duration_is_accepted_and_does_what_it_says<A: Adapter>() {
     q.clock.advance(Duration::MAX);
     assert!(q.work_off().iter().all(|key| *key == 2), "never comes never");
     assert!(q.counts().waiting >= 2);
-    assert_eq!(q.add_after_with(0, ms(1), Policy::Replace), Accepted::Waiting);
 }
 
 pub fn d8_a_waiting_get_sleeps_through_a_far_future_delay<A: Adapter>() {

@@ -8,7 +8,8 @@
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
-pub mod d_tim.rs;
+pub mod b_value;
+pub mod d_timers;
 pub mod d_wait;
 pub mod q_close;
 pub mod q_done;
@@ -16,5 +17,6 @@ pub mod q_drain;
 pub mod q_get;
 pub mod q_line;
 pub mod q_shut;
+pub mod w_attempts;
 
 mod catalogue;
