@@ -216,3 +216,7 @@ impl fmt::Debug for TokioClock {
             .finish()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/tokio.rs"]
+mod tests;
