@@ -64,3 +64,7 @@ impl Alarms {
         self.by_instant.is_empty()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/alarms.rs"]
+mod tests;

@@ -311,3 +311,7 @@ impl fmt::Debug for FakeClock {
             .finish()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/fake.rs"]
+mod tests;

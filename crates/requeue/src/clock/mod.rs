@@ -20,9 +20,10 @@ use std::task::Waker;
 mod alarms;
 mod fake;
 mod park;
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/rings.rs"]
+mod rings;
 mod system;
-#[cfg(test)]
-mod tests;
 #[cfg(feature = "tokio")]
 mod tokio;
 

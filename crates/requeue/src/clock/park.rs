@@ -215,3 +215,11 @@ impl fmt::Debug for Parker {
             .finish()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/park.rs"]
+mod tests;
+
+#[cfg(all(test, requeue_loom))]
+#[path = "tests/park_loom.rs"]
+mod models;

@@ -213,3 +213,7 @@ impl Timer {
         self.state.lock().running
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/system.rs"]
+mod tests;

@@ -211,8 +211,11 @@ impl Drop for Ringer {
 impl fmt::Debug for TokioClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokioClock")
-            .field("runtime", &self.runtime.id())
             .field("now", &self.now())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/tokio.rs"]
+mod tests;
