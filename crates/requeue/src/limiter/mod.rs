@@ -32,13 +32,24 @@ use crate::Instant;
 use std::time::Duration;
 
 mod bucket;
+mod counts;
 mod error;
+mod exponential;
+mod fast_slow;
+mod nanos;
 mod pace;
+mod per_key_bucket;
+mod records;
 mod wait;
+mod window;
 
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
 pub use self::error::LimiterError;
+pub use self::exponential::Exponential;
+pub use self::fast_slow::FastSlow;
+pub use self::per_key_bucket::PerKeyBucket;
 pub use self::wait::{Wait, WaitError};
+pub use self::window::Window;
 
 /// Decides when a key that is added through
 /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) becomes ready.
