@@ -32,21 +32,36 @@ use crate::Instant;
 use std::time::Duration;
 
 mod bucket;
+mod combine;
 mod counts;
+mod defaults;
 mod error;
 mod exponential;
 mod fast_slow;
+mod jitter;
+mod max_wait;
 mod nanos;
 mod pace;
 mod per_key_bucket;
 mod records;
+#[cfg(test)]
+mod tests;
 mod wait;
 mod window;
 
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
+pub use self::combine::MaxOf;
+#[allow(
+    unused_imports,
+    reason = "for the queue, which is built on top of this"
+)]
+pub(crate) use self::defaults::CountedController;
+pub use self::defaults::{default_controller, default_per_item};
 pub use self::error::LimiterError;
 pub use self::exponential::Exponential;
 pub use self::fast_slow::FastSlow;
+pub use self::jitter::Jitter;
+pub use self::max_wait::WithMaxWait;
 pub use self::per_key_bucket::PerKeyBucket;
 pub use self::wait::{Wait, WaitError};
 pub use self::window::Window;
