@@ -1,7 +1,7 @@
 //! Building a queue to order.
 
 use crate::clock::{Clock, SystemClock};
-use crate::limiter::{ControllerDefault, RateLimiter};
+use crate::limiter::{CountedController, RateLimiter};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::shared::{Shared, Unfinished};
 use crate::{BuildError, RandomState, WorkQueue};
@@ -43,7 +43,7 @@ impl<K, V> Builder<K, V> {
             name: String::new(),
             config: Config { merge, ..Config::default() },
             clock: Arc::new(SystemClock),
-            limiter: Box::new(ControllerDefault::new()),
+            limiter: Box::new(CountedController::new()),
             metrics: None,
             unfinished: Unfinished::default(),
             hasher: RandomState::default(),
@@ -238,6 +238,9 @@ impl<K, V, S> Builder<K, V, S> {
 
 impl<K, V, S> fmt::Debug for Builder<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("name", &self.name).field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
+use crate::RefusedItem;
 use crate::get::Get;
 use crate::shared::{Shared, Unfinished, drop_quietly};
-use crate::RefusedItem;
 use requeue_core::{Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ impl<K, V> Owner<'_, K, V> {
         }
     }
 
-    fn into_owned(self) -> Owner<'static, K, V> {
+    pub(crate) fn into_owned(self) -> Owner<'static, K, V> {
         Owner::Owned(match self {
             Self::Borrowed(shared) => shared.clone(),
             Self::Owned(shared) => shared,

@@ -6,6 +6,7 @@ use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddResult, NotHeld, Refused, TryGetError};
 use crate::get::Get;
 use crate::item::{Guard, Item, Owner};
+use crate::limiter::sealed::Token;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{KeyState, RandomState, Stats};
@@ -294,11 +295,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn num_requeues(&self, key: &K) -> u32 {
+        let now = self.shared.now();
         if self.shared.keeps_own() {
-            return self.shared.limiter.num_requeues(key);
+            return self.shared.limiter.num_requeues_at(key, now, Token(()));
         }
         let hash = self.hash(key);
-        self.shared.enter_at(self.shared.now()).core.num_requeues(key, hash)
+        self.shared.enter_at(now).core.num_requeues(key, hash)
     }
 
     /// Ends the run of a key whose guard was [detached](Item::detach). If the
@@ -361,11 +363,17 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// Dropping producers does not end it: shut the queue down.
     ///
     /// ```
-    /// # let q = requeue::WorkQueue::new();
-    /// q.add("a")?;
-    /// # let block_on = |f: requeue::Get<'_, &'static str>| f.wait();
-    /// let item = block_on(q.get()).expect("not shut down");
-    /// assert_eq!(*item.key(), "a");
+    /// # use requeue::WorkQueue;
+    /// async fn worker(q: WorkQueue<String>) {
+    ///     while let Some(item) = q.get().await {
+    ///         println!("look at {}", item.key());
+    ///     }
+    /// }
+    /// # let q = WorkQueue::<String>::new();
+    /// # q.add_ref("a")?;
+    /// # q.shut_down();
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(worker(q.clone()));
+    /// # assert!(q.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

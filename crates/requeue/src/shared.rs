@@ -240,9 +240,7 @@ impl<K, V> Shared<K, V> {
             return self.add(key, hash, value, Delay::Limited(limit, policy), Some(now));
         }
         match self.ask(&key, now, None) {
-            Ok((delay, asking)) => {
-                self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now))
-            }
+            Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
             Err(reason) => Err(AddError { key, value, reason }),
         }
     }

@@ -187,9 +187,7 @@ impl Drop for Alarm {
 
 impl std::fmt::Debug for Alarm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm")
-            .field("set", &self.0.is_some())
-            .finish()
+        f.debug_struct("Alarm").field("set", &self.0.is_some()).finish()
     }
 }
 

@@ -76,12 +76,7 @@ impl TokenBucket {
         checked(rate)?;
         let pace = Pace::new(rate, burst);
         let level = pace.full();
-        Ok(Self(Mutex::new(State {
-            per_second: rate,
-            pace,
-            level,
-            latest: Exact::ORIGIN,
-        })))
+        Ok(Self(Mutex::new(State { per_second: rate, pace, level, latest: Exact::ORIGIN })))
     }
 
     /// Takes `n` tokens that are there now or will be later, and says when.
@@ -116,10 +111,7 @@ impl TokenBucket {
     /// ```
     #[inline]
     pub fn reserve_within(&self, n: u32, now: Instant, at_most: Duration) -> Reservation<'_> {
-        Reservation {
-            bucket: self,
-            promise: self.promise(n, now, at_most).ok(),
-        }
+        Reservation { bucket: self, promise: self.promise(n, now, at_most).ok() }
     }
 
     #[inline]
@@ -127,11 +119,7 @@ impl TokenBucket {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
         let mut state = self.0.lock();
         let grant = state.take(n, now, at_most)?;
-        Ok(Promise {
-            n,
-            grant,
-            rate: state.pace.rate,
-        })
+        Ok(Promise { n, grant, rate: state.pace.rate })
     }
 
     /// [`reserve_within`](Self::reserve_within), telling why there is nothing.
@@ -142,10 +130,7 @@ impl TokenBucket {
         at_most: Duration,
     ) -> Result<Reservation<'_>, Refusal> {
         let promise = self.promise(n, now, at_most)?;
-        Ok(Reservation {
-            bucket: self,
-            promise: Some(promise),
-        })
+        Ok(Reservation { bucket: self, promise: Some(promise) })
     }
 
     /// The delay of a reservation for one token.
@@ -284,20 +269,13 @@ impl fmt::Debug for TokenBucket {
             let state = self.0.lock();
             (state.per_second, state.pace.burst)
         };
-        f.debug_struct("TokenBucket")
-            .field("rate", &rate)
-            .field("burst", &burst)
-            .finish_non_exhaustive()
+        f.debug_struct("TokenBucket").field("rate", &rate).field("burst", &burst).finish_non_exhaustive()
     }
 }
 
 fn checked(rate: f64) -> Result<(), LimiterError> {
     // Not `rate < 0.0`: a NaN is neither.
-    if rate >= 0.0 {
-        Ok(())
-    } else {
-        Err(LimiterError::NotARate { rate })
-    }
+    if rate >= 0.0 { Ok(()) } else { Err(LimiterError::NotARate { rate }) }
 }
 
 impl State {
@@ -310,11 +288,7 @@ impl State {
 
     fn change(&mut self, per_second: f64, burst: u32, now: Instant) {
         // No clock shows NEVER; were it counted, every later call would count as it.
-        let now = if now.is_never() {
-            self.level.last
-        } else {
-            now.max(self.level.last)
-        };
+        let now = if now.is_never() { self.level.last } else { now.max(self.level.last) };
         let (old, new) = (self.pace, Pace::new(per_second, burst));
         self.per_second = per_second;
         self.pace = new;
@@ -330,12 +304,7 @@ impl State {
     }
 
     fn give_back(&mut self, promise: &Promise, now: Instant) {
-        let Promise {
-            n,
-            grant,
-            rate: Some(rate),
-        } = promise
-        else {
+        let Promise { n, grant, rate: Some(rate) } = promise else {
             return;
         };
         let now = now.max(self.level.last);
@@ -355,10 +324,7 @@ impl State {
             self.latest = if rate.per_nano == 0 {
                 Exact::at(now, *rate)
             } else {
-                Exact {
-                    units: before,
-                    per_nano: rate.per_nano,
-                }
+                Exact { units: before, per_nano: rate.per_nano }
             };
         }
         let balance = self.pace.balance(current, self.level, now);
@@ -421,9 +387,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn delay(&self) -> Duration {
-        self.promise.as_ref().map_or(Duration::MAX, |promise| {
-            Duration::from_nanos(promise.grant.delay)
-        })
+        self.promise.as_ref().map_or(Duration::MAX, |promise| Duration::from_nanos(promise.grant.delay))
     }
 
     /// When the tokens are there; [`Instant::NEVER`] where they never are.
@@ -438,9 +402,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        self.promise
-            .as_ref()
-            .map_or(Instant::NEVER, |promise| promise.grant.ready_at())
+        self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
     }
 
     /// Whether the tokens can never be had. Nothing was taken then.
@@ -545,11 +507,7 @@ pub(super) fn can_grant(rate: f64, burst: u32) -> Result<(), LimiterError> {
     if rate.is_nan() || rate <= 0.0 {
         return Err(LimiterError::NoRate { rate });
     }
-    if burst == 0 {
-        Err(LimiterError::NoBurst)
-    } else {
-        Ok(())
-    }
+    if burst == 0 { Err(LimiterError::NoBurst) } else { Ok(()) }
 }
 
 impl<K: ?Sized> RateLimiter<K> for Bucket {

@@ -13,9 +13,9 @@ impl Keeps {
         match (self, other) {
             (Self::Own, _) | (_, Self::Own) => Self::Own,
             (Self::Nothing, keeps) | (keeps, Self::Nothing) => keeps,
-            (Self::Count { expire_after: a }, Self::Count { expire_after: b }) => Self::Count {
-                expire_after: a.zip(b).map(|(a, b)| a.max(b)),
-            },
+            (Self::Count { expire_after: a }, Self::Count { expire_after: b }) => {
+                Self::Count { expire_after: a.zip(b).map(|(a, b)| a.max(b)) }
+            }
         }
     }
 }
@@ -48,14 +48,10 @@ impl<K: ?Sized, A: RateLimiter<K>, B: RateLimiter<K>> RateLimiter<K> for (A, B) 
         self.0.keeps(token).and(self.1.keeps(token))
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        self.0
-            .when_counted(failures, now, token)
-            .max(self.1.when_counted(failures, now, token))
+        self.0.when_counted(failures, now, token).max(self.1.when_counted(failures, now, token))
     }
     fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-        self.0
-            .num_requeues_at(key, now, token)
-            .max(self.1.num_requeues_at(key, now, token))
+        self.0.num_requeues_at(key, now, token).max(self.1.num_requeues_at(key, now, token))
     }
     fn longest(&self, token: sealed::Token) -> Duration {
         self.0.longest(token).max(self.1.longest(token))
@@ -94,19 +90,12 @@ impl<K: ?Sized> MaxOf<K> {
     /// assert_eq!(MaxOf::<str>::new(vec![]).unwrap_err(), LimiterError::NoLimiters);
     /// ```
     pub fn new(limiters: Vec<Box<dyn RateLimiter<K>>>) -> Result<Self, LimiterError> {
-        if limiters.is_empty() {
-            Err(LimiterError::NoLimiters)
-        } else {
-            Ok(Self(limiters))
-        }
+        if limiters.is_empty() { Err(LimiterError::NoLimiters) } else { Ok(Self(limiters)) }
     }
 
     /// The longest of what `ask` says of each: every one is asked.
     fn longest_of(&self, ask: impl Fn(&dyn RateLimiter<K>) -> Duration) -> Duration {
-        self.0
-            .iter()
-            .map(|limiter| ask(&**limiter))
-            .fold(Duration::ZERO, Duration::max)
+        self.0.iter().map(|limiter| ask(&**limiter)).fold(Duration::ZERO, Duration::max)
     }
 }
 
@@ -120,27 +109,16 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
         }
     }
     fn num_requeues(&self, key: &K) -> u32 {
-        self.0
-            .iter()
-            .map(|limiter| limiter.num_requeues(key))
-            .max()
-            .unwrap_or(0)
+        self.0.iter().map(|limiter| limiter.num_requeues(key)).max().unwrap_or(0)
     }
     fn keeps(&self, token: sealed::Token) -> Keeps {
-        self.0
-            .iter()
-            .map(|limiter| limiter.keeps(token))
-            .fold(Keeps::Nothing, Keeps::and)
+        self.0.iter().map(|limiter| limiter.keeps(token)).fold(Keeps::Nothing, Keeps::and)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
         self.longest_of(|limiter| limiter.when_counted(failures, now, token))
     }
     fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-        self.0
-            .iter()
-            .map(|limiter| limiter.num_requeues_at(key, now, token))
-            .max()
-            .unwrap_or(0)
+        self.0.iter().map(|limiter| limiter.num_requeues_at(key, now, token)).max().unwrap_or(0)
     }
     fn longest(&self, token: sealed::Token) -> Duration {
         self.longest_of(|limiter| limiter.longest(token))
@@ -149,9 +127,7 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
 
 impl<K: ?Sized> fmt::Debug for MaxOf<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MaxOf")
-            .field("limiters", &self.0.len())
-            .finish()
+        f.debug_struct("MaxOf").field("limiters", &self.0.len()).finish()
     }
 }
 

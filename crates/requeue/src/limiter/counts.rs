@@ -25,10 +25,7 @@ struct Count {
 }
 
 impl Count {
-    const NONE: Self = Self {
-        failures: 0,
-        expires: Instant::NEVER,
-    };
+    const NONE: Self = Self { failures: 0, expires: Instant::NEVER };
 
     fn expired(&self, now: Instant) -> bool {
         self.expires <= now && !self.expires.is_never()
@@ -37,11 +34,7 @@ impl Count {
 
 impl<K, S> Counts<K, S> {
     pub(super) fn new(hasher: S, expire_after: Option<Duration>) -> Self {
-        Self {
-            records: Records::new(hasher),
-            expire_after,
-            seen: AtomicU64::new(0),
-        }
+        Self { records: Records::new(hasher), expire_after, seen: AtomicU64::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,10 +68,8 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
             |count| count.expired(now),
             |count| {
                 let delay = delay(count.failures);
-                *count = Count {
-                    failures: count.failures.saturating_add(1),
-                    expires: now + delay + expire_after,
-                };
+                *count =
+                    Count { failures: count.failures.saturating_add(1), expires: now + delay + expire_after };
                 delay
             },
         )
@@ -95,14 +86,6 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
 
     pub(super) fn get_at(&self, key: &K, now: Instant) -> u32 {
         let now = now.max(Instant::from_nanos(self.seen.load(Ordering::Relaxed)));
-        self.records
-            .read(key, |count| {
-                if count.expired(now) {
-                    0
-                } else {
-                    count.failures
-                }
-            })
-            .unwrap_or(0)
+        self.records.read(key, |count| if count.expired(now) { 0 } else { count.failures }).unwrap_or(0)
     }
 }

@@ -52,22 +52,16 @@ fn bucket() -> Bucket {
 
 /// [`default_controller`] for a queue, which keeps the counts itself: it works for
 /// keys of any type, also for those that cannot be cloned into a map.
-#[allow(dead_code, reason = "for the queue, which is built on top of this")]
 #[derive(Debug)]
 pub(crate) struct CountedController {
     curve: Curve,
     bucket: Bucket,
 }
 
-#[allow(dead_code, reason = "for the queue, which is built on top of this")]
 impl CountedController {
     pub(crate) fn new() -> Self {
-        let curve =
-            Curve::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
-        Self {
-            curve,
-            bucket: bucket(),
-        }
+        let curve = Curve::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
+        Self { curve, bucket: bucket() }
     }
 }
 
@@ -84,7 +78,6 @@ impl<K: ?Sized> RateLimiter<K> for CountedController {
         Keeps::Count { expire_after: None }
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        RateLimiter::<K>::when_counted(&self.bucket, failures, now, token)
-            .max(self.curve.delay(failures))
+        RateLimiter::<K>::when_counted(&self.bucket, failures, now, token).max(self.curve.delay(failures))
     }
 }

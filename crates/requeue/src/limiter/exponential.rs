@@ -42,11 +42,7 @@ pub(super) struct Curve {
 
 impl Curve {
     pub(super) fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
-        if max < base {
-            Err(LimiterError::MaxBelowBase { base, max })
-        } else {
-            Ok(Self { base, max })
-        }
+        if max < base { Err(LimiterError::MaxBelowBase { base, max }) } else { Ok(Self { base, max }) }
     }
 
     pub(super) fn delay(self, failures: u32) -> Duration {
@@ -63,11 +59,7 @@ impl Curve {
 
     /// The longest delay.
     pub(super) fn longest(self) -> Duration {
-        if self.base.is_zero() {
-            Duration::ZERO
-        } else {
-            self.max
-        }
+        if self.base.is_zero() { Duration::ZERO } else { self.max }
     }
 }
 
@@ -88,10 +80,7 @@ impl<K> Exponential<K> {
     /// );
     /// ```
     pub fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
-        Ok(Self {
-            curve: Curve::new(base, max)?,
-            counts: Counts::new(RandomState::new(), None),
-        })
+        Ok(Self { curve: Curve::new(base, max)?, counts: Counts::new(RandomState::new(), None) })
     }
 }
 
@@ -132,10 +121,7 @@ impl<K, S> Exponential<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> Exponential<K, S2> {
-        Exponential {
-            curve: self.curve,
-            counts: Counts::new(hasher, self.counts.expire_after),
-        }
+        Exponential { curve: self.curve, counts: Counts::new(hasher, self.counts.expire_after) }
     }
 }
 
@@ -145,8 +131,7 @@ where
     S: BuildHasher + Send + Sync,
 {
     fn when(&self, key: &K, now: Instant) -> Duration {
-        self.counts
-            .add(key, now, |failures| self.curve.delay(failures))
+        self.counts.add(key, now, |failures| self.curve.delay(failures))
     }
     fn forget(&self, key: &K) {
         self.counts.forget(key);
@@ -155,9 +140,7 @@ where
         self.counts.get(key)
     }
     fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Count {
-            expire_after: self.counts.expire_after,
-        }
+        Keeps::Count { expire_after: self.counts.expire_after }
     }
     fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
         self.curve.delay(failures)

@@ -39,12 +39,7 @@ impl<K> FastSlow<K> {
     /// ```
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, n: u32) -> Self {
-        Self {
-            fast,
-            slow,
-            n,
-            counts: Counts::new(RandomState::new(), None),
-        }
+        Self { fast, slow, n, counts: Counts::new(RandomState::new(), None) }
     }
 }
 
@@ -80,26 +75,12 @@ impl<K, S> FastSlow<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> FastSlow<K, S2> {
-        let Self {
-            fast,
-            slow,
-            n,
-            counts,
-        } = self;
-        FastSlow {
-            fast,
-            slow,
-            n,
-            counts: Counts::new(hasher, counts.expire_after),
-        }
+        let Self { fast, slow, n, counts } = self;
+        FastSlow { fast, slow, n, counts: Counts::new(hasher, counts.expire_after) }
     }
 
     fn delay(&self, failures: u32) -> Duration {
-        if failures < self.n {
-            self.fast
-        } else {
-            self.slow
-        }
+        if failures < self.n { self.fast } else { self.slow }
     }
 }
 
@@ -118,9 +99,7 @@ where
         self.counts.get(key)
     }
     fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Count {
-            expire_after: self.counts.expire_after,
-        }
+        Keeps::Count { expire_after: self.counts.expire_after }
     }
     fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
         self.delay(failures)
@@ -129,11 +108,7 @@ where
         self.counts.get_at(key, now)
     }
     fn longest(&self, _: sealed::Token) -> Duration {
-        if self.n == 0 {
-            self.slow
-        } else {
-            self.fast.max(self.slow)
-        }
+        if self.n == 0 { self.slow } else { self.fast.max(self.slow) }
     }
 }
 

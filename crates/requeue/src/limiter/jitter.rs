@@ -60,12 +60,7 @@ impl<L> Jitter<L> {
         if !fraction.is_finite() || fraction < 0.0 {
             return Err(LimiterError::NotAFraction { fraction });
         }
-        Ok(Self {
-            limiter,
-            fraction,
-            seed,
-            calls: AtomicU64::new(0),
-        })
+        Ok(Self { limiter, fraction, seed, calls: AtomicU64::new(0) })
     }
 
     fn lengthen(&self, delay: Duration, longest: Duration) -> Duration {
@@ -92,10 +87,7 @@ fn unit(seed: u64, call: u64) -> f64 {
 
 impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for Jitter<L> {
     fn when(&self, key: &K, now: Instant) -> Duration {
-        self.lengthen(
-            self.limiter.when(key, now),
-            self.limiter.longest(sealed::Token(())),
-        )
+        self.lengthen(self.limiter.when(key, now), self.limiter.longest(sealed::Token(())))
     }
     fn forget(&self, key: &K) {
         self.limiter.forget(key);
@@ -107,10 +99,7 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for Jitter<L> {
         self.limiter.keeps(token)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        self.lengthen(
-            self.limiter.when_counted(failures, now, token),
-            self.limiter.longest(token),
-        )
+        self.lengthen(self.limiter.when_counted(failures, now, token), self.limiter.longest(token))
     }
     fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
         self.limiter.num_requeues_at(key, now, token)
@@ -137,16 +126,9 @@ mod tests {
     #[test]
     fn units_are_splitmix64s() {
         // The reference sequence for the seed 1234567.
-        let reference = [
-            6_457_827_717_110_365_317u64,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-        ];
+        let reference = [6_457_827_717_110_365_317u64, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         for (call, x) in (0..).zip(reference) {
-            assert_eq!(
-                unit(1_234_567, call),
-                (x >> 11) as f64 / (1u64 << 53) as f64
-            );
+            assert_eq!(unit(1_234_567, call), (x >> 11) as f64 / (1u64 << 53) as f64);
         }
     }
 }

@@ -52,9 +52,7 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
         self.limiter.keeps(token)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        self.limiter
-            .when_counted(failures, now, token)
-            .min(self.max)
+        self.limiter.when_counted(failures, now, token).min(self.max)
     }
     fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
         self.limiter.num_requeues_at(key, now, token)

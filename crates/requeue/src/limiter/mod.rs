@@ -51,10 +51,6 @@ mod window;
 
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
 pub use self::combine::MaxOf;
-#[allow(
-    unused_imports,
-    reason = "for the queue, which is built on top of this"
-)]
 pub(crate) use self::defaults::CountedController;
 pub use self::defaults::{default_controller, default_per_item};
 pub use self::error::LimiterError;

@@ -40,10 +40,7 @@ pub(super) struct Rate {
 impl Rate {
     /// No token ever comes. The worth of a token keeps what fraction of one was
     /// there when a bucket is stopped and started again.
-    const ZERO: Self = Self {
-        per_nano: 0,
-        token: 1 << 64,
-    };
+    const ZERO: Self = Self { per_nano: 0, token: 1 << 64 };
 
     /// The fraction that `per_second`, finite and not negative, stands for: the
     /// one with the smallest terms among those that are this `f64`. So 0.1 is
@@ -53,17 +50,11 @@ impl Rate {
         if per_second < SLOWEST {
             return Self::ZERO;
         }
-        let (tokens, seconds) = if per_second >= FASTEST {
-            (FASTEST as u128, 1)
-        } else {
-            simplest_fraction(per_second)
-        };
+        let (tokens, seconds) =
+            if per_second >= FASTEST { (FASTEST as u128, 1) } else { simplest_fraction(per_second) };
         let nanos = seconds * NANOS_PER_SEC;
         let common = gcd(tokens, nanos);
-        Self {
-            per_nano: (tokens / common) as u64,
-            token: (nanos / common) as i128,
-        }
+        Self { per_nano: (tokens / common) as u64, token: (nanos / common) as i128 }
     }
 
     /// `at` in units of this rate.
@@ -80,11 +71,8 @@ fn simplest_fraction(x: f64) -> (u128, u128) {
     // Never subnormal: `x` is at least `SLOWEST`.
     let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
     let exponent = ((bits >> 52) & 0x7ff) as i32 - 1075;
-    let (mut num, mut den) = if exponent >= 0 {
-        (mantissa << exponent, 1)
-    } else {
-        (mantissa, 1u128 << -exponent)
-    };
+    let (mut num, mut den) =
+        if exponent >= 0 { (mantissa << exponent, 1) } else { (mantissa, 1u128 << -exponent) };
     let (mut p, mut q) = ((1u128, 0u128), (0u128, 1u128));
     loop {
         let whole = num / den;
@@ -150,22 +138,13 @@ pub(super) struct Exact {
 }
 
 impl Exact {
-    pub(super) const ORIGIN: Self = Self {
-        units: 0,
-        per_nano: 1,
-    };
+    pub(super) const ORIGIN: Self = Self { units: 0, per_nano: 1 };
 
     pub(super) fn at(at: Instant, rate: Rate) -> Self {
         if rate.per_nano == 0 {
-            return Self {
-                units: i128::from(at.as_nanos()),
-                per_nano: 1,
-            };
+            return Self { units: i128::from(at.as_nanos()), per_nano: 1 };
         }
-        Self {
-            units: rate.units(at),
-            per_nano: rate.per_nano,
-        }
+        Self { units: rate.units(at), per_nano: rate.per_nano }
     }
 
     /// This instant in units of `rate`, rounded down.
@@ -174,11 +153,7 @@ impl Exact {
             return self.units;
         }
         // Granted instants are never before the origin.
-        let (units, own, other) = (
-            self.units as u128,
-            u128::from(self.per_nano),
-            u128::from(rate.per_nano),
-        );
+        let (units, own, other) = (self.units as u128, u128::from(self.per_nano), u128::from(rate.per_nano));
         ((units / own) * other + mul_div(units % own, other, own)) as i128
     }
 }
@@ -197,19 +172,12 @@ impl Pace {
     /// `per_second` is not negative and not NaN.
     pub(super) fn new(per_second: f64, burst: u32) -> Self {
         let rate = (per_second != f64::INFINITY).then(|| Rate::per_second(per_second));
-        Self {
-            rate,
-            burst,
-            full: rate.map_or(0, |rate| rate.token * i128::from(burst)),
-        }
+        Self { rate, burst, full: rate.map_or(0, |rate| rate.token * i128::from(burst)) }
     }
 
     /// A full bucket.
     pub(super) fn full(&self) -> Level {
-        Level {
-            zero: -self.full,
-            last: Instant::ORIGIN,
-        }
+        Level { zero: -self.full, last: Instant::ORIGIN }
     }
 
     /// Takes `n` tokens, unless they could never be had or only after more than
@@ -225,25 +193,14 @@ impl Pace {
         let now = now.max(level.last);
         let Some(rate) = self.rate else {
             level.last = now;
-            return Ok(Grant {
-                now,
-                delay: 0,
-                exact: Exact::at(now, Rate::ZERO),
-            });
+            return Ok(Grant { now, delay: 0, exact: Exact::at(now, Rate::ZERO) });
         };
         if n > self.burst || now.is_never() {
             return Err(Refusal::Never);
         }
         let t = rate.units(now);
         let zero = level.zero.max(t - self.full) + rate.token * i128::from(n);
-        let mut grant = Grant {
-            now,
-            delay: 0,
-            exact: Exact {
-                units: zero,
-                per_nano: rate.per_nano,
-            },
-        };
+        let mut grant = Grant { now, delay: 0, exact: Exact { units: zero, per_nano: rate.per_nano } };
         if zero <= t {
             grant.exact = Exact::at(now, rate);
         } else {
@@ -267,16 +224,12 @@ impl Pace {
     /// The level that has `balance` at `now`, or what the bucket holds where that
     /// is less.
     pub(super) fn with_balance(&self, rate: Rate, balance: i128, now: Instant) -> Level {
-        Level {
-            zero: (rate.units(now) - balance.min(self.full)).min(UNPAYABLE),
-            last: now,
-        }
+        Level { zero: (rate.units(now) - balance.min(self.full)).min(UNPAYABLE), last: now }
     }
 
     /// Whether nothing would be lost if the level were forgotten at `now`.
     pub(super) fn is_full(&self, level: &Level, now: Instant) -> bool {
-        self.rate
-            .is_none_or(|rate| rate.units(now) - level.zero >= self.full)
+        self.rate.is_none_or(|rate| rate.units(now) - level.zero >= self.full)
     }
 }
 
@@ -289,11 +242,7 @@ impl Rate {
         if let Ok(debt) = u64::try_from(debt) {
             // A token that takes a whole number of nanoseconds, as most rates
             // that people write have it, needs no division.
-            return if per_nano == 1 {
-                Some(debt)
-            } else {
-                (per_nano != 0).then(|| debt.div_ceil(per_nano))
-            };
+            return if per_nano == 1 { Some(debt) } else { (per_nano != 0).then(|| debt.div_ceil(per_nano)) };
         }
         if per_nano == 0 {
             return None;
@@ -363,10 +312,7 @@ mod tests {
             FASTEST,
         ] {
             let rate = Rate::per_second(x);
-            assert!(
-                rate.per_nano > 0 && rate.per_nano <= 1 << 62,
-                "{x}: {rate:?}"
-            );
+            assert!(rate.per_nano > 0 && rate.per_nano <= 1 << 62, "{x}: {rate:?}");
             assert!(rate.token > 0 && rate.token <= 1 << 86, "{x}: {rate:?}");
         }
         for x in [f64::MAX, 1e30] {

@@ -44,11 +44,7 @@ impl<K> PerKeyBucket<K> {
     /// ```
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         can_grant(rate, burst)?;
-        Ok(Self {
-            rate,
-            pace: Pace::new(rate, burst),
-            levels: Records::new(RandomState::new()),
-        })
+        Ok(Self { rate, pace: Pace::new(rate, burst), levels: Records::new(RandomState::new()) })
     }
 }
 
@@ -63,11 +59,7 @@ impl<K, S> PerKeyBucket<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> PerKeyBucket<K, S2> {
-        PerKeyBucket {
-            rate: self.rate,
-            pace: self.pace,
-            levels: Records::new(hasher),
-        }
+        PerKeyBucket { rate: self.rate, pace: self.pace, levels: Records::new(hasher) }
     }
 }
 

@@ -49,22 +49,13 @@ type Swept<K, R> = [Option<Entry<K, R>>; LOOKS];
 impl<K, R, S> Records<K, R, S> {
     pub(super) fn new(hasher: S) -> Self {
         let shards = (0..SHARDS)
-            .map(|_| {
-                Apart(Mutex::new(Shard {
-                    places: HashTable::new(),
-                    entries: Vec::new(),
-                    hand: 0,
-                }))
-            })
+            .map(|_| Apart(Mutex::new(Shard { places: HashTable::new(), entries: Vec::new(), hand: 0 })))
             .collect();
         Self { hasher, shards }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| shard.0.lock().entries.len())
-            .sum()
+        self.shards.iter().map(|shard| shard.0.lock().entries.len()).sum()
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<K, R>> {
@@ -93,11 +84,7 @@ impl<K: Hash + Eq, R, S: BuildHasher> Records<K, R, S> {
             let place = match shard.find(hash, key) {
                 Some(place) => place,
                 None => match own.take() {
-                    Some(key) => shard.insert(Entry {
-                        hash,
-                        key,
-                        record: fresh(),
-                    }),
+                    Some(key) => shard.insert(Entry { hash, key, record: fresh() }),
                     None => {
                         // The clone is users' code: without the lock, then look again.
                         drop(shard);
@@ -148,8 +135,7 @@ impl<K, R> Shard<K, R> {
         let place = self.entries.len();
         let entries = &self.entries;
         // The hashes are kept: growing runs none of the users' code.
-        self.places
-            .insert_unique(entry.hash, place, |&place| entries[place].hash);
+        self.places.insert_unique(entry.hash, place, |&place| entries[place].hash);
         self.entries.push(entry);
         place
     }
@@ -180,11 +166,7 @@ impl<K, R> Shard<K, R> {
             if self.hand >= self.entries.len() {
                 self.hand = 0;
             }
-            if self
-                .entries
-                .get(self.hand)
-                .is_some_and(|entry| stale(&entry.record))
-            {
+            if self.entries.get(self.hand).is_some_and(|entry| stale(&entry.record)) {
                 *taken = Some(self.remove(self.hand));
             }
             // Also past an entry that moved here: the last one is the newest.
@@ -257,11 +239,7 @@ mod tests {
         for key in 0..100_000u32 {
             records.forget(&key);
         }
-        let kept: usize = records
-            .shards
-            .iter()
-            .map(|shard| shard.0.lock().entries.capacity())
-            .sum();
+        let kept: usize = records.shards.iter().map(|shard| shard.0.lock().entries.capacity()).sum();
         assert!(kept <= SHARDS * SMALL, "room for {kept}");
         check(&records);
     }

@@ -64,53 +64,30 @@ fn r_bucket_of_10_a_second_and_burst_100_spreads_1000_calls_to_90_seconds() {
     let limiter = Bucket::new(10.0, 100).unwrap();
     for call in 0..1000u64 {
         let delay = limiter.when(&call, T0);
-        assert_eq!(
-            delay,
-            ms(100) * u32::try_from(call.saturating_sub(99)).unwrap(),
-            "call {call}"
-        );
+        assert_eq!(delay, ms(100) * u32::try_from(call.saturating_sub(99)).unwrap(), "call {call}");
     }
     assert_eq!(limiter.num_requeues(&7), 0);
     limiter.forget(&7);
-    assert_eq!(
-        limiter.when(&7, T0),
-        ms(90_100),
-        "forgetting gives nothing back"
-    );
+    assert_eq!(limiter.when(&7, T0), ms(90_100), "forgetting gives nothing back");
 }
 
 #[test]
 fn r_bucket_counted_by_the_queue_reserves_just_the_same() {
     let limiter = Bucket::new(10.0, 1).unwrap();
     let counted = |failures| RateLimiter::<u32>::when_counted(&limiter, failures, T0, Token(()));
-    assert_eq!(
-        [counted(0), counted(9), counted(0)],
-        [Duration::ZERO, ms(100), ms(200)]
-    );
+    assert_eq!([counted(0), counted(9), counted(0)], [Duration::ZERO, ms(100), ms(200)]);
     assert_eq!(keeps::<u32>(&limiter), Keeps::Nothing);
 }
 
 #[test]
 fn r_bucket_that_could_never_grant_is_refused() {
     for rate in [0.0, -0.0, -1.0, f64::NEG_INFINITY] {
-        assert_eq!(
-            Bucket::new(rate, 1).unwrap_err(),
-            LimiterError::NoRate { rate }
-        );
-        assert_eq!(
-            PerKeyBucket::<u32>::new(rate, 1).unwrap_err(),
-            LimiterError::NoRate { rate }
-        );
+        assert_eq!(Bucket::new(rate, 1).unwrap_err(), LimiterError::NoRate { rate });
+        assert_eq!(PerKeyBucket::<u32>::new(rate, 1).unwrap_err(), LimiterError::NoRate { rate });
     }
-    assert!(matches!(
-        Bucket::new(f64::NAN, 1),
-        Err(LimiterError::NoRate { .. })
-    ));
+    assert!(matches!(Bucket::new(f64::NAN, 1), Err(LimiterError::NoRate { .. })));
     assert_eq!(Bucket::new(1.0, 0).unwrap_err(), LimiterError::NoBurst);
-    assert_eq!(
-        PerKeyBucket::<u32>::new(1.0, 0).unwrap_err(),
-        LimiterError::NoBurst
-    );
+    assert_eq!(PerKeyBucket::<u32>::new(1.0, 0).unwrap_err(), LimiterError::NoBurst);
     let unlimited = Bucket::new(f64::INFINITY, 1).unwrap();
     assert_eq!(delays(&unlimited, 5), [Duration::ZERO; 5]);
 }
@@ -125,10 +102,7 @@ fn r_bucket_of_rate_0_gives_its_burst_and_then_never_and_takes_nothing() {
     for _ in 0..3 {
         let refused = bucket.reserve(2, late);
         assert!(refused.is_never());
-        assert_eq!(
-            (refused.delay(), refused.ready_at()),
-            (Duration::MAX, Instant::NEVER)
-        );
+        assert_eq!((refused.delay(), refused.ready_at()), (Duration::MAX, Instant::NEVER));
         refused.cancel(late);
         assert!(!bucket.allow(2, late));
     }
@@ -143,10 +117,7 @@ fn r_bucket_of_infinite_rate_grants_anything_now() {
     let bucket = bucket(f64::INFINITY, 2);
     for n in [0, 1, 2, 3, u32::MAX] {
         let reservation = bucket.reserve(n, T0);
-        assert_eq!(
-            (reservation.delay(), reservation.ready_at()),
-            (Duration::ZERO, T0)
-        );
+        assert_eq!((reservation.delay(), reservation.ready_at()), (Duration::ZERO, T0));
         reservation.cancel(T0);
         assert!(bucket.allow(n, T0));
     }
@@ -174,10 +145,7 @@ fn r_bucket_grants_no_tokens_when_the_debt_is_paid() {
     assert_eq!(bucket.reserve(0, T0).delay(), ms(100));
     assert_eq!(bucket.reserve(0, T0).delay(), ms(100), "and takes nothing");
     bucket.set_rate(0.0, T0).unwrap();
-    assert!(
-        bucket.reserve(0, T0).is_never(),
-        "a debt that is never paid"
-    );
+    assert!(bucket.reserve(0, T0).is_never(), "a debt that is never paid");
     bucket.set_rate(10.0, T0).unwrap();
     assert!(bucket.allow(0, T0 + ms(100)));
 }
@@ -188,10 +156,7 @@ fn r_bucket_takes_an_earlier_instant_for_the_last_one() {
     assert!(bucket.allow(2, T0 + S));
     assert_eq!(bucket.tokens(T0), 0.0);
     let reservation = bucket.reserve(1, T0);
-    assert_eq!(
-        (reservation.delay(), reservation.ready_at()),
-        (ms(100), T0 + ms(1100))
-    );
+    assert_eq!((reservation.delay(), reservation.ready_at()), (ms(100), T0 + ms(1100)));
     assert!(!bucket.allow(1, T0));
     // The second between is not credited twice.
     assert_eq!(bucket.tokens(T0 + S), -1.0);
@@ -220,25 +185,14 @@ fn r_bucket_rounds_up_to_a_nanosecond_and_accumulates_no_error() {
     let bucket = drained(3.0, 1);
     for n in 1..=100_000u64 {
         let nanos = (n * 1_000_000_000).div_ceil(3);
-        assert_eq!(
-            bucket.reserve(1, T0).delay(),
-            Duration::from_nanos(nanos),
-            "token {n}"
-        );
+        assert_eq!(bucket.reserve(1, T0).delay(), Duration::from_nanos(nanos), "token {n}");
     }
-    for (rate, period) in [
-        (0.1, 10 * S),
-        (1.0 / 3.0, 3 * S),
-        (0.7, 10 * S / 7 + NANO),
-        (1e9, NANO),
-        (33.3, S / 33),
-    ] {
+    for (rate, period) in
+        [(0.1, 10 * S), (1.0 / 3.0, 3 * S), (0.7, 10 * S / 7 + NANO), (1e9, NANO), (33.3, S / 33)]
+    {
         let delay = drained(rate, 1).reserve(1, T0).delay();
         assert!(delay <= period, "{rate}: {delay:?}");
-        assert!(
-            rate > 33.0 && rate < 34.0 || delay == period,
-            "{rate}: {delay:?}"
-        );
+        assert!(rate > 33.0 && rate < 34.0 || delay == period, "{rate}: {delay:?}");
     }
 }
 
@@ -246,52 +200,24 @@ fn r_bucket_rounds_up_to_a_nanosecond_and_accumulates_no_error() {
 fn r_bucket_grants_nothing_beyond_the_end_of_time() {
     let bucket = drained(1e-9, 2);
     let century = Duration::from_secs(1_000_000_000) * 3;
-    assert_eq!(
-        bucket.reserve(2, T0).delay(),
-        Duration::from_secs(2_000_000_000)
-    );
+    assert_eq!(bucket.reserve(2, T0).delay(), Duration::from_secs(2_000_000_000));
     for _ in 0..7 {
         assert!(!bucket.reserve(2, T0).is_never());
     }
     assert!(bucket.reserve(2, T0 + century).is_never() || bucket.reserve(2, T0).is_never());
     let rare = drained(1e-10, 1);
-    assert_eq!(
-        rare.reserve(1, T0).delay(),
-        Duration::from_secs(10_000_000_000)
-    );
+    assert_eq!(rare.reserve(1, T0).delay(), Duration::from_secs(10_000_000_000));
     assert!(rare.reserve(1, T0).is_never(), "634 years");
     assert!(rare.reserve(1, Instant::NEVER).is_never());
-    assert!(
-        !rare.reserve(0, T0).is_never(),
-        "an instant that never comes was not counted"
-    );
+    assert!(!rare.reserve(0, T0).is_never(), "an instant that never comes was not counted");
     rare.set_burst(5, Instant::NEVER);
     assert!(!rare.reserve(0, T0).is_never());
 }
 
 #[test]
 fn r_bucket_takes_every_rate_and_burst_that_there_is() {
-    let rates = [
-        0.0,
-        -0.0,
-        5e-324,
-        1e-300,
-        1e-11,
-        1e-10,
-        0.3,
-        1.0,
-        1e9,
-        1e18,
-        1e20,
-        f64::MAX,
-        f64::INFINITY,
-    ];
-    let instants = [
-        Instant::ORIGIN,
-        T0,
-        Instant::from_nanos(u64::MAX - 1),
-        Instant::NEVER,
-    ];
+    let rates = [0.0, -0.0, 5e-324, 1e-300, 1e-11, 1e-10, 0.3, 1.0, 1e9, 1e18, 1e20, f64::MAX, f64::INFINITY];
+    let instants = [Instant::ORIGIN, T0, Instant::from_nanos(u64::MAX - 1), Instant::NEVER];
     for rate in rates {
         for burst in [0, 1, u32::MAX] {
             for now in instants {
@@ -312,14 +238,8 @@ fn r_bucket_takes_every_rate_and_burst_that_there_is() {
         }
     }
     for rate in [-1.0, f64::NEG_INFINITY, -5e-324] {
-        assert_eq!(
-            TokenBucket::new(rate, 1).unwrap_err(),
-            LimiterError::NotARate { rate }
-        );
-        assert_eq!(
-            bucket(1.0, 1).set_rate(rate, T0),
-            Err(LimiterError::NotARate { rate })
-        );
+        assert_eq!(TokenBucket::new(rate, 1).unwrap_err(), LimiterError::NotARate { rate });
+        assert_eq!(bucket(1.0, 1).set_rate(rate, T0), Err(LimiterError::NotARate { rate }));
     }
     assert!(TokenBucket::new(f64::NAN, 1).is_err());
 }
@@ -345,10 +265,7 @@ fn r_bucket_cancel_gives_back_what_nobody_after_it_relies_on() {
     let a = bucket.reserve(3, T0); // 300 ms
     let b = bucket.reserve(1, T0); // 400 ms
     let c = bucket.reserve(5, T0); // 900 ms
-    assert_eq!(
-        [a.delay(), b.delay(), c.delay()],
-        [ms(300), ms(400), ms(900)]
-    );
+    assert_eq!([a.delay(), b.delay(), c.delay()], [ms(300), ms(400), ms(900)]);
     b.cancel(T0);
     assert_eq!(bucket.tokens(T0), -9.0, "1 - 10 x 0.5 is below 0: nothing");
     c.cancel(T0);
@@ -365,10 +282,7 @@ fn r_bucket_cancelled_last_to_first_is_as_if_nothing_was_reserved() {
         reservation.cancel(T0);
     }
     assert_eq!(bucket.tokens(T0), 0.0);
-    assert_eq!(
-        bucket.reserve(1, T0).delay(),
-        Duration::from_nanos(333_333_334)
-    );
+    assert_eq!(bucket.reserve(1, T0).delay(), Duration::from_nanos(333_333_334));
 }
 
 #[test]
@@ -376,11 +290,7 @@ fn r_bucket_cancel_gives_nothing_once_the_instant_has_passed() {
     let bucket = drained(10.0, 5);
     let (a, b) = (bucket.reserve(1, T0), bucket.reserve(1, T0));
     b.cancel(T0 + ms(200));
-    assert_eq!(
-        bucket.tokens(T0 + ms(200)),
-        1.0,
-        "at its instant it may still be cancelled"
-    );
+    assert_eq!(bucket.tokens(T0 + ms(200)), 1.0, "at its instant it may still be cancelled");
     a.cancel(T0 + ms(200));
     assert_eq!(bucket.tokens(T0 + ms(200)), 1.0, "100 ms late");
     let now = bucket.reserve(1, T0 + ms(200));
@@ -443,11 +353,7 @@ fn r_bucket_cancel_after_a_change_of_rate_goes_by_the_rate_of_the_reservation() 
     let bucket = drained(10.0, 5);
     let a = bucket.reserve(2, T0); // 200 ms
     bucket.set_rate(5.0, T0).unwrap();
-    assert_eq!(
-        bucket.reserve(0, T0).delay(),
-        ms(400),
-        "the debt of two, at the new rate"
-    );
+    assert_eq!(bucket.reserve(0, T0).delay(), ms(400), "the debt of two, at the new rate");
     a.cancel(T0);
     assert_eq!(bucket.tokens(T0), -2.0, "2 - 10 x (0.4 - 0.2)");
     let b = bucket.reserve(2, T0); // 800 ms
@@ -455,11 +361,7 @@ fn r_bucket_cancel_after_a_change_of_rate_goes_by_the_rate_of_the_reservation() 
     bucket.set_rate(20.0, T0).unwrap();
     assert_eq!(bucket.reserve(1, T0).delay(), ms(250));
     b.cancel(T0);
-    assert_eq!(
-        bucket.tokens(T0),
-        -3.0,
-        "2 - 5 x (0.25 - 0.8) is more than two: two"
-    );
+    assert_eq!(bucket.tokens(T0), -3.0, "2 - 5 x (0.25 - 0.8) is more than two: two");
 }
 
 #[test]
@@ -501,10 +403,7 @@ fn r_bucket_of_another_burst_keeps_its_debt_and_is_not_filled_up() {
     let debt = bucket.reserve(8, T0 + S);
     assert_eq!(bucket.reserve(8, T0 + S).delay(), ms(800));
     bucket.set_burst(1, T0 + S);
-    assert_eq!(
-        (bucket.tokens(T0 + S), debt.delay()),
-        (-8.0, Duration::ZERO)
-    );
+    assert_eq!((bucket.tokens(T0 + S), debt.delay()), (-8.0, Duration::ZERO));
     assert!(bucket.reserve(2, T0 + S).is_never());
 }
 
@@ -523,18 +422,9 @@ fn r_bucket_shared_by_threads_grants_each_token_once() {
     let bucket = bucket(1000.0, 100);
     let mut delays: Vec<Duration> = std::thread::scope(|s| {
         let takers: Vec<_> = (0..4)
-            .map(|_| {
-                s.spawn(|| {
-                    (0..250)
-                        .map(|_| bucket.reserve(1, T0).delay())
-                        .collect::<Vec<_>>()
-                })
-            })
+            .map(|_| s.spawn(|| (0..250).map(|_| bucket.reserve(1, T0).delay()).collect::<Vec<_>>()))
             .collect();
-        takers
-            .into_iter()
-            .flat_map(|taker| taker.join().unwrap())
-            .collect()
+        takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
     });
     delays.sort();
     let expected: Vec<_> = (0..1000u32).map(|n| MS * n.saturating_sub(99)).collect();
@@ -588,11 +478,7 @@ fn r_bucket_wait_that_is_dropped_gives_its_reservation_back() {
     assert_eq!(bucket.tokens(clock.now()), 0.5);
     assert_eq!(clock.alarms(), 0, "and its alarm");
     drop(bucket.wait(3, &clock));
-    assert_eq!(
-        bucket.tokens(clock.now()),
-        0.5,
-        "never polled, nothing taken"
-    );
+    assert_eq!(bucket.tokens(clock.now()), 0.5, "never polled, nothing taken");
 }
 
 #[test]
@@ -604,10 +490,7 @@ fn r_bucket_wait_follows_the_task_that_polled_last() {
     assert!(poll(&mut wait, &new).is_pending());
     assert_eq!(clock.alarms(), 1);
     clock.advance(ms(100));
-    assert_eq!(
-        (old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)),
-        (0, 1)
-    );
+    assert_eq!((old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)), (0, 1));
 }
 
 #[test]
@@ -628,14 +511,8 @@ fn r_bucket_wait_blocks_a_thread_until_its_instant() {
 fn r_bucket_wait_that_cannot_succeed_fails_at_once_and_takes_nothing() {
     let (bucket, clock) = (drained(10.0, 3), clock());
     assert_eq!(bucket.wait(4, &clock).wait(), Err(WaitError::Never));
-    assert_eq!(
-        bucket.wait(4, &clock).timeout(S).wait(),
-        Err(WaitError::Never)
-    );
-    assert_eq!(
-        bucket.wait(3, &clock).timeout(ms(299)).wait(),
-        Err(WaitError::TimedOut)
-    );
+    assert_eq!(bucket.wait(4, &clock).timeout(S).wait(), Err(WaitError::Never));
+    assert_eq!(bucket.wait(3, &clock).timeout(ms(299)).wait(), Err(WaitError::TimedOut));
     assert_eq!(bucket.tokens(T0), 0.0);
     let wakes = Arc::default();
     let mut enough = bucket.wait(3, &clock).timeout(ms(300));
@@ -676,11 +553,7 @@ fn r_per_key_bucket_slows_no_key_for_another() {
         assert_eq!(limiter.num_requeues(&key), 0);
     }
     limiter.forget(&5);
-    assert_eq!(
-        limiter.when(&5, T0),
-        Duration::ZERO,
-        "as in client-go: the next bucket is full"
-    );
+    assert_eq!(limiter.when(&5, T0), Duration::ZERO, "as in client-go: the next bucket is full");
     assert_eq!(limiter.when(&6, T0), ms(300));
     assert_eq!(keeps(&limiter), Keeps::Own);
 }
@@ -691,10 +564,7 @@ fn r_per_key_bucket_that_is_full_again_is_not_remembered() {
     let mut most = 0;
     for n in 0..20_000u64 {
         // Each key's bucket is full again after 100 calls.
-        assert_eq!(
-            limiter.when(&n, T0 + MS * u32::try_from(n).unwrap()),
-            Duration::ZERO
-        );
+        assert_eq!(limiter.when(&n, T0 + MS * u32::try_from(n).unwrap()), Duration::ZERO);
         most = most.max(records_of(&limiter));
     }
     assert!(most < 400, "{most} buckets");
@@ -743,21 +613,13 @@ fn r_exponential_of_base_0_is_0_for_ever() {
 #[test]
 fn r_exponential_with_its_maximum_below_its_base_is_refused() {
     let refused = Exponential::<u32>::new(S, S - NANO).unwrap_err();
-    assert_eq!(
-        refused,
-        LimiterError::MaxBelowBase {
-            base: S,
-            max: S - NANO
-        }
-    );
+    assert_eq!(refused, LimiterError::MaxBelowBase { base: S, max: S - NANO });
     assert_eq!(delays(&Exponential::new(S, S).unwrap(), 3), [S; 3]);
 }
 
 /// The delay after `failures`, as the queue asks for it.
 fn exponential(base: Duration, max: Duration, failures: u32) -> Duration {
-    Exponential::<u32>::new(base, max)
-        .unwrap()
-        .when_counted(failures, T0, Token(()))
+    Exponential::<u32>::new(base, max).unwrap().when_counted(failures, T0, Token(()))
 }
 
 #[test]
@@ -768,14 +630,8 @@ fn x28_an_exponential_delay_is_right_where_it_is_exactly_2_to_the_63() {
         let base = Duration::from_nanos(base);
         assert_eq!(exponential(base, Duration::MAX, failures), two_to_the_63);
         assert_eq!(exponential(base, two_to_the_63, failures), two_to_the_63);
-        assert_eq!(
-            exponential(base, two_to_the_63, failures + 1),
-            two_to_the_63
-        );
-        assert_eq!(
-            exponential(base, Duration::MAX, failures + 1),
-            two_to_the_64
-        );
+        assert_eq!(exponential(base, two_to_the_63, failures + 1), two_to_the_63);
+        assert_eq!(exponential(base, Duration::MAX, failures + 1), two_to_the_64);
         if base < two_to_the_63 {
             let below = two_to_the_63 - NANO;
             assert_eq!(exponential(base, below, failures), below);
@@ -787,14 +643,8 @@ fn x28_an_exponential_delay_is_right_where_it_is_exactly_2_to_the_63() {
 fn x28_no_count_overflows_an_exponential_delay() {
     for failures in [64, 93, 94, 127, 128, 129, 255, 256, 1 << 31, u32::MAX] {
         assert_eq!(exponential(MS, S, failures), S);
-        assert_eq!(
-            exponential(Duration::MAX, Duration::MAX, failures),
-            Duration::MAX
-        );
-        assert_eq!(
-            exponential(Duration::ZERO, Duration::MAX, failures),
-            Duration::ZERO
-        );
+        assert_eq!(exponential(Duration::MAX, Duration::MAX, failures), Duration::MAX);
+        assert_eq!(exponential(Duration::ZERO, Duration::MAX, failures), Duration::ZERO);
         if failures > 93 {
             assert_eq!(exponential(NANO, Duration::MAX, failures), Duration::MAX);
         }
@@ -820,10 +670,7 @@ proptest! {
 fn r_exponential_counted_by_the_queue_is_the_same() {
     let limiter = Exponential::new(MS, S).unwrap();
     for (failures, delay) in (0..).zip(delays(&limiter, 20)) {
-        assert_eq!(
-            RateLimiter::<u32>::when_counted(&limiter, failures, T0, Token(())),
-            delay
-        );
+        assert_eq!(RateLimiter::<u32>::when_counted(&limiter, failures, T0, Token(())), delay);
     }
 }
 
@@ -862,11 +709,7 @@ fn r_exponential_records_that_nobody_forgot_do_not_grow_for_ever() {
     for n in 0..1000u32 {
         plain.when(&n, T0 + 1_000_000 * S);
     }
-    assert_eq!(
-        records_of(&plain),
-        1000,
-        "by default they are kept, as in client-go"
-    );
+    assert_eq!(records_of(&plain), 1000, "by default they are kept, as in client-go");
 }
 
 // Fast and slow.
@@ -879,10 +722,7 @@ fn r_fast_slow_is_fast_n_times_and_slow_then() {
     limiter.forget(&7);
     assert_eq!(delays(&limiter, 1), [ms(5)]);
     let counted = |failures| RateLimiter::<u32>::when_counted(&limiter, failures, T0, Token(()));
-    assert_eq!(
-        [counted(2), counted(3), counted(u32::MAX)],
-        [ms(5), 10 * S, 10 * S]
-    );
+    assert_eq!([counted(2), counted(3), counted(u32::MAX)], [ms(5), 10 * S, 10 * S]);
     let expiring = FastSlow::new(ms(5), 10 * S, 1).expire_after(S);
     assert_eq!(delays(&expiring, 2), [ms(5), 10 * S]);
     assert_eq!(expiring.num_requeues_at(&7, T0 + 11 * S, Token(())), 0);
@@ -903,28 +743,13 @@ fn r_window_of_1_second_and_4_puts_ten_calls_into_three() {
 fn r_window_opens_at_the_call_that_finds_none() {
     let limiter = Window::new(S, 2).unwrap();
     let at = |millis| limiter.when(&7, T0 + ms(millis));
-    assert_eq!(
-        [at(0), at(999), at(999)],
-        [Duration::ZERO, Duration::ZERO, MS]
-    );
-    assert_eq!(
-        at(1500),
-        Duration::ZERO,
-        "the second place of the window that began at 1 s"
-    );
+    assert_eq!([at(0), at(999), at(999)], [Duration::ZERO, Duration::ZERO, MS]);
+    assert_eq!(at(1500), Duration::ZERO, "the second place of the window that began at 1 s");
     assert_eq!(at(1500), ms(500));
-    assert_eq!(
-        at(3000),
-        Duration::ZERO,
-        "the window of 2 s is over: a new one, at 3 s"
-    );
+    assert_eq!(at(3000), Duration::ZERO, "the window of 2 s is over: a new one, at 3 s");
     assert_eq!([at(3999), at(3999)], [Duration::ZERO, MS]);
     assert_eq!(at(10_500), Duration::ZERO);
-    assert_eq!(
-        [at(11_400), at(11_400)],
-        [Duration::ZERO, ms(100)],
-        "not sliding: from 10.5 s"
-    );
+    assert_eq!([at(11_400), at(11_400)], [Duration::ZERO, ms(100)], "not sliding: from 10.5 s");
 }
 
 #[test]
@@ -933,10 +758,7 @@ fn r_window_of_any_length_overflows_nothing() {
     let always = Window::new(Duration::ZERO, 1).unwrap();
     assert_eq!(delays(&always, 3), [Duration::ZERO; 3]);
     let once = Window::new(Duration::MAX, 2).unwrap();
-    assert_eq!(
-        delays(&once, 4),
-        [Duration::ZERO, Duration::ZERO, Duration::MAX, Duration::MAX]
-    );
+    assert_eq!(delays(&once, 4), [Duration::ZERO, Duration::ZERO, Duration::MAX, Duration::MAX]);
     let wide = Window::new(S, u32::MAX).unwrap();
     assert_eq!(delays(&wide, 3), [Duration::ZERO; 3]);
 }
@@ -947,10 +769,8 @@ fn r_window_of_any_length_overflows_nothing() {
 fn r_max_of_asks_every_one_and_takes_the_longest() {
     let user = Arc::new(Fixed(ms(150), Mutex::default()));
     let pair = (FastSlow::new(ms(100), ms(200), 1), Arc::clone(&user));
-    let boxed: [Box<dyn RateLimiter<u32>>; 2] = [
-        Box::new(FastSlow::new(ms(100), ms(200), 1)),
-        Box::new(Arc::clone(&user)),
-    ];
+    let boxed: [Box<dyn RateLimiter<u32>>; 2] =
+        [Box::new(FastSlow::new(ms(100), ms(200), 1)), Box::new(Arc::clone(&user))];
     let many = MaxOf::new(boxed.into()).unwrap();
     let both: [&dyn RateLimiter<u32>; 2] = [&pair, &many];
     for limiter in both {
@@ -963,27 +783,16 @@ fn r_max_of_asks_every_one_and_takes_the_longest() {
         let log = std::mem::take(&mut *user.1.lock().unwrap());
         assert_eq!(log, ["when", "when", "when", "when", "when", "forget"]);
     }
-    assert_eq!(
-        MaxOf::<u32>::new(vec![]).unwrap_err(),
-        LimiterError::NoLimiters
-    );
+    assert_eq!(MaxOf::<u32>::new(vec![]).unwrap_err(), LimiterError::NoLimiters);
 }
 
 #[test]
 fn r_max_of_spends_a_token_also_where_another_delay_is_the_longer() {
-    let limiter = (
-        Bucket::new(1.0, 2).unwrap(),
-        FastSlow::new(S, Duration::ZERO, 3),
-    );
+    let limiter = (Bucket::new(1.0, 2).unwrap(), FastSlow::new(S, Duration::ZERO, 3));
     let expected = [1, 1, 1, 2, 3].map(Duration::from_secs);
     assert_eq!(delays(&limiter, 5), expected);
-    let limiter = (
-        Bucket::new(1.0, 2).unwrap(),
-        FastSlow::<u32>::new(S, Duration::ZERO, 3),
-    );
-    let counted: Vec<_> = (0..5)
-        .map(|failures| limiter.when_counted(failures, T0, Token(())))
-        .collect();
+    let limiter = (Bucket::new(1.0, 2).unwrap(), FastSlow::<u32>::new(S, Duration::ZERO, 3));
+    let counted: Vec<_> = (0..5).map(|failures| limiter.when_counted(failures, T0, Token(()))).collect();
     assert_eq!(counted, expected);
 }
 
@@ -994,54 +803,28 @@ fn combined_limiters_leave_their_counts_to_the_queue_only_where_all_can() {
     let tokens = || Bucket::new(1.0, 1).unwrap();
     assert_eq!(keeps(&default_controller::<u32>()), count(None));
     assert_eq!(keeps(&default_per_item::<u32>()), count(None));
-    assert_eq!(
-        keeps::<u32>(&(tokens(), Window::new(S, 1).unwrap())),
-        Keeps::Nothing
-    );
+    assert_eq!(keeps::<u32>(&(tokens(), Window::new(S, 1).unwrap())), Keeps::Nothing);
     assert_eq!(keeps(&(plain(), Fixed::default())), Keeps::Own);
-    assert_eq!(
-        keeps(&(plain(), PerKeyBucket::new(1.0, 1).unwrap())),
-        Keeps::Own
-    );
+    assert_eq!(keeps(&(plain(), PerKeyBucket::new(1.0, 1).unwrap())), Keeps::Own);
     let expiring = |time| FastSlow::<u32>::new(MS, S, 1).expire_after(time);
     assert_eq!(keeps(&(expiring(S), expiring(2 * S))), count(Some(2 * S)));
-    assert_eq!(
-        keeps(&(expiring(S), plain())),
-        count(None),
-        "never is the longest"
-    );
+    assert_eq!(keeps(&(expiring(S), plain())), count(None), "never is the longest");
     assert_eq!(keeps(&(tokens(), expiring(S))), count(Some(S)));
     let wrapped = Jitter::new(WithMaxWait::new((expiring(S), tokens()), S), 0.5, 1).unwrap();
     assert_eq!(keeps(&wrapped), count(Some(S)));
     let boxed: Box<dyn RateLimiter<u32>> = Box::new(wrapped);
     assert_eq!(keeps(&boxed), count(Some(S)));
-    assert_eq!(
-        keeps(&MaxOf::new(vec![boxed, Box::new(tokens())]).unwrap()),
-        count(Some(S))
-    );
-    assert_eq!(
-        keeps(&Arc::new(plain())),
-        Keeps::Own,
-        "whoever shares it must see the counts"
-    );
+    assert_eq!(keeps(&MaxOf::new(vec![boxed, Box::new(tokens())]).unwrap()), count(Some(S)));
+    assert_eq!(keeps(&Arc::new(plain())), Keeps::Own, "whoever shares it must see the counts");
     assert_eq!(keeps(&&plain()), Keeps::Own);
-    assert_eq!(
-        keeps(&MaxOf::new(vec![Box::new(Arc::new(plain()))]).unwrap()),
-        Keeps::Own
-    );
+    assert_eq!(keeps(&MaxOf::new(vec![Box::new(Arc::new(plain()))]).unwrap()), Keeps::Own);
 }
 
 #[test]
 fn an_expired_record_reads_0_through_every_wrapper() {
     let inner = || Exponential::<u32>::new(MS, S).unwrap().expire_after(S);
-    let jitter = Jitter::new(
-        WithMaxWait::new((inner(), Bucket::new(1.0, 1).unwrap()), S),
-        0.5,
-        1,
-    )
-    .unwrap();
-    let limiter: MaxOf<u32> =
-        MaxOf::new(vec![Box::new(jitter), Box::new(Arc::new(inner()))]).unwrap();
+    let jitter = Jitter::new(WithMaxWait::new((inner(), Bucket::new(1.0, 1).unwrap()), S), 0.5, 1).unwrap();
+    let limiter: MaxOf<u32> = MaxOf::new(vec![Box::new(jitter), Box::new(Arc::new(inner()))]).unwrap();
     limiter.when(&7, T0);
     assert_eq!(limiter.num_requeues_at(&7, T0 + S, Token(())), 1);
     assert_eq!(limiter.num_requeues_at(&7, T0 + S + MS, Token(())), 0);
@@ -1064,11 +847,7 @@ fn r_with_max_wait_caps_another_limiters_delays() {
 #[test]
 fn r_jitter_lengthens_by_less_than_its_fraction_and_never_shortens() {
     let limiter = Jitter::new(FastSlow::new(S, S, 0), 0.5, 42).unwrap();
-    assert_eq!(
-        delays(&limiter, 5),
-        [S; 5],
-        "the maximum of what is within caps"
-    );
+    assert_eq!(delays(&limiter, 5), [S; 5], "the maximum of what is within caps");
     let limiter = Jitter::new(Fixed(S, Mutex::default()), 0.5, 42).unwrap();
     let spread = delays(&limiter, 1000);
     assert!(spread.iter().all(|&delay| S <= delay && delay <= S * 3 / 2));
@@ -1085,11 +864,7 @@ fn r_jitter_leaves_zero_and_never_as_they_are() {
         assert_eq!(delays(&limiter, 5), [delay; 5]);
     }
     let long = Jitter::new(Fixed(Duration::MAX - NANO, Mutex::default()), f64::MAX, 42).unwrap();
-    assert!(
-        delays(&long, 5)
-            .iter()
-            .all(|&delay| delay >= Duration::MAX - NANO)
-    );
+    assert!(delays(&long, 5).iter().all(|&delay| delay >= Duration::MAX - NANO));
 }
 
 #[test]
@@ -1100,40 +875,15 @@ fn r_jitter_is_capped_by_the_maximum_of_what_it_wraps() {
     assert!(spread.iter().all(|&delay| delay <= ms(500)) && spread[0] > ms(100));
     assert_eq!(spread[3..], [ms(500); 7]);
     assert_eq!(RateLimiter::<u32>::longest(&limiter, token), ms(500));
-    let of_both = Jitter::new(
-        (
-            Exponential::new(ms(100), ms(500)).unwrap(),
-            FastSlow::new(ms(100), S, 9),
-        ),
-        10.0,
-        1,
-    )
-    .unwrap();
+    let of_both =
+        Jitter::new((Exponential::new(ms(100), ms(500)).unwrap(), FastSlow::new(ms(100), S, 9)), 10.0, 1)
+            .unwrap();
     assert!(delays(&of_both, 10).iter().all(|&delay| delay <= S));
-    let inside = Jitter::new(
-        WithMaxWait::new(Fixed(S, Mutex::default()), 2 * S),
-        100.0,
-        1,
-    )
-    .unwrap();
-    assert!(
-        delays(&inside, 50)
-            .iter()
-            .all(|&delay| S <= delay && delay <= 2 * S)
-    );
-    let outside = WithMaxWait::new(
-        Jitter::new(Fixed(S, Mutex::default()), 100.0, 1).unwrap(),
-        2 * S,
-    );
-    assert!(
-        delays(&outside, 50)
-            .iter()
-            .all(|&delay| S <= delay && delay <= 2 * S)
-    );
-    assert_eq!(
-        RateLimiter::<u32>::longest(&default_controller::<u32>(), token),
-        Duration::MAX
-    );
+    let inside = Jitter::new(WithMaxWait::new(Fixed(S, Mutex::default()), 2 * S), 100.0, 1).unwrap();
+    assert!(delays(&inside, 50).iter().all(|&delay| S <= delay && delay <= 2 * S));
+    let outside = WithMaxWait::new(Jitter::new(Fixed(S, Mutex::default()), 100.0, 1).unwrap(), 2 * S);
+    assert!(delays(&outside, 50).iter().all(|&delay| S <= delay && delay <= 2 * S));
+    assert_eq!(RateLimiter::<u32>::longest(&default_controller::<u32>(), token), Duration::MAX);
 }
 
 #[test]
@@ -1190,10 +940,7 @@ fn r_default_of_a_queue_counts_for_keys_of_any_type() {
         let counted = RateLimiter::<Unclonable>::when_counted(&queue, failures, T0, Token(()));
         assert_eq!(counted, plain.when(&7u32, T0));
     }
-    assert_eq!(
-        keeps::<Unclonable>(&queue),
-        Keeps::Count { expire_after: None }
-    );
+    assert_eq!(keeps::<Unclonable>(&queue), Keeps::Count { expire_after: None });
 }
 
 #[test]
@@ -1203,16 +950,8 @@ fn a_refusal_says_what_is_wrong_and_what_would_be_right() {
         (LimiterError::NotARate { rate: f64::NAN }, "NaN", "positive"),
         (LimiterError::NoBurst, "burst of 0", "at least 1"),
         (LimiterError::NoQuota, "quota of 0", "at least 1"),
-        (
-            LimiterError::MaxBelowBase { base: S, max: MS },
-            "1ms",
-            "at least as long",
-        ),
-        (
-            LimiterError::NotAFraction { fraction: -1.5 },
-            "-1.5",
-            "finite and at least 0",
-        ),
+        (LimiterError::MaxBelowBase { base: S, max: MS }, "1ms", "at least as long"),
+        (LimiterError::NotAFraction { fraction: -1.5 }, "-1.5", "finite and at least 0"),
         (LimiterError::NoLimiters, "no limiters", "at least one"),
     ] {
         let text = error.to_string();

@@ -93,14 +93,7 @@ impl std::error::Error for WaitError {}
 
 impl<'b> Wait<'b> {
     pub(super) fn new(bucket: &'b TokenBucket, n: u32, clock: &'b dyn Clock) -> Self {
-        Self {
-            bucket,
-            clock,
-            n,
-            at_most: Duration::MAX,
-            stage: Stage::New,
-            alarm: None,
-        }
+        Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
     }
 
     /// Waits for at most `at_most` from the first poll. When the tokens are there
@@ -138,9 +131,7 @@ impl<'b> Wait<'b> {
         loop {
             match self.step() {
                 Step::Ended(result) => return result,
-                Step::Until(at) => self
-                    .clock
-                    .park_until(at, parker.get_or_insert_with(Parker::current)),
+                Step::Until(at) => self.clock.park_until(at, parker.get_or_insert_with(Parker::current)),
             }
         }
     }
@@ -212,9 +203,6 @@ impl fmt::Debug for Wait<'_> {
             Stage::Waiting(reservation) => Some(reservation.ready_at()),
             _ => None,
         };
-        f.debug_struct("Wait")
-            .field("n", &self.n)
-            .field("ready_at", &ready_at)
-            .finish_non_exhaustive()
+        f.debug_struct("Wait").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()
     }
 }

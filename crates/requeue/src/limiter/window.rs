@@ -52,11 +52,7 @@ impl Window {
         if quota == 0 {
             return Err(LimiterError::NoQuota);
         }
-        Ok(Self {
-            period,
-            quota,
-            open: Mutex::new(None),
-        })
+        Ok(Self { period, quota, open: Mutex::new(None) })
     }
 
     fn take(&self, now: Instant) -> Duration {
@@ -71,10 +67,7 @@ impl Window {
             // No window ever begins again; what was taken stays as it is.
             return Duration::MAX;
         }
-        *open = Some(Open {
-            begin,
-            used: used + 1,
-        });
+        *open = Some(Open { begin, used: used + 1 });
         begin.saturating_since(now)
     }
 }

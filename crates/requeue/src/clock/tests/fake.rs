@@ -44,8 +44,7 @@ fn d10_wakers_run_after_the_time_has_moved_and_without_the_lock() {
     let inner = clock.clone();
     let waker = calls(move || {
         let next = inner.wake_at(inner.now() + ns(1), Waker::noop());
-        tell.send((inner.now(), inner.alarms(), next))
-            .expect("the test listens");
+        tell.send((inner.now(), inner.alarms(), next)).expect("the test listens");
     });
     let _alarm = clock.wake_at(at(5), &waker);
     clock.advance(ns(9));
@@ -91,9 +90,7 @@ fn d9_a_dropped_alarm_does_not_ring_and_its_waker_is_dropped_without_the_lock() 
 fn d9_an_alarm_that_an_earlier_waker_of_the_same_step_takes_back_does_not_ring() {
     let clock = FakeClock::new();
     let rings = Rings::new();
-    let second = Arc::new(Mutex::new(Some(
-        clock.wake_at(at(6), &rings.waker("second")),
-    )));
+    let second = Arc::new(Mutex::new(Some(clock.wake_at(at(6), &rings.waker("second")))));
     let taken = Arc::clone(&second);
     let _first = clock.wake_at(at(5), &calls(move || drop(taken.lock().take())));
     clock.advance(ns(9));
@@ -213,8 +210,5 @@ fn an_alarm_may_outlive_its_clock() {
 fn debug_tells_the_time_and_who_waits() {
     let clock = FakeClock::at(at(5));
     let _alarm = clock.wake_at(at(6), Waker::noop());
-    assert_eq!(
-        format!("{clock:?}"),
-        "FakeClock { now: Instant(5ns), alarms: 1 }"
-    );
+    assert_eq!(format!("{clock:?}"), "FakeClock { now: Instant(5ns), alarms: 1 }");
 }

@@ -37,8 +37,7 @@ fn d4_a_wake_from_another_thread_ends_the_sleep_and_shows_what_was_done_before()
         });
         for round in 1..=ROUNDS {
             let parker = Parker::current();
-            to.send(parker.waker().clone())
-                .expect("the waking thread lives");
+            to.send(parker.waker().clone()).expect("the waking thread lives");
             while done.load(Ordering::Relaxed) < round {
                 parker.park();
             }
@@ -99,9 +98,8 @@ fn a_wait_in_the_end_of_its_thread_works() {
 
 #[test]
 fn a_waker_outlives_its_parker_and_its_thread() {
-    let waker = thread::spawn(|| Parker::current().waker().clone())
-        .join()
-        .expect("the thread only makes a waker");
+    let waker =
+        thread::spawn(|| Parker::current().waker().clone()).join().expect("the thread only makes a waker");
     waker.wake();
 }
 

@@ -199,9 +199,7 @@ fn d4_a_waker_that_panics_keeps_no_other_asleep() {
     let due = soon();
     let _alarms = [
         T.wake_at(in_a_century(), Waker::noop()),
-        T.set(due, panics()).map_or(Alarm::none(), |id| {
-            Alarm::on_drop(move || drop(T.take_back(id)))
-        }),
+        T.set(due, panics()).map_or(Alarm::none(), |id| Alarm::on_drop(move || drop(T.take_back(id)))),
         T.wake_at(due + Duration::from_micros(100), &rings.waker("after")),
     ];
     assert_eq!(rings.next(), "after");
@@ -243,9 +241,7 @@ fn d4_more_alarms_than_one_hold_of_the_lock_takes_ring_all() {
     static T: Timer = Timer::new(start);
     let rings = Rings::new();
     let due = soon();
-    let alarms: Vec<_> = (0..3 * BATCH + 1)
-        .map(|_| T.wake_at(due, &rings.waker("one")))
-        .collect();
+    let alarms: Vec<_> = (0..3 * BATCH + 1).map(|_| T.wake_at(due, &rings.waker("one"))).collect();
     for _ in &alarms {
         rings.next();
     }

@@ -6,10 +6,7 @@ use ::tokio::task::yield_now;
 use std::time::Duration;
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime")
+    Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
 async fn until_alive_tasks(n: usize) {
