@@ -1,16 +1,40 @@
 //! The Kubernetes work queue for Rust.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
+mod add;
+mod builder;
+mod drain;
+mod error;
+mod get;
 mod hash;
+mod item;
+mod layers;
+mod metrics;
+mod queue;
+mod shared;
 mod sync;
+mod wait;
 
 pub mod clock;
 pub mod limiter;
 
+pub use add::Add;
+pub use builder::Builder;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use clock::{TokioClock, TokioClockError};
+pub use drain::{Drain, DrainOptions, Drained, ShutDown, WaitingKeys};
+pub use error::{
+    AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, RefusedItem, TryGetError,
+};
+pub use get::{Get, GetTimeout};
 pub use hash::{KeyHasher, RandomState};
+pub use item::Item;
+pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
-pub use requeue_core::Instant;
+pub use metrics::{Gauges, Metrics, ReadGauges};
+pub use queue::WorkQueue;
+pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
+pub use shared::Unfinished;

@@ -1,10 +1,10 @@
 //! The one door through which locks, atomics and parking come in, so that the
 //! models can swap in loom's under the private cfg `requeue_loom`.
 
-#[cfg(not(requeue_loom))]
-pub(crate) use self::real::*;
 #[cfg(requeue_loom)]
 pub(crate) use self::modelled::*;
+#[cfg(not(requeue_loom))]
+pub(crate) use self::real::*;
 
 #[cfg(not(requeue_loom))]
 mod real {

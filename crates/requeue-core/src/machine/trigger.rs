@@ -1,5 +1,6 @@
 //! What asks for a run: add, add_after, add_rate_limited.
 
+use super::run::RunRef;
 use super::shutdown::Phase;
 use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
@@ -127,18 +128,42 @@ pub struct Asking {
 
 impl<K, V> Core<K, V> {
     /// Begins to ask a limiter without the lock, for a trigger from outside or
-    /// for a holder's retry.
+    /// for the retry of the holder of `run`.
     ///
     /// # Errors
     ///
     /// [`Refused`] where the trigger itself would be refused; nothing is asked then.
-    pub fn ask(&mut self, holder: bool) -> Result<Asking, Refused> {
-        if !self.accepts(holder) {
-            self.refused += 1;
-            return Err(Refused::ShutDown);
+    pub fn ask(&mut self, run: Option<&RunRef<K>>) -> Result<Asking, Refused> {
+        match run {
+            Some(run) => self.admits_holder(run)?,
+            None => self.admits_outside()?,
         }
         self.asking += 1;
         Ok(Asking { epoch: self.ask_epoch })
+    }
+
+    /// Whether the holder of `run` may retry.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], counted, if not.
+    pub fn admits_holder(&mut self, run: &RunRef<K>) -> Result<(), Refused> {
+        if self.is_inert(run) {
+            return Err(Refused::NotHeld);
+        }
+        if !self.accepts(true) {
+            self.refused += 1;
+            return Err(Refused::ShutDown);
+        }
+        Ok(())
+    }
+
+    fn admits_outside(&mut self) -> Result<(), Refused> {
+        if !self.accepts(false) {
+            self.refused += 1;
+            return Err(Refused::ShutDown);
+        }
+        Ok(())
     }
 
     /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
@@ -267,10 +292,7 @@ impl<K: Eq, V> Core<K, V> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        if !self.accepts(false) {
-            self.refused += 1;
-            return Err(Refused::ShutDown);
-        }
+        self.admits_outside()?;
         Ok(self.find(hash, key).map(|slot| self.trigger(slot, None, delay).0))
     }
 
@@ -281,11 +303,7 @@ impl<K: Eq, V> Core<K, V> {
         if let Delay::Asked(after, policy, asking) = delay {
             return Ok(self.unask(asking).then(|| self.answered(after, policy)));
         }
-        if self.accepts(false) {
-            return Ok(Some(delay));
-        }
-        self.refused += 1;
-        Err(Refused::ShutDown)
+        self.admits_outside().map(|()| Some(delay))
     }
 
     /// The delay of a trigger that was admitted before its limiter was asked: a

@@ -22,10 +22,7 @@ pub(super) struct Alarms {
 
 impl Alarms {
     pub(super) const fn new() -> Self {
-        Self {
-            by_instant: BTreeMap::new(),
-            next: 0,
-        }
+        Self { by_instant: BTreeMap::new(), next: 0 }
     }
 
     pub(super) fn set(&mut self, at: Instant, waker: Waker) -> AlarmId {
@@ -64,3 +61,7 @@ impl Alarms {
         self.by_instant.is_empty()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/alarms.rs"]
+mod tests;

@@ -86,11 +86,7 @@ impl FakeClock {
     pub fn at(now: Instant) -> Self {
         Self {
             shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    now: now.min(LAST),
-                    alarms: Alarms::new(),
-                    watchers: Vec::new(),
-                }),
+                state: Mutex::new(State { now: now.min(LAST), alarms: Alarms::new(), watchers: Vec::new() }),
             }),
         }
     }
@@ -275,8 +271,7 @@ impl Clock for FakeClock {
             }
             let id = state.alarms.set(at, mine);
             let set = state.alarms.len();
-            let (told, wait): (Vec<_>, Vec<_>) =
-                state.watchers.drain(..).partition(|&(n, _)| n <= set);
+            let (told, wait): (Vec<_>, Vec<_>) = state.watchers.drain(..).partition(|&(n, _)| n <= set);
             state.watchers = wait;
             (id, told)
         };
@@ -305,9 +300,10 @@ impl fmt::Debug for FakeClock {
             let state = self.shared.state.lock();
             (state.now, state.alarms.len())
         };
-        f.debug_struct("FakeClock")
-            .field("now", &now)
-            .field("alarms", &alarms)
-            .finish()
+        f.debug_struct("FakeClock").field("now", &now).field("alarms", &alarms).finish()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/fake.rs"]
+mod tests;

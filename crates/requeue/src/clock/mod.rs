@@ -20,9 +20,10 @@ use std::task::Waker;
 mod alarms;
 mod fake;
 mod park;
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/rings.rs"]
+mod rings;
 mod system;
-#[cfg(test)]
-mod tests;
 #[cfg(feature = "tokio")]
 mod tokio;
 
@@ -186,9 +187,7 @@ impl Drop for Alarm {
 
 impl std::fmt::Debug for Alarm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm")
-            .field("set", &self.0.is_some())
-            .finish()
+        f.debug_struct("Alarm").field("set", &self.0.is_some()).finish()
     }
 }
 

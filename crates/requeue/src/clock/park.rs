@@ -106,14 +106,9 @@ impl Parker {
             core.sleeper.state.store(IDLE, Ordering::Relaxed);
             return Self { core };
         }
-        let sleeper = Arc::new(Sleeper {
-            state: AtomicU8::new(IDLE),
-            thread: thread::current(),
-        });
+        let sleeper = Arc::new(Sleeper { state: AtomicU8::new(IDLE), thread: thread::current() });
         let waker = Waker::from(Arc::clone(&sleeper));
-        Self {
-            core: Rc::new(Core { sleeper, waker }),
-        }
+        Self { core: Rc::new(Core { sleeper, waker }) }
     }
 
     /// The waker that ends this parker's sleep. It may be cloned, kept beyond
@@ -171,9 +166,7 @@ impl Parker {
 
 impl Sleeper {
     fn sleep(&self, park: impl FnOnce()) {
-        let fell_asleep =
-            self.state
-                .compare_exchange(IDLE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
+        let fell_asleep = self.state.compare_exchange(IDLE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
         if fell_asleep.is_ok() {
             park();
         }
@@ -215,3 +208,11 @@ impl fmt::Debug for Parker {
             .finish()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/park.rs"]
+mod tests;
+
+#[cfg(all(test, requeue_loom))]
+#[path = "tests/park_loom.rs"]
+mod models;

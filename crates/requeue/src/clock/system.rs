@@ -84,10 +84,7 @@ pub fn timer_thread_running() -> bool {
 }
 
 static TIMER: Timer = Timer::new(|timer| {
-    std::thread::Builder::new()
-        .name("requeue-timer".to_owned())
-        .spawn(|| timer.run())
-        .map(drop)
+    std::thread::Builder::new().name("requeue-timer".to_owned()).spawn(|| timer.run()).map(drop)
 });
 
 type Spawn = fn(&'static Timer) -> io::Result<()>;
@@ -114,11 +111,7 @@ struct State {
 impl Timer {
     const fn new(spawn: Spawn) -> Self {
         Self {
-            state: Mutex::new(State {
-                alarms: Alarms::new(),
-                running: false,
-                asleep_until: None,
-            }),
+            state: Mutex::new(State { alarms: Alarms::new(), running: false, asleep_until: None }),
             changed: Condvar::new(),
             spawn,
         }
@@ -213,3 +206,7 @@ impl Timer {
         self.state.lock().running
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/system.rs"]
+mod tests;

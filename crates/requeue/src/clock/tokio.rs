@@ -142,11 +142,7 @@ impl Clock for TokioClock {
             return Alarm::none();
         };
         let slot = Arc::new(Mutex::new(Slot::Here(waker.clone())));
-        let ringer = Ringer {
-            slot: Arc::clone(&slot),
-            at,
-            clock: self.clone(),
-        };
+        let ringer = Ringer { slot: Arc::clone(&slot), at, clock: self.clone() };
         let task = self.runtime.spawn(async move {
             ::tokio::time::sleep_until(deadline).await;
             ringer.ring();
@@ -199,10 +195,7 @@ impl Drop for Ringer {
                 let _alarm = SystemClock.wake_at(SystemClock.now() + left, &waker);
                 // An alarm that is taken back just now has emptied the slot
                 // before; then the slot, and this alarm in it, die with `self`.
-                drop(std::mem::replace(
-                    &mut *self.slot.lock(),
-                    Slot::Elsewhere { _alarm },
-                ));
+                drop(std::mem::replace(&mut *self.slot.lock(), Slot::Elsewhere { _alarm }));
             });
         }
     }
@@ -210,9 +203,10 @@ impl Drop for Ringer {
 
 impl fmt::Debug for TokioClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokioClock")
-            .field("runtime", &self.runtime.id())
-            .field("now", &self.now())
-            .finish()
+        f.debug_struct("TokioClock").field("now", &self.now()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/tokio.rs"]
+mod tests;

@@ -1,15 +1,95 @@
 //! How long a key waits before it comes back: the limiters.
+//!
+//! | | delay | remembers |
+//! |---|---|---|
+//! | [`Exponential`] | doubles at each failure of the key | a count a key |
+//! | [`FastSlow`] | a short one at first, then a long one | a count a key |
+//! | [`Bucket`] | spreads all keys at a rate, after a burst | |
+//! | [`PerKeyBucket`] | spreads each key's calls at a rate | a bucket a key, until it is full |
+//! | [`Window`] | so many keys in each window of time | |
+//! | `(A, B)`, [`MaxOf`] | the longest of several | what those remember |
+//! | [`WithMaxWait`] | another's, cut at a maximum | what that remembers |
+//! | [`Jitter`] | another's, lengthened at random | what that remembers |
+//! | [`default_controller`], [`default_per_item`] | what controllers start with | a count a key |
+//!
+//! All are deterministic functions of what they were asked, and of the seed; none
+//! owns a clock, so tests hand in the instants that they like. Delays are rounded
+//! up to a nanosecond and never overflow; [`Duration::MAX`] means never. What could
+//! never grant anything, a rate, burst or quota of 0, is refused when it is built.
+//!
+//! [`TokenBucket`] is the bucket by itself, for what is no queue: calls to a
+//! server, say.
+//!
+//! # Why a limiter may leave its counts to the queue
+//!
+//! A limiter of failures is a pure function of a count, and the queue has an entry
+//! for the key in its hands anyway: counting there saves a second map, a second
+//! lock, and a copy of the key. So a built-in limiter that a queue owns keeps no
+//! records; one that is shared (an [`Arc`](std::sync::Arc)) or that is asked by
+//! itself does. The answers are the same.
 
 use crate::Instant;
 use std::time::Duration;
+
+mod bucket;
+mod combine;
+mod counts;
+mod defaults;
+mod error;
+mod exponential;
+mod fast_slow;
+mod jitter;
+mod max_wait;
+mod nanos;
+mod pace;
+mod per_key_bucket;
+mod records;
+#[cfg(test)]
+mod tests;
+mod wait;
+mod window;
+
+pub use self::bucket::{Bucket, Reservation, TokenBucket};
+pub use self::combine::MaxOf;
+pub(crate) use self::defaults::CountedController;
+pub use self::defaults::{default_controller, default_per_item};
+pub use self::error::LimiterError;
+pub use self::exponential::Exponential;
+pub use self::fast_slow::FastSlow;
+pub use self::jitter::Jitter;
+pub use self::max_wait::WithMaxWait;
+pub use self::per_key_bucket::PerKeyBucket;
+pub use self::wait::{Wait, WaitError};
+pub use self::window::Window;
 
 /// Decides when a key that is added through
 /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) becomes ready.
 ///
 /// A limiter owns no clock: the instant is handed in, so that limiter and queue
 /// can never disagree about the time.
+///
+/// ```
+/// use requeue::{Instant, RateLimiter};
+/// use std::time::Duration;
+///
+/// /// Always the same delay.
+/// struct Fixed(Duration);
+/// impl<K: ?Sized> RateLimiter<K> for Fixed {
+///     fn when(&self, _: &K, _: Instant) -> Duration {
+///         self.0
+///     }
+///     fn forget(&self, _: &K) {}
+///     fn num_requeues(&self, _: &K) -> u32 {
+///         0
+///     }
+/// }
+/// let limiter = (Fixed(Duration::from_secs(3)), requeue::limiter::Bucket::new(10.0, 100)?);
+/// assert_eq!(limiter.when("a", Instant::ORIGIN), Duration::from_secs(3));
+/// # Ok::<_, requeue::limiter::LimiterError>(())
+/// ```
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
-    /// How long from `now` until `key` may run. Counts as one requeue of `key`.
+    /// How long from `now` until `key` may run; [`Duration::MAX`]: never. Counts
+    /// as one requeue of `key`.
     fn when(&self, key: &K, now: Instant) -> Duration;
     /// Forgets what is recorded of `key`.
     fn forget(&self, key: &K);
@@ -28,6 +108,21 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     #[doc(hidden)]
     fn when_counted(&self, _failures: u32, _now: Instant, _: sealed::Token) -> Duration {
         Duration::ZERO
+    }
+
+    /// [`num_requeues`](Self::num_requeues) as of `now`: a record that has expired
+    /// by then reads 0. Without an instant the limiter goes by the latest that
+    /// `when` was given.
+    #[doc(hidden)]
+    fn num_requeues_at(&self, key: &K, _now: Instant, _: sealed::Token) -> u32 {
+        self.num_requeues(key)
+    }
+
+    /// The longest delay that the limiter gives, which jitter must not exceed;
+    /// [`Duration::MAX`] where it has none.
+    #[doc(hidden)]
+    fn longest(&self, _: sealed::Token) -> Duration {
+        Duration::MAX
     }
 }
 

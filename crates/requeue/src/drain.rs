@@ -1,0 +1,184 @@
+//! Shutting down and waiting until all is worked off.
+
+use crate::Instant;
+use crate::clock::{Alarm, Parker};
+use crate::item::Owner;
+use crate::wait::Step;
+use requeue_core::DrainBase;
+use std::cell::OnceCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+pub use requeue_core::{DrainCounts as Drained, Dropped as ShutDown, WaitingKeys};
+
+/// What a drain does with waiting keys, and how long it waits.
+///
+/// ```
+/// use requeue::{DrainOptions, WaitingKeys};
+/// use std::time::Duration;
+/// let options = DrainOptions::default()
+///     .waiting_keys(WaitingKeys::Wait)
+///     .deadline(Duration::from_secs(20));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+pub struct DrainOptions {
+    waiting: WaitingKeys,
+    deadline: Option<Duration>,
+}
+
+impl DrainOptions {
+    /// What becomes of keys that wait for their timers: dropped by default. The
+    /// latest drain decides for all.
+    ///
+    /// ```
+    /// # use requeue::*;
+    /// # let q = WorkQueue::new();
+    /// q.add_after("a", std::time::Duration::from_secs(3600))?;
+    /// let _drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow));
+    /// assert_eq!(q.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn waiting_keys(self, waiting: WaitingKeys) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// How long from now the drain waits at most, on the queue's clock; for ever
+    /// by default. The queue stays shut down past it.
+    ///
+    /// ```
+    /// # use requeue::*;
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// let drained = q.shut_down_with(DrainOptions::default().deadline(std::time::Duration::ZERO)).wait();
+    /// assert!(!drained.complete && drained.ready == 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+}
+
+/// A drain that has begun: await it or [`wait`](Self::wait) on it for its answer.
+///
+/// The queue refuses triggers from the moment this is made, waited on or not.
+///
+/// # Cancel safety
+///
+/// Dropping this at any point takes nothing back: the queue stays shut down,
+/// and one that waits for waiting keys still shuts down when they are worked
+/// off, or at the deadline.
+#[must_use = "the queue is shutting down; await this or call wait() to know when all is worked off"]
+pub struct Drain<'q, K, V = ()> {
+    owner: Owner<'q, K, V>,
+    base: DrainBase,
+    deadline: Instant,
+    /// The place among those who wait for drains.
+    place: Option<usize>,
+    alarm: Option<Alarm>,
+}
+
+impl<'q, K, V> Drain<'q, K, V> {
+    pub(crate) fn begin(owner: Owner<'q, K, V>, options: DrainOptions) -> Self {
+        let shared = owner.shared();
+        let now = shared.now();
+        let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
+        let base = shared.enter_at(now).core.begin_drain(options.waiting, deadline);
+        shared.finish_sweep(now);
+        Self { owner, base, deadline, place: None, alarm: None }
+    }
+
+    /// Blocks until all is worked off, `shut_down` releases the drain, or its
+    /// deadline has come.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::new();
+    /// assert!(q.shut_down_with_drain().wait().complete);
+    /// ```
+    pub fn wait(mut self) -> Drained {
+        let parker = OnceCell::new();
+        loop {
+            match self.step(|| parker.get_or_init(Parker::current).waker()) {
+                Step::Ready(drained) => return drained,
+                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
+            }
+        }
+    }
+
+    /// The same drain with a reference to the queue of its own.
+    pub(crate) fn into_owned(mut self) -> Drain<'static, K, V> {
+        Drain {
+            owner: self.owner.clone().into_owned(),
+            base: self.base,
+            deadline: self.deadline,
+            place: self.place.take(),
+            alarm: self.alarm.take(),
+        }
+    }
+
+    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Drained> {
+        let shared = self.owner.shared();
+        let now = shared.now();
+        let mut clone: Option<Waker> = None;
+        loop {
+            let mut session = shared.enter_at(now);
+            if session.core.drain_is_over(&self.base) || now >= self.deadline {
+                let answer = session.core.drain_counts(&self.base);
+                let old = self.place.take().and_then(|place| session.drains.leave(place));
+                drop(session);
+                drop(old);
+                return Step::Ready(answer);
+            }
+            match clone.take() {
+                Some(clone) => {
+                    let old = session.drains.set(&mut self.place, clone);
+                    drop(session);
+                    drop(old);
+                    return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never()));
+                }
+                // not under the lock: a clone is users' code
+                None => {
+                    drop(session);
+                    clone = Some(waker().clone());
+                }
+            }
+        }
+    }
+}
+
+impl<K, V> Future for Drain<'_, K, V> {
+    type Output = Drained;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Drained> {
+        match self.step(|| cx.waker()) {
+            Step::Ready(drained) => {
+                self.alarm = None;
+                Poll::Ready(drained)
+            }
+            Step::Sleep(until) => {
+                self.alarm = until.map(|at| self.owner.shared().clock.wake_at(at, cx.waker()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<K, V> Unpin for Drain<'_, K, V> {}
+
+impl<K, V> Drop for Drain<'_, K, V> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let old = self.owner.shared().enter(&mut None).drains.leave(place);
+            drop(old);
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Drain<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

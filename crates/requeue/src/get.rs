@@ -1,0 +1,306 @@
+//! Waiting for a key: one body for threads and tasks.
+
+use crate::clock::{Alarm, Parker};
+use crate::item::{Guard, Item, Owner};
+use crate::shared::Session;
+use crate::wait::{Step, WaiterId};
+use crate::{GetError, Instant};
+use requeue_core::{Got, How, RunRef};
+use std::cell::OnceCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Waits for a key: await it, or call [`wait`](Self::wait) on it.
+///
+/// Made by [`WorkQueue::get`](crate::WorkQueue::get) and
+/// [`Item::next`]. It gives `None` once the queue is shut down and
+/// neither a ready nor a dirty key is left.
+///
+/// Dropping producers does not end it: a handle that is kept for getting keeps
+/// the queue open, so shut the queue down.
+///
+/// # Cancel safety
+///
+/// A key is taken only in the poll that returns it. Dropping this at any point
+/// loses no key and no wake-up. Polled again after it gave an answer, it waits
+/// for the next key.
+#[must_use = "a Get does nothing unless it is awaited or waited on"]
+pub struct Get<'q, K, V = ()> {
+    owner: Owner<'q, K, V>,
+    /// A run that is to be ended before a key is taken.
+    ending: Option<RunRef<K>>,
+    waiter: Option<WaiterId>,
+    /// The wake-up that was asked of the clock.
+    alarm: Option<Alarm>,
+}
+
+impl<'q, K, V> Get<'q, K, V> {
+    pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
+        Self { owner, ending, waiter: None, alarm: None }
+    }
+
+    /// Blocks until there is a key, or the queue is shut down and worked off.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// q.shut_down();
+    /// assert_eq!(q.get().wait().map(|item| *item.key()), Some("a"));
+    /// assert!(q.get().wait().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(mut self) -> Option<Item<'q, K, V>> {
+        self.block(None).unwrap_or(None)
+    }
+
+    /// The same with a deadline: `timeout` after the first poll, on the queue's
+    /// clock. [`Duration::ZERO`] does not wait.
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// let got = q.get().timeout(Duration::from_millis(1)).wait();
+    /// assert_eq!(got.err(), Some(GetError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timeout(self, timeout: Duration) -> GetTimeout<'q, K, V> {
+        GetTimeout { get: self, limit: Limit::After(timeout) }
+    }
+
+    /// The same with a deadline on the queue's clock. One in the past does not
+    /// wait.
+    ///
+    /// ```
+    /// # use requeue::{Clock, FakeClock, GetError, WorkQueue};
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
+    /// assert_eq!(q.get().deadline(clock.now()).wait().err(), Some(GetError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, at: Instant) -> GetTimeout<'q, K, V> {
+        GetTimeout { get: self, limit: Limit::At(at) }
+    }
+
+    /// One look at the queue: a key, the end, or how long to sleep.
+    ///
+    /// The clock is read once at most, whatever this takes. A waker is asked for
+    /// and cloned, without the lock, only when there is something to wait for.
+    fn step<'w>(
+        &mut self,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+    ) -> Step<Outcome<'q, K, V>> {
+        let shared = self.owner.shared();
+        let mut reading = limit.is_some().then(|| shared.now());
+        let deadline = limit.map(|l| l.at(reading));
+        let mut clone: Option<Waker> = None;
+        let mut ended = None;
+        loop {
+            let mut session = shared.enter(&mut reading);
+            if let Some(run) = self.ending.take() {
+                ended = session.core.end(run, How::Done, None).ok();
+            }
+            if let Some(id) = &self.waiter {
+                session.waiters.arrived(id);
+            }
+            let over = match session.core.get() {
+                Got::Item(handout) => {
+                    let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+                    drop(session);
+                    drop(old);
+                    let item = Item::new(self.owner.clone(), handout);
+                    Guard::settle_ended(shared, ended);
+                    return Step::Ready(Ok(Some(item)));
+                }
+                Got::ShutDown => Some(Ok(None)),
+                Got::Empty if deadline.is_some_and(|at| reading.is_some_and(|now| now >= at)) => {
+                    Some(Err(GetError::TimedOut))
+                }
+                Got::Empty => None,
+            };
+            if let Some(answer) = over {
+                let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+                drop(session);
+                drop(old);
+                Guard::settle_ended(shared, ended);
+                return Step::Ready(answer);
+            }
+            match Self::register(&mut self.waiter, session, waker(), clone.take()) {
+                Ok((lead, old)) => {
+                    drop(old);
+                    Guard::settle_ended(shared, ended);
+                    let deadline = deadline.filter(|at| !at.is_never());
+                    return Step::Sleep(lead.into_iter().chain(deadline).min());
+                }
+                // not under the lock: a clone is users' code
+                Err(NeedsClone) => clone = Some(waker().clone()),
+            }
+        }
+    }
+
+    /// Enters the caller among those who wait, if a waker of its own is at
+    /// hand; returns how long it may sleep and a waker to be dropped.
+    fn register(
+        waiter: &mut Option<WaiterId>,
+        mut session: Session<'_, K, V>,
+        waker: &Waker,
+        clone: Option<Waker>,
+    ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
+        let next = session.core.next_wake();
+        let (sleep, old) = match (&*waiter, clone) {
+            (Some(id), clone) if session.waiters.is_current(id, waker) => {
+                (session.waiters.stay(id, next), clone)
+            }
+            (_, None) => return Err(NeedsClone),
+            (Some(id), Some(clone)) => {
+                let (old, sleep) = session.waiters.again(id, clone, next);
+                (sleep, old)
+            }
+            (None, Some(clone)) => {
+                let (id, sleep) = session.waiters.enter(clone, next);
+                *waiter = Some(id);
+                (sleep, None)
+            }
+        };
+        drop(session);
+        Ok((sleep, old))
+    }
+
+    fn poll_limited(&mut self, cx: &mut Context<'_>, limit: Option<&mut Limit>) -> Poll<Outcome<'q, K, V>> {
+        match self.step(|| cx.waker(), limit) {
+            Step::Ready(outcome) => {
+                self.alarm = None;
+                Poll::Ready(outcome)
+            }
+            Step::Sleep(until) => {
+                // the new alarm is set before the old one goes, so that a clock's
+                // thread does not end in between
+                self.alarm = until.map(|at| self.owner.shared().clock.wake_at(at, cx.waker()));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn block(&mut self, mut limit: Option<Limit>) -> Outcome<'q, K, V> {
+        let parker = OnceCell::new();
+        loop {
+            match self.step(|| parker.get_or_init(Parker::current).waker(), limit.as_mut()) {
+                Step::Ready(outcome) => return outcome,
+                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
+            }
+        }
+    }
+}
+
+/// A waker must be cloned before the caller can be entered.
+struct NeedsClone;
+
+type Outcome<'q, K, V> = Result<Option<Item<'q, K, V>>, GetError>;
+
+impl<'q, K, V> Future for Get<'q, K, V> {
+    type Output = Option<Item<'q, K, V>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_limited(cx, None).map(|outcome| outcome.unwrap_or(None))
+    }
+}
+
+impl<K, V> Unpin for Get<'_, K, V> {}
+
+impl<K, V> Drop for Get<'_, K, V> {
+    fn drop(&mut self) {
+        if self.waiter.is_none() && self.ending.is_none() {
+            return;
+        }
+        let shared = self.owner.shared();
+        let mut session = shared.enter(&mut None);
+        let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
+        let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+        // a wake-up that this one had is passed on as the session ends
+        drop(session);
+        drop(old);
+        Guard::settle_ended(shared, ended);
+    }
+}
+
+impl<K, V> fmt::Debug for Get<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("waiting", &self.waiter.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// When a wait gives up.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    /// So long after the first poll.
+    After(Duration),
+    At(Instant),
+}
+
+impl Limit {
+    fn at(&mut self, now: Option<Instant>) -> Instant {
+        if let (Self::After(d), Some(now)) = (*self, now) {
+            *self = Self::At(now + d);
+        }
+        match *self {
+            Self::At(at) => at,
+            Self::After(_) => Instant::NEVER,
+        }
+    }
+}
+
+/// [`Get`] with a deadline: await it, or call [`wait`](Self::wait) on it.
+///
+/// It gives a key, else says that the queue is shut down, else that the time is up.
+///
+/// # Cancel safety
+///
+/// As [`Get`]'s.
+#[must_use = "a GetTimeout does nothing unless it is awaited or waited on"]
+pub struct GetTimeout<'q, K, V = ()> {
+    get: Get<'q, K, V>,
+    limit: Limit,
+}
+
+impl<'q, K, V> GetTimeout<'q, K, V> {
+    /// Blocks until there is a key, the queue is worked off, or the time is up.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::ShutDown`] and [`GetError::TimedOut`].
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// q.shut_down();
+    /// let got = q.get().timeout(Duration::MAX).wait();
+    /// assert_eq!(got.err(), Some(GetError::ShutDown));
+    /// ```
+    pub fn wait(mut self) -> Result<Item<'q, K, V>, GetError> {
+        let limit = self.limit;
+        self.get.block(Some(limit)).and_then(|item| item.ok_or(GetError::ShutDown))
+    }
+}
+
+impl<'q, K, V> Future for GetTimeout<'q, K, V> {
+    type Output = Result<Item<'q, K, V>, GetError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.get
+            .poll_limited(cx, Some(&mut this.limit))
+            .map(|outcome| outcome.and_then(|item| item.ok_or(GetError::ShutDown)))
+    }
+}
+
+impl<K, V> fmt::Debug for GetTimeout<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetTimeout").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

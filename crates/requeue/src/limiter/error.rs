@@ -1,0 +1,86 @@
+//! What a limiter refuses to be built from.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why a limiter could not be built, or its rate not changed.
+///
+/// Every message names what was given and what would be right.
+///
+/// ```
+/// use requeue::limiter::{Bucket, LimiterError};
+/// let refused = Bucket::new(0.0, 100).unwrap_err();
+/// assert_eq!(refused, LimiterError::NoRate { rate: 0.0 });
+/// assert!(refused.to_string().contains("above 0"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum LimiterError {
+    /// A rate, in tokens a second, at which no token would ever come: 0,
+    /// negative, or not a number.
+    NoRate {
+        /// The rate that was given.
+        rate: f64,
+    },
+    /// A rate that is negative or not a number, for a
+    /// [`TokenBucket`](super::TokenBucket), whose rate may be 0.
+    NotARate {
+        /// The rate that was given.
+        rate: f64,
+    },
+    /// A burst of 0: a bucket without room for one token.
+    NoBurst,
+    /// A quota of 0: a window without room for one call.
+    NoQuota,
+    /// A largest delay that is below the first.
+    MaxBelowBase {
+        /// The first delay.
+        base: Duration,
+        /// The largest delay.
+        max: Duration,
+    },
+    /// A fraction of jitter that is negative, infinite, or not a number.
+    NotAFraction {
+        /// The fraction that was given.
+        fraction: f64,
+    },
+    /// The longest of no delays at all.
+    NoLimiters,
+}
+
+impl fmt::Display for LimiterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRate { rate } => write!(
+                f,
+                "at a rate of {rate} tokens a second no token ever comes: it must be above 0 \
+                 (f64::INFINITY for no limit)"
+            ),
+            Self::NotARate { rate } => write!(
+                f,
+                "{rate} is no rate: it must be 0 (no token after the burst), a positive number of \
+                 tokens a second, or f64::INFINITY (no limit)"
+            ),
+            Self::NoBurst => f.write_str(
+                "a bucket with a burst of 0 holds no token and could never grant one: the burst must be at least 1",
+            ),
+            Self::NoQuota => {
+                f.write_str("a window with a quota of 0 could never grant a call: the quota must be at least 1")
+            }
+            Self::MaxBelowBase { base, max } => write!(
+                f,
+                "the largest delay, {max:?}, is below the first, {base:?}: it must be at least as long"
+            ),
+            Self::NotAFraction { fraction } => write!(
+                f,
+                "{fraction} is no fraction of a delay: it must be finite and at least 0 (0.1 lengthens a \
+                 delay by up to a tenth)"
+            ),
+            Self::NoLimiters => {
+                f.write_str("the longest delay of no limiters is not defined: give at least one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LimiterError {}

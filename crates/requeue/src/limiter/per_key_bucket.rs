@@ -1,0 +1,100 @@
+//! A token bucket for each key.
+
+use super::bucket::can_grant;
+use super::pace::{Level, Pace};
+use super::records::Records;
+use super::{LimiterError, RateLimiter};
+use crate::{Instant, RandomState};
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+/// A token bucket of its own for each key: no key slows another. client-go's
+/// `ItemBucketRateLimiter`.
+///
+/// Forgetting a key forgets its bucket, so its next one is full; `num_requeues`
+/// is 0: both as in client-go. There a bucket is kept for every key that was ever
+/// asked for; here one that is full again is dropped.
+///
+/// ```
+/// use requeue::{Instant, RateLimiter, limiter::PerKeyBucket};
+/// let limiter = PerKeyBucket::new(1.0, 1)?;
+/// let delay = |key| limiter.when(&key, Instant::ORIGIN).as_secs();
+/// assert_eq!([delay("a"), delay("a"), delay("b")], [0, 1, 0]);
+/// # Ok::<_, requeue::limiter::LimiterError>(())
+/// ```
+pub struct PerKeyBucket<K, S = RandomState> {
+    rate: f64,
+    pace: Pace,
+    levels: Records<K, Level, S>,
+}
+
+impl<K> PerKeyBucket<K> {
+    /// For each key `rate` tokens a second, of which its bucket holds at most
+    /// `burst`; full at first. An infinite rate is no limit.
+    ///
+    /// # Errors
+    ///
+    /// [`LimiterError::NoRate`] where the rate is 0, negative or not a number,
+    /// [`LimiterError::NoBurst`] where the burst is 0: no key would ever run.
+    ///
+    /// ```
+    /// use requeue::limiter::PerKeyBucket;
+    /// assert!(PerKeyBucket::<String>::new(f64::NAN, 1).is_err());
+    /// ```
+    pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
+        can_grant(rate, burst)?;
+        Ok(Self { rate, pace: Pace::new(rate, burst), levels: Records::new(RandomState::new()) })
+    }
+}
+
+impl<K, S> PerKeyBucket<K, S> {
+    /// Hashes keys with `hasher`. All buckets are full then.
+    ///
+    /// ```
+    /// use requeue::{Instant, RateLimiter, limiter::PerKeyBucket};
+    /// let limiter = PerKeyBucket::new(1.0, 1)?.hasher(std::hash::RandomState::new());
+    /// assert!(limiter.when(&"a", Instant::ORIGIN).is_zero());
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
+    #[must_use = "this is the limiter with that hasher"]
+    pub fn hasher<S2>(self, hasher: S2) -> PerKeyBucket<K, S2> {
+        PerKeyBucket { rate: self.rate, pace: self.pace, levels: Records::new(hasher) }
+    }
+}
+
+impl<K, S> RateLimiter<K> for PerKeyBucket<K, S>
+where
+    K: Hash + Eq + Clone + Send,
+    S: BuildHasher + Send + Sync,
+{
+    fn when(&self, key: &K, now: Instant) -> Duration {
+        if self.pace.rate.is_none() {
+            return Duration::ZERO;
+        }
+        self.levels
+            .update(
+                key,
+                || self.pace.full(),
+                |level| self.pace.is_full(level, now),
+                |level| self.pace.take(level, 1, now, u64::MAX),
+            )
+            .map_or(Duration::MAX, |grant| Duration::from_nanos(grant.delay))
+    }
+    fn forget(&self, key: &K) {
+        self.levels.forget(key);
+    }
+    fn num_requeues(&self, _: &K) -> u32 {
+        0
+    }
+}
+
+impl<K, S> fmt::Debug for PerKeyBucket<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerKeyBucket")
+            .field("rate", &self.rate)
+            .field("burst", &self.pace.burst)
+            .field("keys", &self.levels.len())
+            .finish()
+    }
+}

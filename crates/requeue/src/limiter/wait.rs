@@ -1,0 +1,208 @@
+//! Waiting for tokens: one body for threads and tasks.
+
+use super::bucket::{Reservation, TokenBucket};
+use super::pace::Refusal;
+use crate::Instant;
+use crate::clock::{Alarm, Clock, Parker};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Waits for tokens of a [`TokenBucket`]: `.await` it, or block with
+/// [`wait`](Self::wait). Made by [`TokenBucket::wait`].
+///
+/// The tokens are reserved when it is first polled, so waits are served in that
+/// order, and it ends at the instant that was promised then, also when the rate
+/// is changed meanwhile.
+///
+/// # Errors
+///
+/// [`WaitError::Never`] where the bucket could never grant so many tokens,
+/// [`WaitError::TimedOut`] where they come too late: both at once, without
+/// waiting, and nothing is taken.
+///
+/// # Cancel safety
+///
+/// A wait that is dropped before it ended gives its reservation back as
+/// [`Reservation::cancel`] does; one that was never polled took nothing. After it
+/// has ended the tokens are the caller's, and dropping it changes nothing.
+///
+/// ```
+/// use requeue::{FakeClock, limiter::TokenBucket};
+/// use std::time::Duration;
+/// let clock = FakeClock::new();
+/// let bucket = TokenBucket::new(10.0, 1)?;
+/// bucket.wait(1, &clock).wait()?;
+/// std::thread::scope(|s| {
+///     let waiter = s.spawn(|| bucket.wait(1, &clock).wait());
+///     clock.wait_for_alarms(1);
+///     clock.advance(Duration::from_millis(100));
+///     waiter.join().unwrap()
+/// })?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a wait takes nothing and waits for nothing until it is awaited or `.wait()`ed on"]
+pub struct Wait<'b> {
+    bucket: &'b TokenBucket,
+    clock: &'b dyn Clock,
+    n: u32,
+    at_most: Duration,
+    stage: Stage<'b>,
+    /// Wakes the task that polled last.
+    alarm: Option<Alarm>,
+}
+
+enum Stage<'b> {
+    New,
+    Waiting(Reservation<'b>),
+    Ended(Result<(), WaitError>),
+}
+
+/// Why a [`Wait`] ended without its tokens.
+///
+/// ```
+/// use requeue::{FakeClock, limiter::{TokenBucket, WaitError}};
+/// let (bucket, clock) = (TokenBucket::new(10.0, 5)?, FakeClock::new());
+/// assert_eq!(bucket.wait(6, &clock).wait(), Err(WaitError::Never));
+/// # Ok::<_, requeue::limiter::LimiterError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The bucket could never grant so many: they are more than its burst, or no
+    /// token comes any more.
+    Never,
+    /// The tokens would have come after the time-out.
+    TimedOut,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => {
+                "the bucket can never grant so many tokens: ask for at most its burst, and give it a rate above 0"
+            }
+            Self::TimedOut => "the tokens would come after the time-out",
+        })
+    }
+}
+
+impl std::error::Error for WaitError {}
+
+impl<'b> Wait<'b> {
+    pub(super) fn new(bucket: &'b TokenBucket, n: u32, clock: &'b dyn Clock) -> Self {
+        Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
+    }
+
+    /// Waits for at most `at_most` from the first poll. When the tokens are there
+    /// is known from the start, so a wait that would be too long fails at once
+    /// instead of at its end.
+    ///
+    /// ```
+    /// use requeue::{FakeClock, limiter::{TokenBucket, WaitError}};
+    /// use std::time::Duration;
+    /// let (bucket, clock) = (TokenBucket::new(1.0, 1)?, FakeClock::new());
+    /// bucket.wait(1, &clock).wait().unwrap();
+    /// let second = bucket.wait(1, &clock).timeout(Duration::from_millis(999));
+    /// assert_eq!(second.wait(), Err(WaitError::TimedOut));
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
+    pub fn timeout(mut self, at_most: Duration) -> Self {
+        self.at_most = at_most;
+        self
+    }
+
+    /// Blocks the calling thread until the tokens are there.
+    ///
+    /// # Errors
+    ///
+    /// As above: [`WaitError::Never`] and [`WaitError::TimedOut`], at once.
+    ///
+    /// ```
+    /// use requeue::{FakeClock, limiter::TokenBucket};
+    /// let (bucket, clock) = (TokenBucket::new(1.0, 3)?, FakeClock::new());
+    /// bucket.wait(3, &clock).wait()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(mut self) -> Result<(), WaitError> {
+        let mut parker = None;
+        loop {
+            match self.step() {
+                Step::Ended(result) => return result,
+                Step::Until(at) => self.clock.park_until(at, parker.get_or_insert_with(Parker::current)),
+            }
+        }
+    }
+
+    /// Reserves at first, and looks whether the time has come. Reads the clock once.
+    fn step(&mut self) -> Step {
+        if let Stage::Ended(result) = self.stage {
+            return Step::Ended(result);
+        }
+        let now = self.clock.now();
+        if let Stage::New = self.stage {
+            let reservation = match self.bucket.try_reserve(self.n, now, self.at_most) {
+                Ok(reservation) => reservation,
+                Err(Refusal::Never) => return self.end(Err(WaitError::Never)),
+                Err(Refusal::Later) => return self.end(Err(WaitError::TimedOut)),
+            };
+            self.stage = Stage::Waiting(reservation);
+        }
+        match &self.stage {
+            Stage::Waiting(reservation) if reservation.ready_at() > now => {
+                Step::Until(reservation.ready_at())
+            }
+            _ => self.end(Ok(())),
+        }
+    }
+
+    fn end(&mut self, result: Result<(), WaitError>) -> Step {
+        self.stage = Stage::Ended(result);
+        self.alarm = None;
+        Step::Ended(result)
+    }
+}
+
+enum Step {
+    Ended(Result<(), WaitError>),
+    Until(Instant),
+}
+
+impl Future for Wait<'_> {
+    type Output = Result<(), WaitError>;
+
+    /// Polled again after its end it gives the same answer again.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.step() {
+            Step::Ended(result) => Poll::Ready(result),
+            Step::Until(at) => {
+                // Anew at every poll: a clock may have rung a little early, and
+                // then the old alarm rings no more.
+                this.alarm = Some(this.clock.wake_at(at, cx.waker()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended(Ok(())));
+        if let Stage::Waiting(reservation) = stage {
+            reservation.cancel(self.clock.now());
+        }
+    }
+}
+
+impl fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ready_at = match &self.stage {
+            Stage::Waiting(reservation) => Some(reservation.ready_at()),
+            _ => None,
+        };
+        f.debug_struct("Wait").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,594 @@
+//! The queue's handle and its calls.
+
+use crate::add::{Add, When};
+use crate::builder::Builder;
+use crate::drain::{Drain, DrainOptions, ShutDown};
+use crate::error::{AddResult, NotHeld, Refused, TryGetError};
+use crate::get::Get;
+use crate::item::{Guard, Item, Owner};
+use crate::limiter::sealed::Token;
+use crate::shared::Shared;
+use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
+use crate::{KeyState, RandomState, Stats};
+use requeue_core::{Added, Delay, Got, Policy};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A queue of keys: the FIFO queue, the delaying queue and the rate-limiting
+/// queue in one.
+///
+/// This is a handle; a clone is another handle to the same queue. When the last
+/// handle is dropped the queue is shut down: guards, waiting callers and workers
+/// are not handles.
+///
+/// See the [crate's documentation](crate) for what it promises.
+///
+/// ```
+/// use requeue::WorkQueue;
+/// let q = WorkQueue::new();
+/// q.add("a")?;
+/// q.add("b")?;
+/// q.add("a")?; // is ready already: one run
+/// q.shut_down();
+/// let mut seen = Vec::new();
+/// while let Some(item) = q.get_blocking() {
+///     seen.push(*item.key());
+/// }
+/// assert_eq!(seen, ["a", "b"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct WorkQueue<K, V = (), S = RandomState> {
+    pub(crate) shared: Arc<Shared<K, V>>,
+    hasher: S,
+}
+
+impl<K: Hash + Eq> WorkQueue<K> {
+    /// A queue with the defaults: first in first out, the system's clock, the
+    /// limiter that client-go gives controllers, no metrics.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<String>::new();
+    /// assert!(q.is_empty());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Builder::new(None).queue()
+    }
+
+    /// A queue built to order.
+    ///
+    /// ```
+    /// use requeue::{FakeClock, Order, WorkQueue};
+    /// let q = WorkQueue::<u64>::builder().order(Order::Lifo).clock(FakeClock::new()).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> Builder<K> {
+        Builder::new(None)
+    }
+}
+
+impl<K: Hash + Eq> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Hash + Eq, V> WorkQueue<K, V> {
+    /// A queue whose keys carry values. Values of one key merge with `merge`,
+    /// the older first, at each trigger; it runs under the queue's lock, so it
+    /// must be short and must not call the queue.
+    ///
+    /// If `merge` panics, the panic reaches whoever called, the trigger is not
+    /// accepted, and the key keeps what `merge` left of the older value.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use requeue::WorkQueue;
+    /// let q = WorkQueue::merging(|old: &mut BTreeSet<&str>, new| old.extend(new)).build()?;
+    /// q.add_value("user:7", BTreeSet::from(["name"]))?;
+    /// q.add_value("user:7", BTreeSet::from(["mail"]))?;
+    /// q.add("user:7")?; // "look again", no value
+    /// let mut item = q.get_blocking().expect("not shut down");
+    /// assert_eq!(item.take_value(), Some(BTreeSet::from(["mail", "name"])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn merging(merge: impl Fn(&mut V, V) + Send + Sync + 'static) -> Builder<K, V> {
+        Builder::new(Some(Box::new(merge)))
+    }
+}
+
+impl<K, V, S> WorkQueue<K, V, S> {
+    pub(crate) fn from_parts(shared: Shared<K, V>, hasher: S) -> Self {
+        Self { shared: Arc::new(shared), hasher }
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Hashes before the lock is taken: a hasher is users' code.
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        // both halves, for hashers that are weak in one
+        (hash ^ (hash >> 32)) as u32
+    }
+
+    /// Asks for a run of `key`.
+    ///
+    /// A ready key stays where it is in line. A held key becomes dirty: it runs
+    /// once more when its run ends. Any other key goes to the back of the line.
+    /// Some run of the key starts after this call began, and sees everything
+    /// that the caller wrote before it.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with the key, if the queue is shut down or closed.
+    ///
+    /// ```
+    /// # use requeue::{Added, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// assert_eq!(q.add("a")?, Added::Ready);
+    /// assert_eq!(q.add("a")?, Added::Coalesced);
+    /// let held = q.try_get()?;
+    /// assert_eq!(q.add("a")?, Added::Dirty);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn add(&self, key: K) -> AddResult<K, V> {
+        let hash = self.hash(&key);
+        self.shared.add(key, hash, None, Delay::Now, None)
+    }
+
+    /// [`add`](Self::add) by reference: the key is cloned only if the queue does
+    /// not know it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the queue is shut down or closed.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::<String>::new();
+    /// q.add_ref("default/web")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_ref<Q>(&self, key: &Q) -> Result<Added, Refused>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        let mut reading = None;
+        let known = self.shared.enter(&mut reading).core.add_known(key, hash, Delay::Now)?;
+        match known {
+            Some(added) => Ok(added),
+            // cloned without the lock; by then the key may be known after all
+            None => self
+                .shared
+                .add(key.to_owned(), hash, None, Delay::Now, reading)
+                .map_err(|refused| refused.reason),
+        }
+    }
+
+    /// [`add`](Self::add) with a value, which merges into what the key has.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::merging(|old: &mut Vec<u8>, new| old.extend(new)).build()?;
+    /// q.add_value("a", vec![1])?;
+    /// q.add_value("a", vec![2])?;
+    /// assert_eq!(q.try_get()?.value(), Some(&vec![1, 2]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
+        let hash = self.hash(&key);
+        self.shared.add(key, hash, Some(value), Delay::Now, None)
+    }
+
+    /// Asks for a run of `key` in `delay`; zero is [`add`](Self::add).
+    ///
+    /// A second timer for a waiting key keeps the earlier instant. An `add`
+    /// meanwhile makes the key ready and leaves the timer: its run comes too.
+    /// The key is never handed out before, whatever the length: a delay that
+    /// reaches beyond 584 years is never due.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with the key, if the queue is shut down or closed.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// q.add_after("a", Duration::from_secs(60))?;
+    /// assert!(q.try_get().is_err());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert_eq!(*q.try_get()?.key(), "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V> {
+        self.add_with(key, Add::after(delay))
+    }
+
+    /// Asks for a run as `how` says: see [`Add`].
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    ///
+    /// ```
+    /// # use requeue::{Add, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.add_with("a", Add::after(std::time::Duration::from_secs(1)).replace())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
+        let hash = self.hash(&key);
+        let Add { when, policy, value } = how;
+        match when {
+            When::Now => self.shared.add(key, hash, value, Delay::Now, None),
+            When::After(delay) => {
+                let now = Some(self.shared.now());
+                self.shared.add(key, hash, value, Delay::After(delay, policy), now)
+            }
+            When::RateLimited => self.shared.add_limited(key, hash, value, policy),
+        }
+    }
+
+    /// Asks for a run of `key` when the limiter says. Every call asks the
+    /// limiter once, one for a key that waits already too.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with the key, if the queue is shut down or closed; the
+    /// limiter has not been asked then.
+    ///
+    /// # Panics
+    ///
+    /// If a limiter of the user's own does: the trigger is not accepted then.
+    ///
+    /// ```
+    /// # use requeue::{limiter, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
+    /// q.add_rate_limited("a")?;
+    /// assert_eq!((q.num_requeues(&"a"), q.stats().waiting), (1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_rate_limited(&self, key: K) -> AddResult<K, V> {
+        let hash = self.hash(&key);
+        self.shared.add_limited(key, hash, None, Policy::default())
+    }
+
+    /// Clears the limiter's record of the key. A timer that it has stays.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_rate_limited("a")?;
+    /// q.forget(&"a");
+    /// assert_eq!(q.num_requeues(&"a"), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forget(&self, key: &K) {
+        self.shared.forget_own(key);
+        let hash = self.hash(key);
+        let gone = self.shared.enter(&mut None).core.forget(key, hash);
+        drop(gone);
+    }
+
+    /// How often the key was put back through the limiter since it was last
+    /// forgotten.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_rate_limited("a")?;
+    /// q.add_rate_limited("a")?;
+    /// assert_eq!(q.num_requeues(&"a"), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        let now = self.shared.now();
+        if self.shared.keeps_own() {
+            return self.shared.limiter.num_requeues_at(key, now, Token(()));
+        }
+        let hash = self.hash(key);
+        self.shared.enter_at(now).core.num_requeues(key, hash)
+    }
+
+    /// Ends the run of a key whose guard was [detached](Item::detach). If the
+    /// guard is still there it becomes inert; its key stays readable.
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`] if nobody holds the key: nothing has changed.
+    ///
+    /// ```
+    /// # use requeue::{NotHeld, WorkQueue};
+    /// let q = WorkQueue::<String>::new();
+    /// q.add_ref("a")?;
+    /// let (key, _) = q.try_get()?.detach();
+    /// q.done(&key)?;
+    /// assert_eq!(q.done("a"), Err(NotHeld));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn done<Q>(&self, key: &Q) -> Result<(), NotHeld>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        let ended = self.shared.enter(&mut None).core.done(key, hash)?;
+        Guard::settle_ended(&self.shared, Some(ended));
+        Ok(())
+    }
+
+    /// What the queue knows of a key: ready, waiting, held, dirty, its failures.
+    /// `None` if it does not know it.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<String>::new();
+    /// q.add_ref("a")?;
+    /// q.add_after("a".to_string(), Duration::from_secs(9))?;
+    /// let state = q.state("a").expect("it is known");
+    /// assert!(state.ready && state.waiting_until.is_some() && !state.held);
+    /// assert!(q.state("b").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn state<Q>(&self, key: &Q) -> Option<KeyState>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        self.shared.enter_at(self.shared.now()).core.state(key, hash)
+    }
+}
+
+impl<K, V, S> WorkQueue<K, V, S> {
+    /// Waits for a key: await it, call [`wait`](Get::wait) or
+    /// [`timeout`](Get::timeout) on it. `None` means that the queue is shut down
+    /// and worked off.
+    ///
+    /// Dropping producers does not end it: shut the queue down.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// async fn worker(q: WorkQueue<String>) {
+    ///     while let Some(item) = q.get().await {
+    ///         println!("look at {}", item.key());
+    ///     }
+    /// }
+    /// # let q = WorkQueue::<String>::new();
+    /// # q.add_ref("a")?;
+    /// # q.shut_down();
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(worker(q.clone()));
+    /// # assert!(q.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no key and no wake-up.
+    pub fn get(&self) -> Get<'_, K, V> {
+        Get::new(Owner::Borrowed(&self.shared), None)
+    }
+
+    /// Blocks until there is a key: `get().wait()`.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// q.shut_down();
+    /// while let Some(item) = q.get_blocking() {
+    ///     println!("look at {}", item.key());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
+        self.get().wait()
+    }
+
+    /// A key if one is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`TryGetError::Empty`], and [`TryGetError::ShutDown`] once no key will be
+    /// ready any more.
+    ///
+    /// ```
+    /// # use requeue::{TryGetError, WorkQueue};
+    /// let q = WorkQueue::<u32>::new();
+    /// assert_eq!(q.try_get().err(), Some(TryGetError::Empty));
+    /// ```
+    #[inline]
+    pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
+        let got = self.shared.enter(&mut None).core.get();
+        match got {
+            Got::Item(handout) => Ok(Item::new(Owner::Borrowed(&self.shared), handout)),
+            Got::Empty => Err(TryGetError::Empty),
+            Got::ShutDown => Err(TryGetError::ShutDown),
+        }
+    }
+
+    /// How many keys are ready. Waiting and held ones are counted apart, see
+    /// [`stats`](Self::stats).
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// q.add_after("b", std::time::Duration::from_secs(1))?;
+    /// assert_eq!(q.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.enter(&mut None).core.len()
+    }
+
+    /// Whether no key is ready.
+    ///
+    /// ```
+    /// assert!(requeue::WorkQueue::<u32>::new().is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys are ready, waiting, held, dirty, at one moment.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// let item = q.try_get()?;
+    /// q.add("a")?;
+    /// let stats = q.stats();
+    /// assert_eq!((stats.ready, stats.held, stats.dirty), (0, 1, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.enter(&mut None).core.stats()
+    }
+
+    /// How many callers wait for a key and have not been woken. For tests:
+    /// whoever is counted here sleeps.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::new();
+    /// assert_eq!(q.waiters(), 0);
+    /// ```
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.shared.enter(&mut None).waiters.waiting()
+    }
+
+    /// The name that the queue was built with, empty if none.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::builder().name("pods").build()?;
+    /// assert_eq!(q.name(), "pods");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Whether outside triggers are refused: from [`close`](Self::close), a
+    /// drain or [`shut_down`](Self::shut_down) on.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::new();
+    /// q.shut_down();
+    /// assert!(q.shutting_down());
+    /// ```
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.shared.enter(&mut None).core.shutting_down()
+    }
+
+    /// Refuses triggers from outside. Holders may still retry the keys that
+    /// they hold; getters go on waiting.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// let item = q.try_get()?;
+    /// q.close();
+    /// assert!(q.add("b").is_err());
+    /// assert!(item.retry().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        self.shared.enter(&mut None).core.close();
+    }
+
+    /// Refuses all triggers and drops the timers. Ready keys are still handed
+    /// out, and a held dirty key still gets its run. Releases every drain.
+    ///
+    /// May be called any number of times.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// q.add_after("b", std::time::Duration::from_secs(1))?;
+    /// let left = q.shut_down();
+    /// assert_eq!((left.ready, left.dropped), (1, 1));
+    /// assert!(q.get_blocking().is_some() && q.get_blocking().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down(&self) -> ShutDown {
+        self.shared.shut_down()
+    }
+
+    /// Refuses triggers at once, drops the timers, and can be waited on until
+    /// nothing is ready, dirty or held: await it or call [`wait`](Drain::wait).
+    ///
+    /// The keys are worked off by whoever calls [`get`](Self::get): without a
+    /// worker this waits for ever.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// std::thread::scope(|s| {
+    ///     s.spawn(|| while let Some(item) = q.get_blocking() { item.done() });
+    ///     q.add("a").expect("open");
+    ///     let drained = q.shut_down_with_drain().wait();
+    ///     assert!(drained.complete);
+    /// });
+    /// ```
+    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
+        self.shut_down_with(DrainOptions::default())
+    }
+
+    /// A drain that says what becomes of waiting keys, and by when it ends.
+    ///
+    /// ```
+    /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
+    /// use std::time::Duration;
+    /// let q = WorkQueue::<u64>::new();
+    /// let drained = q
+    ///     .shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).deadline(Duration::ZERO))
+    ///     .wait();
+    /// assert!(drained.complete);
+    /// ```
+    pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
+        Drain::begin(Owner::Borrowed(&self.shared), options)
+    }
+}
+
+impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {
+    fn clone(&self) -> Self {
+        self.shared.handles.fetch_add(1, Relaxed);
+        Self { shared: self.shared.clone(), hasher: self.hasher.clone() }
+    }
+}
+
+impl<K, V, S> Drop for WorkQueue<K, V, S> {
+    fn drop(&mut self) {
+        if self.shared.handles.fetch_sub(1, AcqRel) == 1 {
+            self.shared.shut_down();
+        }
+    }
+}
+
+impl<K, V, S> fmt::Debug for WorkQueue<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("name", &self.name())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

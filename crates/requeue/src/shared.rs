@@ -1,0 +1,366 @@
+//! The queue behind its handles: one mutex around the state machine and the
+//! list of those who wait, and the discipline of what happens around a lock hold.
+//!
+//! Before a hold: hash, read the clock (once a call, and only where time
+//! matters), clone wakers, ask users' limiters. In it: the state machine. After
+//! it, in this order: wake, tell the metrics, drop keys and values. A
+//! [`Session`] is one such hold; its `Drop` does what comes after, so that no
+//! early return and no panic of users' code can skip it.
+
+use crate::clock::{Clock, Parker};
+use crate::limiter::{Keeps, RateLimiter, sealed::Token};
+use crate::metrics::{Gauges, Metrics, ReadGauges};
+use crate::sync::{Mutex, MutexGuard, atomic};
+use crate::wait::{Waiters, Wakes};
+use crate::{AddError, AddResult, Instant};
+use atomic::Ordering::Relaxed;
+use requeue_core::{Asking, Core, Delay, Limit, Policy, Refused, Rejected, RunRef};
+use std::cell::OnceCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// What a guard that is dropped without a word does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unfinished {
+    /// It is [`done`](crate::Item::done).
+    #[default]
+    Done,
+    /// It is [`retry`](crate::Item::retry): the limiter is asked, and the payload
+    /// goes back. Where a retry is refused it is done, and counted as refused.
+    /// For guards that live in tasks which may be cancelled.
+    Retry,
+}
+
+pub(crate) struct State<K, V> {
+    pub(crate) core: Core<K, V>,
+    pub(crate) waiters: Waiters,
+    pub(crate) drains: DrainWaiters,
+}
+
+/// Those who wait for a drain. There are few: one for each `Drain`.
+#[derive(Debug, Default)]
+pub(crate) struct DrainWaiters {
+    /// `None` inside: woken, or not yet waiting.
+    wakers: Vec<Option<Waker>>,
+    /// Places of drains that were dropped.
+    free: Vec<usize>,
+    /// How many releases they have been told of.
+    releases: u64,
+}
+
+impl DrainWaiters {
+    pub(crate) fn set(&mut self, at: &mut Option<usize>, waker: Waker) -> Option<Waker> {
+        let at = *at.get_or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.wakers.push(None);
+                self.wakers.len() - 1
+            })
+        });
+        self.wakers[at].replace(waker)
+    }
+
+    pub(crate) fn leave(&mut self, at: usize) -> Option<Waker> {
+        self.free.push(at);
+        self.wakers[at].take()
+    }
+}
+
+pub(crate) struct Shared<K, V> {
+    state: Mutex<State<K, V>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limiter: Box<dyn RateLimiter<K>>,
+    pub(crate) keeps: Keeps,
+    pub(crate) metrics: Option<Arc<dyn Metrics>>,
+    pub(crate) unfinished: Unfinished,
+    pub(crate) name: String,
+    /// Handles that keep the queue open.
+    pub(crate) handles: atomic::AtomicUsize,
+    /// Whether the last lock hold left something to which the time matters. A
+    /// hint: the truth is looked at under the lock.
+    timed: atomic::AtomicBool,
+}
+
+impl<K, V> Shared<K, V> {
+    pub(crate) fn new(
+        core: Core<K, V>,
+        clock: Arc<dyn Clock>,
+        limiter: Box<dyn RateLimiter<K>>,
+        metrics: Option<Arc<dyn Metrics>>,
+        unfinished: Unfinished,
+        name: String,
+    ) -> Self {
+        Self {
+            keeps: limiter.keeps(Token(())),
+            timed: atomic::AtomicBool::new(core.is_timed()),
+            state: Mutex::new(State { core, waiters: Waiters::new(), drains: DrainWaiters::default() }),
+            clock,
+            limiter,
+            metrics,
+            unfinished,
+            name,
+            handles: atomic::AtomicUsize::new(1),
+        }
+    }
+
+    /// Takes the lock with whatever is due at `reading` done. The clock is read
+    /// if it was not and the time matters.
+    #[inline]
+    pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Session<'_, K, V> {
+        if reading.is_none() && self.timed.load(Relaxed) {
+            *reading = Some(self.clock.now());
+        }
+        let mut session = self.lock();
+        loop {
+            match *reading {
+                // the clock is not read under the lock: it is users' code
+                None if session.core.is_timed() => {
+                    drop(session);
+                    *reading = Some(self.clock.now());
+                }
+                now => {
+                    if !session.core.settle(now.unwrap_or(Instant::ORIGIN)) {
+                        return session;
+                    }
+                    drop(session);
+                }
+            }
+            session = self.lock();
+        }
+    }
+
+    /// [`enter`](Self::enter) at an instant that was read already.
+    pub(crate) fn enter_at(&self, now: Instant) -> Session<'_, K, V> {
+        self.enter(&mut Some(now))
+    }
+
+    #[inline]
+    fn lock(&self) -> Session<'_, K, V> {
+        Session { shared: self, state: Some(self.state.lock()) }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Blocks the calling thread, after a step that said so.
+    pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
+        let parker = parker.get_or_init(Parker::current);
+        match until {
+            Some(at) => self.clock.park_until(at, parker),
+            None => parker.park(),
+        }
+    }
+
+    /// Whether the queue's own entries hold the limiter's counts.
+    fn counts(&self) -> Option<(bool, Option<Duration>)> {
+        match self.keeps {
+            Keeps::Own => None,
+            Keeps::Count { expire_after } => Some((true, expire_after)),
+            Keeps::Nothing => Some((false, None)),
+        }
+    }
+
+    /// Calls `f` with the limiter as a function of the count, if the queue's own
+    /// entries hold its counts.
+    pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> Option<R> {
+        let (counts, expire_after) = self.counts()?;
+        let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
+        Some(f(Limit { delay: &delay, counts, expire_after }))
+    }
+
+    /// Asks a limiter that keeps its own counts, without the lock. A shutdown
+    /// may overtake it, and it may panic: the state machine is told before and
+    /// after.
+    pub(crate) fn ask(
+        &self,
+        key: &K,
+        now: Instant,
+        run: Option<&RunRef<K>>,
+    ) -> Result<(Duration, Asking), Refused> {
+        let asking = self.enter_at(now).core.ask(run)?;
+        let unasked = Unask { shared: self, now, asking };
+        let delay = self.limiter.when(key, now);
+        std::mem::forget(unasked);
+        Ok((delay, asking))
+    }
+
+    /// Whether the limiter keeps its own counts.
+    pub(crate) fn keeps_own(&self) -> bool {
+        self.keeps == Keeps::Own
+    }
+
+    /// Tells a limiter that keeps its own counts to forget the key.
+    pub(crate) fn forget_own(&self, key: &K) {
+        if self.keeps_own() {
+            self.limiter.forget(key);
+        }
+    }
+
+    /// A trigger from outside. `reading` is the time that its delay counts from.
+    #[inline]
+    pub(crate) fn add(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        delay: Delay<'_>,
+        mut reading: Option<Instant>,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        let delayed = !matches!(delay, Delay::Now);
+        // the session ends with this statement, the spare key is dropped after it
+        let added = self.enter(&mut reading).core.add(key, hash, value, delay);
+        match added {
+            Ok(accepted) => {
+                if delayed {
+                    self.tell(|m| m.retried());
+                }
+                Ok(accepted.added)
+            }
+            Err(Rejected { key, value, reason }) => Err(AddError { key, value, reason }),
+        }
+    }
+
+    /// add_rate_limited.
+    pub(crate) fn add_limited(&self, key: K, hash: u32, value: Option<V>, policy: Policy) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        let now = self.now();
+        if let Some((counts, expire_after)) = self.counts() {
+            let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
+            let limit = Limit { delay: &delay, counts, expire_after };
+            return self.add(key, hash, value, Delay::Limited(limit, policy), Some(now));
+        }
+        match self.ask(&key, now, None) {
+            Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
+            Err(reason) => Err(AddError { key, value, reason }),
+        }
+    }
+
+    /// What `shut_down` does; once more where a handle is dropped.
+    pub(crate) fn shut_down(&self) -> requeue_core::Dropped {
+        let now = self.now();
+        let dropped = self.enter_at(now).core.shut_down();
+        self.finish_sweep(now);
+        dropped
+    }
+
+    /// Does what a shutdown left to be done to all timers, a batch a lock hold.
+    pub(crate) fn finish_sweep(&self, now: Instant) {
+        drop(self.enter_at(now));
+    }
+
+    /// Tells the metrics something. A sink that panics loses a number, not a key.
+    #[inline]
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+        if let Some(metrics) = &self.metrics {
+            let _ = catch_unwind(AssertUnwindSafe(|| what(&**metrics)));
+        }
+    }
+}
+
+impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
+    fn gauges(&self) -> Gauges {
+        self.enter_at(self.now()).core.gauges()
+    }
+}
+
+impl<K, V> fmt::Debug for Shared<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Takes an asking back when the limiter that was asked panics.
+struct Unask<'a, K, V> {
+    shared: &'a Shared<K, V>,
+    now: Instant,
+    asking: Asking,
+}
+
+impl<K, V> Drop for Unask<'_, K, V> {
+    fn drop(&mut self) {
+        self.shared.enter_at(self.now).core.unask(self.asking);
+    }
+}
+
+/// One lock hold; what follows from it happens when it is dropped.
+pub(crate) struct Session<'a, K, V> {
+    shared: &'a Shared<K, V>,
+    /// `None` only while it is being dropped.
+    state: Option<MutexGuard<'a, State<K, V>>>,
+}
+
+impl<K, V> Deref for Session<'_, K, V> {
+    type Target = State<K, V>;
+    #[inline]
+    fn deref(&self) -> &State<K, V> {
+        self.state.as_deref().expect("the lock is held until the session is dropped")
+    }
+}
+
+impl<K, V> DerefMut for Session<'_, K, V> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State<K, V> {
+        self.state.as_deref_mut().expect("the lock is held until the session is dropped")
+    }
+}
+
+impl<K, V> Drop for Session<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let State { core, waiters, drains } = &mut *state;
+        core.conclude();
+        let mut wakes = Wakes::default();
+        if waiters.waiting() > 0 {
+            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+        }
+        if !drains.wakers.is_empty() && (core.is_drained() || core.releases() != drains.releases) {
+            drains.releases = core.releases();
+            wakes.all.extend(drains.wakers.iter_mut().filter_map(Option::take));
+        }
+        let adds = if self.shared.metrics.is_some() { core.take_adds() } else { 0 };
+        let timed = core.is_timed();
+        if timed != self.shared.timed.load(Relaxed) {
+            self.shared.timed.store(timed, Relaxed);
+        }
+        let trash = core.take_trash();
+        drop(state);
+        wakes.deliver();
+        if adds > 0 {
+            self.shared.tell(|m| m.added(adds));
+        }
+        if !trash.is_empty() {
+            drop_quietly(trash);
+        }
+    }
+}
+
+/// Drops users' keys and values. During unwinding their panic is caught: a
+/// second one would abort the process.
+pub(crate) fn drop_quietly<T>(what: T) {
+    if std::thread::panicking() {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(what)));
+    }
+}
+
+impl Wakes {
+    /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
+    /// take the key from the call that woke it.
+    #[inline]
+    fn deliver(self) {
+        let Self { for_key, to_lead, all } = self;
+        for waker in for_key.into_iter().chain(to_lead).chain(all) {
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
+    }
+}
