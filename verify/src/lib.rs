@@ -11,7 +11,7 @@
 //! `README.md` beside this crate maps every promise to its test.
 
 pub mod adapter;
-//pub mod fronts;
+pub mod fronts;
 pub mod limits;
 pub mod model;
 pub mod probe;

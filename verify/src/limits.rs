@@ -2,11 +2,11 @@
 //! that counts, limiters that record, a metrics sink that remembers.
 
 use crate::probe::{Hook, Key};
-use requeue::{Alarm, Clock, FakeClock, Instant, Parker, RateLimiter};
+use requeue::{Alarm, Clock, FakeClock, Instant, Metrics, Parker, RateLimiter, ReadGauges};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -158,5 +158,82 @@ impl RateLimiter<Key> for Scripted {
         locked(&self.asked).push(Asked::NumRequeues(key.id));
         self.on_num_requeues.run_now();
         locked(&self.counts).get(&key.id).copied().unwrap_or(0)
+    }
+}
+
+/// What a [`Metered`] sink was told, added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Keys that became ready or dirty.
+    pub adds: u64,
+    /// Accepted add_after and add_rate_limited, and their like.
+    pub retries: u64,
+    /// The queue duration of each run that started.
+    pub waited: Vec<Duration>,
+    /// The work duration of each run that ended.
+    pub worked: Vec<Duration>,
+}
+
+/// A metrics sink that remembers what it was told.
+#[derive(Default)]
+pub struct Metered {
+    told: Mutex<Told>,
+    gauges: Mutex<Option<Weak<dyn ReadGauges>>>,
+    /// Runs inside of each push.
+    pub on_push: Hook,
+}
+
+impl fmt::Debug for Metered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metered").field("told", &self.told()).finish_non_exhaustive()
+    }
+}
+
+impl Metered {
+    /// A sink that was told nothing.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+    /// Everything that it was told.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        locked(&self.told).clone()
+    }
+    /// How much it was told of each: adds, retries, hand-outs, ends.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64, usize, usize) {
+        let told = self.told();
+        (told.adds, told.retries, told.waited.len(), told.worked.len())
+    }
+    /// The gauges as the queue computes them now: depth, unfinished work, longest
+    /// running. `None` once the queue is gone.
+    #[must_use]
+    pub fn gauges(&self) -> Option<(usize, Duration, Duration)> {
+        let gauges = locked(&self.gauges).clone()?.upgrade()?;
+        let gauges = gauges.gauges();
+        Some((gauges.depth, gauges.unfinished_work, gauges.longest_running))
+    }
+    fn push(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut locked(&self.told));
+        self.on_push.run_now();
+    }
+}
+
+impl Metrics for Metered {
+    fn added(&self, keys: u64) {
+        self.push(|told| told.adds += keys);
+    }
+    fn retried(&self) {
+        self.push(|told| told.retries += 1);
+    }
+    fn handed_out(&self, waited: Duration) {
+        self.push(|told| told.waited.push(waited));
+    }
+    fn run_ended(&self, took: Duration) {
+        self.push(|told| told.worked.push(took));
+    }
+    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
+        *locked(&self.gauges) = Some(gauges);
     }
 }

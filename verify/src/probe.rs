@@ -15,6 +15,12 @@ pub struct Hook {
     runs: AtomicUsize,
 }
 
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hook").field("runs", &self.runs()).finish_non_exhaustive()
+    }
+}
+
 impl Hook {
     /// From now on `action` runs at that moment.
     pub fn set(&self, action: impl Fn() + Send + Sync + 'static) {

@@ -232,6 +232,7 @@ pub fn b10_lifo_puts_a_dirty_key_on_top_at_done<A: Adapter>() {
 /// Smallest first; three touches make a key urgent. The reference model has the
 /// same.
 #[derive(Default)]
+#[derive(Debug)]
 pub struct Smallest {
     /// Keys and how often they were touched.
     ready: Vec<(u64, u32)>,

@@ -293,6 +293,86 @@ macro_rules! q_shut {
     };
 }
 
+/// The opening rules: one clock reading a call, and a refused trigger changes
+#[macro_export]
+macro_rules! rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, rules:
+            rules_every_trigger_reads_the_clock_at_most_once,
+            rules_every_look_reads_the_clock_at_most_once,
+            rules_every_hand_out_reads_the_clock_at_most_once,
+            rules_every_end_of_a_run_reads_the_clock_at_most_once,
+            rules_every_shutdown_reads_the_clock_at_most_once,
+            rules_a_waiting_get_reads_the_clock_once_a_poll_and_not_in_between,
+            rules_limiter_and_due_instant_use_the_one_reading,
+            rules_timers_due_by_the_reading_fire_by_instant_then_by_call_before_any_operation,
+            rules_many_timers_due_at_once_fire_as_if_at_once,
+            rules_a_refused_trigger_changes_nothing,
+            rules_a_refused_trigger_takes_no_token,
+            rules_a_refused_retry_asks_no_limiter_and_counts_no_retry,
+            rules_a_trigger_whose_limiter_is_asked_at_shut_down_is_dropped_and_counted,
+            rules_a_trigger_whose_limiter_is_asked_when_a_drain_drops_is_counted_by_it,
+            rules_a_drain_that_waits_waits_for_a_trigger_whose_limiter_is_asked,
+            rules_a_drain_that_runs_now_runs_a_trigger_whose_limiter_is_asked,
+            rules_a_retry_whose_limiter_is_asked_at_shut_down_is_dropped_and_the_run_ends,
+        }
+    };
+}
+
+/// What runs without the lock: wakers, limiters, drops, clones, the clock. Each
+#[macro_export]
+macro_rules! unlocked {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, unlocked:
+            unlocked_a_waker_may_call_the_queue,
+            unlocked_the_waker_of_a_drain_may_call_the_queue,
+            unlocked_a_waker_may_take_the_key_that_it_was_woken_for,
+            unlocked_dropping_a_get_may_call_the_queue_through_the_drop_of_its_waker,
+            unlocked_a_limiter_of_ones_own_may_call_the_queue,
+            unlocked_a_limiter_may_call_the_queue_when_a_guard_is_dropped,
+            unlocked_the_drop_of_a_redundant_key_may_call_the_queue,
+            unlocked_the_drop_of_a_key_or_value_that_is_done_may_call_the_queue,
+            unlocked_the_drop_of_a_waiting_key_at_shut_down_may_call_the_queue,
+            unlocked_the_drop_of_a_value_whose_slot_died_may_call_the_queue,
+            unlocked_the_drop_of_a_forgotten_key_may_call_the_queue,
+            unlocked_the_clone_of_a_detached_key_may_call_the_queue,
+            unlocked_a_clock_may_call_the_queue,
+        }
+    };
+}
+
+/// Users' code that panics, in every place where it may run.
+#[macro_export]
+macro_rules! users {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, users:
+            users_a_hash_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_an_eq_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_a_merge_that_panics_leaves_the_slot_as_merge_left_it_and_the_trigger_unaccepted,
+            users_a_merge_that_panics_in_a_retry_still_ends_the_run,
+            users_a_merge_that_panics_in_requeue_after_still_ends_the_run,
+            users_an_order_that_panics_at_push_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_an_order_that_panics_at_touch_reaches_the_caller_and_changes_nothing,
+            users_an_order_that_panics_at_pop_reaches_the_caller_and_loses_no_key,
+            users_an_order_that_panics_when_a_run_ends_still_ends_it_and_loses_no_key,
+            users_an_order_that_panics_when_a_timer_fires_loses_no_key,
+            users_a_limiter_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_a_limiter_that_panics_in_a_retry_reaches_the_caller_and_holds_nothing_up,
+            users_a_limiter_that_panics_at_forget_reaches_the_caller_and_the_run_ends,
+            users_a_panic_of_the_limiter_during_unwinding_is_caught,
+            users_a_panic_of_merge_during_unwinding_is_caught,
+            users_a_panic_of_the_order_during_unwinding_is_caught,
+            users_a_panic_of_a_drop_during_unwinding_is_caught,
+            users_a_panic_of_a_waker_during_unwinding_is_caught,
+            users_a_drop_that_panics_reaches_the_caller_and_the_run_has_ended,
+            users_a_waker_that_panics_loses_no_key_and_no_other_wake_up,
+        }
+    };
+}
+
 /// The attempts of W, as the guards of the queue count them, and their outcomes.
 #[macro_export]
 macro_rules! w_attempts {
@@ -318,5 +398,25 @@ macro_rules! w_attempts {
             w_attempts_of_a_back_off_that_outlives_another_run_restart,
             w_attempts_survive_a_close_and_a_drain_that_waits,
         }
+    };
+}
+
+/// Makes a `#[test]` of every function of the suite.
+#[macro_export]
+macro_rules! conformance {
+    ($adapter:ty) => {
+        $crate::b_value!($adapter);
+        $crate::d_timers!($adapter);
+        $crate::d_wait!($adapter);
+        $crate::q_close!($adapter);
+        $crate::q_done!($adapter);
+        $crate::q_drain!($adapter);
+        $crate::q_get!($adapter);
+        $crate::q_line!($adapter);
+        $crate::q_shut!($adapter);
+        $crate::rules!($adapter);
+        $crate::unlocked!($adapter);
+        $crate::users!($adapter);
+        $crate::w_attempts!($adapter);
     };
 }

@@ -17,6 +17,9 @@ pub mod q_drain;
 pub mod q_get;
 pub mod q_line;
 pub mod q_shut;
+pub mod rules;
+pub mod unlocked;
+pub mod users;
 pub mod w_attempts;
 
 mod catalogue;

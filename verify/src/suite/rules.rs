@@ -1,7 +1,7 @@
 //! The opening rules: one clock reading a call, and a refused trigger changes
 //! nothing.
 
-use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
+use crate::adapter::{ignore, Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
 use crate::limits::{Asked, Metered, Scripted};
 use crate::probe::{Probe, Value};
 use crate::wake::{Count, poll_once};
@@ -29,14 +29,14 @@ fn one_reading<A: Adapter>(name: &str, q: &Subject<A>, call: impl FnOnce()) {
 pub fn rules_every_trigger_reads_the_clock_at_most_once<A: Adapter>() {
     let (q, _metrics) = watched::<A>(&Scripted::new(ms(3)));
     for _ in 0..2 {
-        one_reading("add", &q, || drop(q.add(1)));
-        one_reading("add_value", &q, || drop(q.add_value(2, 1)));
-        one_reading("add_ref", &q, || drop(sound(q.queue.add_ref(&3.into()))));
-        one_reading("add_after", &q, || drop(q.add_after(4, ms(5))));
-        one_reading("add_after zero", &q, || drop(q.add_after(5, ms(0))));
-        one_reading("add_rate_limited", &q, || drop(q.add_rate_limited(6)));
+        one_reading("add", &q, || ignore(q.add(1)));
+        one_reading("add_value", &q, || ignore(q.add_value(2, 1)));
+        one_reading("add_ref", &q, || ignore(sound(q.queue.add_ref(&3.into()))));
+        one_reading("add_after", &q, || ignore(q.add_after(4, ms(5))));
+        one_reading("add_after zero", &q, || ignore(q.add_after(5, ms(0))));
+        one_reading("add_rate_limited", &q, || ignore(q.add_rate_limited(6)));
         for policy in [Policy::Latest(ms(50)), Policy::Replace, Policy::Keep] {
-            one_reading("add_after with a policy", &q, || drop(q.add_after_with(7, ms(9), policy)));
+            one_reading("add_after with a policy", &q, || ignore(q.add_after_with(7, ms(9), policy)));
         }
         // Once more, when timers are due.
         q.clock.advance(ms(10));
@@ -48,13 +48,13 @@ pub fn rules_every_look_reads_the_clock_at_most_once<A: Adapter>() {
     q.add(1);
     q.add_after(2, ms(5));
     for _ in 0..2 {
-        one_reading("len", &q, || drop(q.len()));
-        one_reading("is_empty", &q, || drop(q.is_empty()));
-        one_reading("stats", &q, || drop(q.counts()));
-        one_reading("state", &q, || drop(q.state(1)));
-        one_reading("num_requeues", &q, || drop(q.num_requeues(1)));
+        one_reading("len", &q, || ignore(q.len()));
+        one_reading("is_empty", &q, || ignore(q.is_empty()));
+        one_reading("stats", &q, || ignore(q.counts()));
+        one_reading("state", &q, || ignore(q.state(1)));
+        one_reading("num_requeues", &q, || ignore(q.num_requeues(1)));
         one_reading("forget", &q, || q.forget(1));
-        one_reading("shutting_down", &q, || drop(q.shutting_down()));
+        one_reading("shutting_down", &q, || ignore(q.shutting_down()));
         q.clock.advance(ms(10));
     }
 }
@@ -64,7 +64,7 @@ pub fn rules_every_hand_out_reads_the_clock_at_most_once<A: Adapter>() {
     for key in 0..20 {
         q.add(key);
     }
-    one_reading("try_get", &q, || sound(q.take(0).detach()).0.id.clone_into(&mut 0));
+    one_reading("try_get", &q, || std::mem::forget(q.take(0)));
     one_reading("get", &q, || std::mem::forget(q.get()));
     let mut getting = q.getting();
     one_reading("a poll of get", &q, || std::mem::forget(poll_once(&mut getting)));
@@ -93,7 +93,9 @@ pub fn rules_every_end_of_a_run_reads_the_clock_at_most_once<A: Adapter>() {
     end("retry", &|item| drop(sound(item.retry())));
     end("retry_after", &|item| drop(sound(item.retry_after(ms(5)))));
     end("requeue_after", &|item| drop(sound(item.requeue_after(ms(5)))));
-    let detached = sound(items.pop().unwrap().detach()).0.id;
+    let detach = items.pop().unwrap();
+    let mut detached = 0;
+    one_reading("detach", &q, || detached = sound(detach.detach()).0.id);
     one_reading("done by key", &q, || assert!(q.done(detached)));
 }
 
@@ -104,8 +106,8 @@ pub fn rules_every_shutdown_reads_the_clock_at_most_once<A: Adapter>() {
         one_reading("close", &q, || q.close());
         let mut drain = None;
         one_reading("drain", &q, || drain = Some(q.drain(waiters)));
-        one_reading("a poll of a drain", &q, || drop(poll_once(drain.as_mut().unwrap())));
-        one_reading("shut_down", &q, || drop(q.shut_down()));
+        one_reading("a poll of a drain", &q, || ignore(poll_once(drain.as_mut().unwrap())));
+        one_reading("shut_down", &q, || ignore(q.shut_down()));
     }
 }
 
@@ -143,15 +145,15 @@ pub fn rules_limiter_and_due_instant_use_the_one_reading<A: Adapter>() {
 
 pub fn rules_timers_due_by_the_reading_fire_by_instant_then_by_call_before_any_operation<A: Adapter>() {
     let looks: [(&str, fn(&Subject<A>)); 9] = [
-        ("add", |q| drop(q.add(9))),
-        ("add_after", |q| drop(q.add_after(9, ms(1)))),
+        ("add", |q| ignore(q.add(9))),
+        ("add_after", |q| ignore(q.add_after(9, ms(1)))),
         ("try_get", |q| sound(q.take(2).done())),
         ("len", |q| assert_eq!(q.len(), 3)),
         ("state", |q| assert!(q.state(1).unwrap().ready)),
         ("stats", |q| assert_eq!(q.counts().ready, 3)),
         ("close", |q| q.close()),
         ("shut_down", |q| assert_eq!(q.shut_down().ready, 3)),
-        ("drain", |q| drop(q.drain(Waiters::Drop))),
+        ("drain", |q| ignore(q.drain(Waiters::Drop))),
     ];
     for (name, look) in looks {
         let q = Subject::<A>::new();
@@ -196,7 +198,7 @@ fn refused<A: Adapter>(q: &Subject<A>) {
 }
 
 pub fn rules_a_refused_trigger_changes_nothing<A: Adapter>() {
-    let ends: [fn(&Subject<A>); 3] = [|q| q.close(), |q| drop(q.shut_down()), |q| drop(q.drain(Waiters::Wait))];
+    let ends: [fn(&Subject<A>); 3] = [|q| q.close(), |q| ignore(q.shut_down()), |q| ignore(q.drain(Waiters::Wait))];
     for end in ends {
         let limiter = Scripted::new(ms(3));
         let (q, metrics) = watched::<A>(&limiter);

@@ -2,7 +2,7 @@
 //! calls the queue back from inside; were the lock held, that would deadlock, and
 //! the watchdog would say which one it was.
 
-use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
+use crate::adapter::{ignore, Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
 use crate::limits::Scripted;
 use crate::probe::{Hook, Key, Probe, Value};
 use crate::wake::{Count, poll_once};
@@ -27,12 +27,12 @@ fn ran(hook: &Hook, what: &str) {
 
 pub fn unlocked_a_waker_may_call_the_queue<A: Adapter>() {
     let wakes: [(&str, fn(&Subject<A>)); 5] = [
-        ("add", |q| drop(q.add(1))),
+        ("add", |q| ignore(q.add(1))),
         ("add_after", |q| {
             q.add_after(1, ms(5));
             q.clock.advance(ms(5));
         }),
-        ("shut_down", |q| drop(q.shut_down())),
+        ("shut_down", |q| ignore(q.shut_down())),
         ("drain", |q| {
             q.add_after(1, ms(5));
             drop(q.drain(Waiters::RunNow));
@@ -66,7 +66,7 @@ pub fn unlocked_the_waker_of_a_drain_may_call_the_queue<A: Adapter>() {
 pub fn unlocked_a_waker_may_take_the_key_that_it_was_woken_for<A: Adapter>() {
     let q = Subject::<A>::new();
     let inner = q.clone();
-    let count = Count::then(move || drop(inner.try_get().map(|item| item.key().id)));
+    let count = Count::then(move || ignore(inner.try_get().map(|item| item.key().id)));
     let mut getting = q.getting();
     assert!(count.poll(&mut getting).is_pending());
     q.add(1);
@@ -123,7 +123,7 @@ pub fn unlocked_a_limiter_of_ones_own_may_call_the_queue<A: Adapter>() {
     ran(&limiter.on_when, "when");
     ran(&limiter.on_forget, "forget");
     let inner = q.clone();
-    limiter.on_num_requeues.set(move || drop(inner.len()));
+    limiter.on_num_requeues.set(move || ignore(inner.len()));
     q.num_requeues(5);
     ran(&limiter.on_num_requeues, "num_requeues");
 }
@@ -178,7 +178,7 @@ pub fn unlocked_the_drop_of_a_key_or_value_that_is_done_may_call_the_queue<A: Ad
 
 pub fn unlocked_the_drop_of_a_waiting_key_at_shut_down_may_call_the_queue<A: Adapter>() {
     let ends: [fn(&Subject<A>); 3] =
-        [|q| drop(q.shut_down()), |q| drop(q.drain(Waiters::Drop)), |q| drop(q.queue.drain_wait(Waiters::Drop, None))];
+        [|q| ignore(q.shut_down()), |q| ignore(q.drain(Waiters::Drop)), |q| ignore(q.queue.drain_wait(Waiters::Drop, None))];
     for end in ends {
         let (q, [key, value]) = drops::<A>(When::After(ms(5), Policy::Earliest));
         end(&q);

@@ -23,7 +23,7 @@ fn usable<A: Adapter>(q: &Subject<A>) {
     let one = q.take(1);
     q.add(1);
     q.add_after(3, ms(5));
-    drop(one);
+    sound(one.done());
     assert_eq!(q.work_off(), [2, 1]);
     q.clock.advance(ms(5));
     assert_eq!(q.work_off(), [3]);
