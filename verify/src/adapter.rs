@@ -40,14 +40,30 @@ pub struct Config {
     pub unfinished_retries: bool,
     /// The limiter; the queue's default otherwise.
     pub limiter: Option<Limiter>,
+    /// A per-key exponential limiter of the library's own, instead.
+    pub exponential: Option<Exponential>,
     /// The metrics sink.
     pub metrics: Option<Arc<Metered>>,
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("order", &self.order).field("absorbed", &self.absorbed).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("order", &self.order)
+            .field("absorbed", &self.absorbed)
+            .finish_non_exhaustive()
     }
+}
+
+/// The parameters of a per-key exponential limiter.
+#[derive(Clone, Copy, Debug)]
+pub struct Exponential {
+    /// The first delay.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// How long after the end of its last delay a record expires.
+    pub expire_after: Option<Duration>,
 }
 
 /// The order of the ready line (B10).
@@ -360,7 +376,12 @@ impl<A: Adapter> Subject<A> {
     }
 
     /// Any trigger.
-    pub fn trigger(&self, key: impl Into<Key>, when: When, value: Option<Value>) -> Result<Accepted, Rejected> {
+    pub fn trigger(
+        &self,
+        key: impl Into<Key>,
+        when: When,
+        value: Option<Value>,
+    ) -> Result<Accepted, Rejected> {
         sound(self.queue.trigger(key.into(), when, value))
     }
 

@@ -4,8 +4,8 @@
 //! waited for, and in whether their guards borrow the queue.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Failed, Fallible, Held, Line, Nothing, OwnOrder, Policy, Polled,
-    Rejected, Seen, Waiters, When,
+    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Nothing,
+    OwnOrder, Policy, Polled, Rejected, Seen, Waiters, When,
 };
 use crate::probe::{Key, Value};
 use requeue::{
@@ -92,7 +92,10 @@ awaits!(
 pub fn tokio_runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime without drivers")
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .expect("a runtime without drivers")
     })
 }
 
@@ -225,9 +228,17 @@ impl<M: Manner> Adapter for Front<M> {
             builder = builder.unfinished(Unfinished::Retry);
         }
         // The limiter whose delays the tests without one of their own expect.
-        builder = match config.limiter {
-            Some(limiter) => builder.limiter(limiter),
-            None => builder.limiter(requeue::limiter::default_per_item()),
+        builder = match (config.limiter, config.exponential) {
+            (Some(limiter), _) => builder.limiter(limiter),
+            (None, Some(Exponential { base, max, expire_after })) => {
+                let limiter = requeue::limiter::Exponential::new(base, max);
+                let limiter = limiter.map_err(|error| Failed(error.to_string()))?;
+                match expire_after {
+                    Some(after) => builder.limiter(limiter.expire_after(after)),
+                    None => builder.limiter(limiter),
+                }
+            }
+            (None, None) => builder.limiter(requeue::limiter::default_per_item()),
         };
         if let Some(metrics) = config.metrics {
             builder = builder.metrics(metrics);
@@ -318,7 +329,8 @@ impl<M: Manner> Adapter for Front<M> {
 
     fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
         let Some(state) = self.0.state(key) else { return Ok(None) };
-        let seen = Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
+        let seen =
+            Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
         // A key of which only failures are left is as good as unknown here.
         Ok(Some(seen).filter(|seen| *seen != Seen::default()))
     }

@@ -6,8 +6,8 @@
 //! users' code: the rules about these run against the library only.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Fallible, Held, Line, Nothing, Policy, Polled, Rejected, Seen,
-    TestClock, Waiters, When,
+    Accepted, Adapter, Config, Counts, Down, Drained, Fallible, Held, Line, Nothing, Policy, Polled,
+    Rejected, Seen, TestClock, Waiters, When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
@@ -130,7 +130,10 @@ impl Hand<'_> {
         self.shared.change(|model| step(model, &run))
     }
 
-    fn may_end<T>(mut self, step: impl FnOnce(&mut Model, &Run) -> Result<T, model::Refused>) -> Result<T, Self> {
+    fn may_end<T>(
+        mut self,
+        step: impl FnOnce(&mut Model, &Run) -> Result<T, model::Refused>,
+    ) -> Result<T, Self> {
         let mut run = self.run.take().expect("a guard ends once");
         run.value = self.value.as_ref().map(|value| value.items.clone());
         let answer = self.shared.change(|model| step(model, &run));
@@ -176,7 +179,8 @@ impl Adapter for Reference {
             base: 1_000_000,
             max: 1_000_000_000_000,
         };
-        let shared = Shared { model: Mutex::new(Model::new(options)), clock: config.clock, waiting: Mutex::default() };
+        let shared =
+            Shared { model: Mutex::new(Model::new(options)), clock: config.clock, waiting: Mutex::default() };
         Ok(Self { handle: Arc::new(Handle(Arc::new(shared))) })
     }
 

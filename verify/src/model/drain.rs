@@ -149,7 +149,8 @@ impl Model {
         let left = self.counts();
         let idle = left.ready == 0 && left.held == 0 && (self.drain_waits.is_none() || left.waiting == 0);
         let now = self.now;
-        let ids: Vec<DrainId> = self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
+        let ids: Vec<DrainId> =
+            self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
         for id in ids {
             let passed = self.drains.all[&id].deadline.is_some_and(|deadline| deadline <= now);
             if idle || passed {

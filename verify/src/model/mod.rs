@@ -284,7 +284,8 @@ impl Model {
         self.outside()?;
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
-        let added = if delay == 0 { self.make_due(key, false) } else { self.set_timer(key, delay, policy, false) };
+        let added =
+            if delay == 0 { self.make_due(key, false) } else { self.set_timer(key, delay, policy, false) };
         self.merge_newer(key, value);
         Ok(added)
     }
@@ -379,7 +380,11 @@ impl Model {
     pub fn try_get(&mut self) -> Result<Run, Nothing> {
         let Some(key) = self.pop() else {
             let dirty = self.keys.values().any(|entry| entry.dirty);
-            return Err(if self.phase == Phase::ShutDown && !dirty { Nothing::ShutDown } else { Nothing::Empty });
+            return Err(if self.phase == Phase::ShutDown && !dirty {
+                Nothing::ShutDown
+            } else {
+                Nothing::Empty
+            });
         };
         self.runs += 1;
         let entry = self.keys.get_mut(&key).expect("a ready key is known");

@@ -1,6 +1,8 @@
 //! B1, B7's `state`, and of B10 FIFO, LIFO and the user's own order.
 
-use crate::adapter::{Accepted, Adapter, Config, Held, Line, OwnOrder, Policy, Seen, Subject, Waiters, When, ms, sound};
+use crate::adapter::{
+    Accepted, Adapter, Config, Held, Line, OwnOrder, Policy, Seen, Subject, Waiters, When, ms, sound,
+};
 use crate::probe::{Probe, Value};
 use std::sync::Arc;
 
@@ -231,8 +233,7 @@ pub fn b10_lifo_puts_a_dirty_key_on_top_at_done<A: Adapter>() {
 
 /// Smallest first; three touches make a key urgent. The reference model has the
 /// same.
-#[derive(Default)]
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Smallest {
     /// Keys and how often they were touched.
     ready: Vec<(u64, u32)>,
@@ -313,7 +314,10 @@ impl OwnOrder for Liar {
 }
 
 pub fn b10_a_wrong_order_changes_the_order_and_nothing_else<A: Adapter>() {
-    let q = Subject::<A>::with(Config { order: Line::Own(Box::new(Liar(Vec::new(), false))), ..Config::default() });
+    let q = Subject::<A>::with(Config {
+        order: Line::Own(Box::new(Liar(Vec::new(), false))),
+        ..Config::default()
+    });
     for key in 0..20 {
         q.add(key);
         q.add(key);

@@ -119,6 +119,35 @@ macro_rules! d_wait {
     };
 }
 
+/// M: what the queue tells of itself.
+#[macro_export]
+macro_rules! m_metrics {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, m_metrics:
+            m_depth_is_the_number_of_ready_keys_and_not_of_dirty_ones,
+            m_adds_counts_keys_that_became_ready_or_dirty,
+            m_adds_counts_retries_when_they_become_ready,
+            m_retries_counts_every_accepted_add_after_and_add_rate_limited,
+            m_retries_counts_what_holders_put_back,
+            m_queue_duration_runs_from_the_first_trigger_of_the_run,
+            m_queue_duration_of_a_dirty_key_includes_the_run_that_it_waited_for,
+            m_queue_duration_of_a_timer_begins_at_the_due_instant,
+            m_work_duration_runs_from_the_hand_out_to_done,
+            m_unfinished_and_longest_running_are_computed_when_they_are_read,
+            m_longest_running_is_right_whichever_run_ends_first,
+            m_gauges_equal_the_state_at_and_after_shutdown,
+            m_gauges_are_gone_with_the_queue,
+            m_nothing_ticks,
+            m_metrics_are_the_queues_own,
+            m_a_queue_without_metrics_and_timers_reads_no_clock,
+            m_a_drain_and_its_drops_are_told_once,
+            m_a_sink_may_call_the_queue,
+            m_a_sink_that_panics_loses_no_key,
+        }
+    };
+}
+
 /// Q14: close, and drains that wait.
 #[macro_export]
 macro_rules! q_close {
@@ -293,6 +322,35 @@ macro_rules! q_shut {
     };
 }
 
+/// R: add_rate_limited, forget and num_requeues of the queue, and how long
+#[macro_export]
+macro_rules! r_limit {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, r_limit:
+            r_add_rate_limited_is_add_after_what_the_limiter_says,
+            r_a_limiter_that_says_zero_is_add,
+            r_never_as_a_delay_is_duration_max,
+            r_every_accepted_call_asks_the_limiter_once_duplicates_too,
+            r_other_triggers_ask_no_limiter,
+            r_the_earlier_of_two_rate_limited_calls_wins,
+            r_forget_clears_the_record_and_leaves_a_timer_alone,
+            r_forget_of_an_unknown_key_is_nothing,
+            r_num_requeues_reads_the_record_which_done_leaves,
+            r_records_are_the_keys_own,
+            r_retry_asks_once_and_succeed_forgets,
+            r_retry_after_asks_once_and_again_and_give_up_forget,
+            r_a_bucket_takes_a_token_for_each_accepted_call_and_ignores_the_key,
+            r_the_count_is_exact_under_concurrent_calls,
+            r_a_record_expires_after_a_time_since_the_end_of_the_last_delay_that_it_gave,
+            r_reading_does_not_extend_a_record,
+            r_by_default_records_never_expire,
+            r_a_record_does_not_expire_while_its_delay_runs,
+            r_an_expired_record_of_a_key_that_is_worked_on_counts_from_the_beginning,
+        }
+    };
+}
+
 /// The opening rules: one clock reading a call, and a refused trigger changes
 #[macro_export]
 macro_rules! rules {
@@ -401,6 +459,43 @@ macro_rules! w_attempts {
     };
 }
 
+/// X: mistakes that others shipped, those whose subject exists.
+#[macro_export]
+macro_rules! x_mistakes {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, x_mistakes:
+            x01_a_drain_does_not_return_while_ready_keys_are_left,
+            x02_drains_and_getters_that_wait_together_all_wake_up,
+            x02_shut_down_racing_two_drains_leaves_nobody_asleep,
+            x03_done_without_get_duplicates_no_entry,
+            x04_a_second_shutdown_does_not_panic,
+            x05_a_key_that_was_handed_out_is_referred_to_by_no_buffer,
+            x05_values_and_waiting_keys_that_were_dropped_are_referred_to_by_no_buffer,
+            x06_a_drain_leaves_no_alarm_behind,
+            x08_a_timer_is_set_relative_to_the_clock_of_its_call_although_it_moves,
+            x09_get_after_shutdown_does_not_hang,
+            x10_a_wake_up_at_shutdown_that_calls_the_queue_does_not_deadlock,
+            x11_the_ready_order_may_change_while_it_is_worked_off,
+            x14_the_depth_gauge_is_len_at_every_step,
+            x19_a_consumer_that_feeds_its_own_queue_does_not_deadlock,
+            x20_a_key_does_not_stay_marked_as_scheduled,
+            x21_a_far_future_delay_does_not_panic,
+            x22_the_next_timer_is_prompt_when_the_soonest_is_replaced,
+            x22_the_next_timer_is_prompt_when_the_soonest_is_absorbed,
+            x24_under_overload_every_key_runs_in_the_order_in_which_it_was_due,
+            x24_a_debounce_with_a_maximum_fires_however_often_it_is_pushed_back,
+            x25_key_and_payload_do_not_race,
+            x27_a_newer_trigger_gives_the_key_its_attempts_back,
+            x28_an_exponential_delay_does_not_overflow,
+            x29_a_drain_does_not_wait_for_a_timer_when_the_getters_have_left,
+            x29_a_drain_that_waits_is_told_of_the_end_although_nobody_gets,
+            x30_what_was_written_before_a_redundant_add_is_visible_to_the_run,
+            x11_an_order_that_changes_at_every_step_loses_no_key,
+        }
+    };
+}
+
 /// Makes a `#[test]` of every function of the suite.
 #[macro_export]
 macro_rules! conformance {
@@ -408,15 +503,18 @@ macro_rules! conformance {
         $crate::b_value!($adapter);
         $crate::d_timers!($adapter);
         $crate::d_wait!($adapter);
+        $crate::m_metrics!($adapter);
         $crate::q_close!($adapter);
         $crate::q_done!($adapter);
         $crate::q_drain!($adapter);
         $crate::q_get!($adapter);
         $crate::q_line!($adapter);
         $crate::q_shut!($adapter);
+        $crate::r_limit!($adapter);
         $crate::rules!($adapter);
         $crate::unlocked!($adapter);
         $crate::users!($adapter);
         $crate::w_attempts!($adapter);
+        $crate::x_mistakes!($adapter);
     };
 }

@@ -11,15 +11,18 @@
 pub mod b_value;
 pub mod d_timers;
 pub mod d_wait;
+pub mod m_metrics;
 pub mod q_close;
 pub mod q_done;
 pub mod q_drain;
 pub mod q_get;
 pub mod q_line;
 pub mod q_shut;
+pub mod r_limit;
 pub mod rules;
 pub mod unlocked;
 pub mod users;
 pub mod w_attempts;
+pub mod x_mistakes;
 
 mod catalogue;

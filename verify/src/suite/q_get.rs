@@ -332,7 +332,8 @@ pub fn q8_dropping_a_get_that_was_woken_passes_the_wake_up_on<A: Adapter>() {
         q.add(1);
         // Whoever was woken leaves; then the next; the last one must have the key.
         for _ in 0..2 {
-            let woken = (0..3).find(|i| gets[(i + chosen) % 3].is_some() && counts[(i + chosen) % 3].wakes() > 0);
+            let woken =
+                (0..3).find(|i| gets[(i + chosen) % 3].is_some() && counts[(i + chosen) % 3].wakes() > 0);
             let woken = (woken.expect("a key is ready, getters wait, and nobody was woken") + chosen) % 3;
             gets[woken] = None;
         }

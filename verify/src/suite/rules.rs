@@ -1,7 +1,7 @@
 //! The opening rules: one clock reading a call, and a refused trigger changes
 //! nothing.
 
-use crate::adapter::{ignore, Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
+use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ignore, ms, sound};
 use crate::limits::{Asked, Metered, Scripted};
 use crate::probe::{Probe, Value};
 use crate::wake::{Count, poll_once};
@@ -184,21 +184,31 @@ pub fn rules_many_timers_due_at_once_fire_as_if_at_once<A: Adapter>() {
 
 /// Every way to have a trigger refused from outside.
 fn refused<A: Adapter>(q: &Subject<A>) {
-    let whens = [When::Now, When::After(ms(0), Policy::Earliest), When::After(ms(9), Policy::Replace), When::RateLimited];
+    let whens = [
+        When::Now,
+        When::After(ms(0), Policy::Earliest),
+        When::After(ms(9), Policy::Replace),
+        When::RateLimited,
+    ];
     for key in [1, 2, 3] {
         for when in whens {
             let probe = Probe::new();
             let value = Value::probed(7, &probe);
             let back = q.trigger(key, when, Some(value)).expect_err("refused");
             assert_eq!(back.key.id, key, "the key comes back");
-            assert_eq!(back.value.as_ref().map(|value| value.items.clone()), Some(vec![7]), "the value comes back");
+            assert_eq!(
+                back.value.as_ref().map(|value| value.items.clone()),
+                Some(vec![7]),
+                "the value comes back"
+            );
             assert_eq!(probe.drop.runs(), 0, "the value itself, not a copy");
         }
     }
 }
 
 pub fn rules_a_refused_trigger_changes_nothing<A: Adapter>() {
-    let ends: [fn(&Subject<A>); 3] = [|q| q.close(), |q| ignore(q.shut_down()), |q| ignore(q.drain(Waiters::Wait))];
+    let ends: [fn(&Subject<A>); 3] =
+        [|q| q.close(), |q| ignore(q.shut_down()), |q| ignore(q.drain(Waiters::Wait))];
     for end in ends {
         let limiter = Scripted::new(ms(3));
         let (q, metrics) = watched::<A>(&limiter);

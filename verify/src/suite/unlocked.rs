@@ -2,7 +2,7 @@
 //! calls the queue back from inside; were the lock held, that would deadlock, and
 //! the watchdog would say which one it was.
 
-use crate::adapter::{ignore, Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ms, sound};
+use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ignore, ms, sound};
 use crate::limits::Scripted;
 use crate::probe::{Hook, Key, Probe, Value};
 use crate::wake::{Count, poll_once};
@@ -177,8 +177,11 @@ pub fn unlocked_the_drop_of_a_key_or_value_that_is_done_may_call_the_queue<A: Ad
 }
 
 pub fn unlocked_the_drop_of_a_waiting_key_at_shut_down_may_call_the_queue<A: Adapter>() {
-    let ends: [fn(&Subject<A>); 3] =
-        [|q| ignore(q.shut_down()), |q| ignore(q.drain(Waiters::Drop)), |q| ignore(q.queue.drain_wait(Waiters::Drop, None))];
+    let ends: [fn(&Subject<A>); 3] = [
+        |q| ignore(q.shut_down()),
+        |q| ignore(q.drain(Waiters::Drop)),
+        |q| ignore(q.queue.drain_wait(Waiters::Drop, None)),
+    ];
     for end in ends {
         let (q, [key, value]) = drops::<A>(When::After(ms(5), Policy::Earliest));
         end(&q);

@@ -1,6 +1,8 @@
 //! Users' code that panics, in every place where it may run.
 
-use crate::adapter::{Accepted, Adapter, Config, Held, Limiter, Line, OwnOrder, Policy, Subject, Waiters, When, ms, sound};
+use crate::adapter::{
+    Accepted, Adapter, Config, Held, Limiter, Line, OwnOrder, Policy, Subject, Waiters, When, ms, sound,
+};
 use crate::limits::Scripted;
 use crate::probe::{Key, POISONED, Probe, Value};
 use crate::wake::{Count, poll_once};
@@ -10,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Asserts that `call` panics with the user's panic, as it was.
 fn panics<T>(call: impl FnOnce() -> T) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else { panic!("the panic did not reach the caller") };
+    let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
+        panic!("the panic did not reach the caller")
+    };
     let message = panic.downcast_ref::<String>().map_or("", String::as_str);
     assert_eq!(message, POISONED, "another panic reached the caller");
 }
@@ -185,8 +189,11 @@ struct Switches {
 
 fn touchy<A: Adapter>() -> (Subject<A>, Switches) {
     let order = Touchy::default();
-    let switches =
-        Switches { push: Arc::clone(&order.push), touch: Arc::clone(&order.touch), pop: Arc::clone(&order.pop) };
+    let switches = Switches {
+        push: Arc::clone(&order.push),
+        touch: Arc::clone(&order.touch),
+        pop: Arc::clone(&order.pop),
+    };
     (Subject::with(Config { order: Line::Own(Box::new(order)), ..Config::default() }), switches)
 }
 
