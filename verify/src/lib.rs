@@ -13,6 +13,7 @@
 pub mod adapter;
 pub mod fronts;
 pub mod limits;
+pub mod lockstep;
 pub mod model;
 pub mod probe;
 pub mod reference;

@@ -244,8 +244,6 @@ impl Model {
             return Added::Dirty;
         }
         if entry.ready {
-            let touches = self.touches.entry(key).or_default();
-            *touches += 1;
             return Added::Coalesced;
         }
         if !by_outcome {
@@ -264,9 +262,19 @@ impl Model {
     /// Refused once the queue is closed.
     pub fn add(&mut self, key: u64, value: Option<u32>) -> Result<Added, Refused> {
         self.outside()?;
-        let added = self.make_due(key, false);
+        let added = self.trigger_now(key);
         self.merge_newer(key, value);
         Ok(added)
+    }
+
+    /// A trigger for now, which an order of the user's own hears as a touch
+    /// where the key is ready. A timer that fires is no touch: "a timer that
+    /// fires for a ready or dirty key changes nothing but priority" (D6).
+    fn trigger_now(&mut self, key: u64) -> Added {
+        if self.keys.get(&key).is_some_and(|entry| entry.ready) {
+            *self.touches.entry(key).or_default() += 1;
+        }
+        self.make_due(key, false)
     }
 
     /// `add_after` with its policy.
@@ -285,7 +293,7 @@ impl Model {
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
         let added =
-            if delay == 0 { self.make_due(key, false) } else { self.set_timer(key, delay, policy, false) };
+            if delay == 0 { self.trigger_now(key) } else { self.set_timer(key, delay, policy, false) };
         self.merge_newer(key, value);
         Ok(added)
     }
@@ -328,7 +336,7 @@ impl Model {
         };
         // A maximum of zero is a delay of zero.
         if chosen <= now {
-            return self.make_due(key, by_outcome);
+            return if by_outcome { self.make_due(key, true) } else { self.trigger_now(key) };
         }
         let entry = self.keys.entry(key).or_default();
         if let Some(old) = old.filter(|timer| timer.due == chosen) {
@@ -379,12 +387,7 @@ impl Model {
     /// nor waiting under a drain that waits" (Q7); empty otherwise.
     pub fn try_get(&mut self) -> Result<Run, Nothing> {
         let Some(key) = self.pop() else {
-            let dirty = self.keys.values().any(|entry| entry.dirty);
-            return Err(if self.phase == Phase::ShutDown && !dirty {
-                Nothing::ShutDown
-            } else {
-                Nothing::Empty
-            });
+            return Err(if self.is_over() { Nothing::ShutDown } else { Nothing::Empty });
         };
         self.runs += 1;
         let entry = self.keys.get_mut(&key).expect("a ready key is known");
@@ -401,6 +404,13 @@ impl Model {
             timer.by_outcome = false;
         }
         Ok(Run { id: self.runs, key, value: entry.slot.take(), attempt })
+    }
+
+    /// Whether a getter is told "shut down".
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let left = self.counts();
+        self.phase == Phase::ShutDown && left.ready == 0 && left.dirty == 0
     }
 
     fn pop(&mut self) -> Option<u64> {
@@ -496,8 +506,9 @@ impl Model {
 
     fn back(&mut self, run: &Run, delay: Nanos, failed: bool) {
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
-        // "A retry merges the old value in front of what came meanwhile" (B1).
-        if let Some(mut old) = run.value.clone() {
+        // "A retry merges the old value in front of what came meanwhile" (B1);
+        // "payloads of failed runs go back" (W), others do not.
+        if let Some(mut old) = run.value.clone().filter(|_| failed) {
             old.extend(entry.slot.take().unwrap_or_default());
             entry.slot = Some(old);
         }

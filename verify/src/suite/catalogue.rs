@@ -27,7 +27,7 @@ macro_rules! b_value {
             b1_a_retry_merges_the_old_value_in_front_of_what_came_meanwhile,
             b1_a_retry_puts_the_value_back_for_its_own_run,
             b1_a_value_that_was_taken_out_is_not_put_back,
-            b1_requeue_after_is_a_retry_for_the_payload_too,
+            b1_requeue_after_is_no_failure_and_puts_no_value_back,
             b1_done_drops_the_value_of_its_run_and_keeps_the_next_ones,
             b1_the_slot_dies_with_the_keys_last_reason_to_run,
             b1_a_value_that_came_with_an_absorbed_timer_is_handed_out_with_the_run,
@@ -490,6 +490,7 @@ macro_rules! x_mistakes {
             x28_an_exponential_delay_does_not_overflow,
             x29_a_drain_does_not_wait_for_a_timer_when_the_getters_have_left,
             x29_a_drain_that_waits_is_told_of_the_end_although_nobody_gets,
+            x29_a_drain_ends_at_the_deadline_of_the_latest_although_that_one_has_left,
             x30_what_was_written_before_a_redundant_add_is_visible_to_the_run,
             x11_an_order_that_changes_at_every_step_loses_no_key,
         }

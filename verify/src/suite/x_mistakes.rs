@@ -509,6 +509,27 @@ pub fn x29_a_drain_that_waits_is_told_of_the_end_although_nobody_gets<A: Adapter
     assert_eq!(sound(answer).ready, 1);
 }
 
+pub fn x29_a_drain_ends_at_the_deadline_of_the_latest_although_that_one_has_left<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_after(1, ms(100));
+    let count = Count::new();
+    let mut drain = q.drain(Waiters::Wait);
+    assert!(count.poll(&mut drain).is_pending());
+    // The latest decides; nobody waits for its answer, and nobody gets.
+    drop(q.queue.drain(Waiters::Wait, Some(ms(10))));
+    // It may be woken to watch the new deadline.
+    if count.wakes() > 0 {
+        assert!(count.poll(&mut drain).is_pending());
+    }
+    let before = count.wakes();
+    q.clock.advance(ms(10));
+    assert!(
+        count.wakes() > before,
+        "a drain's deadline has shut the queue down, and the other drain was not told"
+    );
+    assert!(count.poll(&mut drain).is_ready());
+}
+
 pub fn x30_what_was_written_before_a_redundant_add_is_visible_to_the_run<A: Adapter>() {
     let q = Subject::<A>::new();
     let cells: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
