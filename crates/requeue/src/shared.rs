@@ -238,6 +238,28 @@ impl<K, V> Shared<K, V> {
         drop(self.enter_at(now));
     }
 
+    /// Ends a lock hold, and does what follows from it.
+    #[inline(never)]
+    fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let State { core, waiters, drains, releases } = &mut *state;
+        let mut wakes = Wakes::default();
+        waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+        if !drains.is_empty() && (core.is_drained() || core.releases() != *releases) {
+            *releases = core.releases();
+            drains.take_all(&mut wakes.all);
+        }
+        let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        let trash = core.take_trash();
+        drop(state);
+        wakes.deliver();
+        if adds > 0 {
+            self.tell(|m| m.added(adds));
+        }
+        if !trash.is_empty() {
+            drop_quietly(trash);
+        }
+    }
+
     /// Tells the metrics something. A sink that panics loses a number, not a key.
     #[inline]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
@@ -298,29 +320,18 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        let State { core, waiters, drains, releases } = &mut *state;
-        core.conclude();
-        let mut wakes = Wakes::default();
-        if waiters.waiting() > 0 {
-            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        }
-        if !drains.is_empty() && (core.is_drained() || core.releases() != *releases) {
-            *releases = core.releases();
-            drains.take_all(&mut wakes.all);
-        }
-        let adds = if self.shared.metrics.is_some() { core.take_adds() } else { 0 };
-        let timed = core.is_timed();
+        state.core.conclude();
+        let timed = state.core.is_timed();
         if timed != self.shared.timed.load(Relaxed) {
             self.shared.timed.store(timed, Relaxed);
         }
-        let trash = core.take_trash();
-        drop(state);
-        wakes.deliver();
-        if adds > 0 {
-            self.shared.tell(|m| m.added(adds));
-        }
-        if !trash.is_empty() {
-            drop_quietly(trash);
+        // most calls have nobody to wake and nothing to tell
+        if state.waiters.waiting() > 0
+            || !state.drains.is_empty()
+            || state.core.has_trash()
+            || self.shared.metrics.is_some()
+        {
+            self.shared.unlock_and_follow_up(state);
         }
     }
 }
