@@ -137,9 +137,15 @@ impl<M> Clone for Front<M> {
 }
 
 /// A test's order by key numbers as the library's order by tickets.
-struct Ordered {
+pub(crate) struct Ordered {
     order: Box<dyn OwnOrder>,
     tickets: BTreeMap<u64, Ticket>,
+}
+
+impl Ordered {
+    pub(crate) fn new(order: Box<dyn OwnOrder>) -> Self {
+        Self { order, tickets: BTreeMap::new() }
+    }
 }
 
 impl ReadyOrder<Key> for Ordered {
@@ -169,7 +175,7 @@ fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
     Guard(M::guard(item), PhantomData)
 }
 
-fn accepted(added: Added) -> Fallible<Accepted> {
+pub(crate) fn accepted(added: Added) -> Fallible<Accepted> {
     Ok(match added {
         Added::Ready => Accepted::Ready,
         Added::Dirty => Accepted::Dirty,
@@ -191,7 +197,7 @@ fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
     }
 }
 
-fn drained(answer: requeue::Drained) -> Drained {
+pub(crate) fn drained(answer: requeue::Drained) -> Drained {
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     Drained {
         complete: answer.complete,
@@ -219,7 +225,7 @@ impl<M: Manner> Adapter for Front<M> {
         builder = match config.order {
             Line::Fifo => builder,
             Line::Lifo => builder.order(Order::Lifo),
-            Line::Own(order) => builder.custom_order(Ordered { order, tickets: BTreeMap::new() }),
+            Line::Own(order) => builder.custom_order(Ordered::new(order)),
         };
         if config.absorbed {
             builder = builder.timers_absorbed(true);

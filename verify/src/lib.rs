@@ -14,6 +14,7 @@ pub mod adapter;
 pub mod fronts;
 pub mod limits;
 pub mod lockstep;
+pub mod machine;
 pub mod model;
 pub mod probe;
 pub mod reference;

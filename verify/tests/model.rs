@@ -1,12 +1,13 @@
 //! The library in lock-step with the reference model: random operation
 //! sequences, shrunk to the shortest that fails.
 //!
-//! `PROPTEST_CASES` sets how many sequences each test tries (default 500).
+//! `PROPTEST_CASES` sets how many sequences each test tries (default 300).
 
 use proptest::prelude::*;
 use requeue_verify::adapter::{Policy, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
 use requeue_verify::lockstep::{KEYS, Op, Setup, Word, run};
+use requeue_verify::machine::Machine;
 use requeue_verify::model::Order;
 use std::fmt;
 use std::time::Duration;
@@ -112,7 +113,7 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(500),
+        cases: cases.unwrap_or(300),
         max_shrink_iters: 100_000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -135,5 +136,10 @@ proptest! {
     #[test]
     fn model_owned_guards_answer_as_the_model_through_the_end(setup in setup(), steps in steps(true)) {
         run::<BareAsync>(setup, &steps.0);
+    }
+
+    #[test]
+    fn model_the_state_machine_answers_as_the_model(setup in setup(), steps in steps(true)) {
+        run::<Machine>(Setup { own_limiter: false, wakes: false, ..setup }, &steps.0);
     }
 }
