@@ -357,7 +357,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                 let mut next = guard.nexting();
                 match Count::new().poll(&mut next) {
                     Poll::Pending => {
-                        assert_eq!(expected, Err(model::Nothing::Empty), "done and get the next")
+                        assert_eq!(expected, Err(model::Nothing::Empty), "done and get the next");
                     }
                     Poll::Ready(found) => self.handed_out(sound(found).ok_or(Nothing::ShutDown), expected),
                 }
@@ -409,12 +409,13 @@ impl<A: Adapter> Step<'_, A> {
             let woken = self.waits.iter().any(|waits| waits.count.wakes() > waits.looked);
             assert!(ready == 0 || woken, "{ready} keys are ready, somebody waits, and nobody was woken");
             // Who is woken first may have to tell the others.
-            while over {
-                let woken = self.waits.iter().position(|waits| waits.count.wakes() > waits.looked);
-                let Some(index) = woken else { break };
-                self.poll(index);
+            if over {
+                while let Some(index) = self.waits.iter().position(|waits| waits.count.wakes() > waits.looked)
+                {
+                    self.poll(index);
+                }
+                assert!(self.waits.is_empty(), "the queue is over, and somebody who waits was not told");
             }
-            assert!(!over || self.waits.is_empty(), "the queue is over, and somebody who waits was not told");
         }
         // Drains look when they are woken, as on an executor, so that one of them
         // may tell the others.

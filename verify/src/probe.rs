@@ -175,6 +175,7 @@ impl Value {
 
     /// The merge function of every queue under test: what is newer goes to the
     /// end. The newer value's hook runs after its numbers have been taken over.
+    #[allow(clippy::needless_pass_by_value, reason = "a merge function takes the newer value")]
     pub fn merge(old: &mut Self, new: Self) {
         old.items.extend(&new.items);
         if let Some(probe) = &new.probe {

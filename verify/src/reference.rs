@@ -243,7 +243,10 @@ impl Adapter for Reference {
 
     fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Hand<'_>, Nothing>> {
         let get = get(Arc::clone(&self.handle.0), Some(limit));
-        Box::pin(async move { Ok(get.await?.map(|hand| hand)) })
+        Box::pin(async move {
+            let found = get.await?;
+            Ok(found)
+        })
     }
 
     fn done(&self, key: &Key) -> Fallible<bool> {

@@ -157,7 +157,8 @@ pub fn m_queue_duration_of_a_timer_begins_at_the_due_instant<A: Adapter>() {
 }
 
 pub fn m_work_duration_runs_from_the_hand_out_to_done<A: Adapter>() {
-    let ends: [fn(&Subject<A>, A::Held<'_>); 7] = [
+    type End<A> = fn(&Subject<A>, <A as Adapter>::Held<'_>);
+    let ends: [End<A>; 7] = [
         |_, item| sound(item.done()),
         |_, item| sound(item.succeed()),
         |_, item| assert!(sound(item.retry_after(ms(0))).is_ok()),

@@ -144,7 +144,8 @@ pub fn rules_limiter_and_due_instant_use_the_one_reading<A: Adapter>() {
 }
 
 pub fn rules_timers_due_by_the_reading_fire_by_instant_then_by_call_before_any_operation<A: Adapter>() {
-    let looks: [(&str, fn(&Subject<A>)); 9] = [
+    type Look<A> = fn(&Subject<A>);
+    let looks: [(&str, Look<A>); 9] = [
         ("add", |q| ignore(q.add(9))),
         ("add_after", |q| ignore(q.add_after(9, ms(1)))),
         ("try_get", |q| sound(q.take(2).done())),

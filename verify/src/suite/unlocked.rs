@@ -26,7 +26,8 @@ fn ran(hook: &Hook, what: &str) {
 }
 
 pub fn unlocked_a_waker_may_call_the_queue<A: Adapter>() {
-    let wakes: [(&str, fn(&Subject<A>)); 5] = [
+    type Act<A> = fn(&Subject<A>);
+    let wakes: [(&str, Act<A>); 5] = [
         ("add", |q| ignore(q.add(1))),
         ("add_after", |q| {
             q.add_after(1, ms(5));
