@@ -483,6 +483,7 @@ macro_rules! x_mistakes {
             x21_a_far_future_delay_does_not_panic,
             x22_the_next_timer_is_prompt_when_the_soonest_is_replaced,
             x22_the_next_timer_is_prompt_when_the_soonest_is_absorbed,
+            x23_the_value_handed_out_is_not_stale,
             x24_under_overload_every_key_runs_in_the_order_in_which_it_was_due,
             x24_a_debounce_with_a_maximum_fires_however_often_it_is_pushed_back,
             x25_key_and_payload_do_not_race,

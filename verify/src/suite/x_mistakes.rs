@@ -386,6 +386,18 @@ impl<'q, H: Held<'q>> HandedOut for crate::adapter::Fallible<Option<H>> {
     }
 }
 
+pub fn x23_the_value_handed_out_is_not_stale<A: Adapter>() {
+    let q = Subject::<A>::new();
+    for item in 1..=3 {
+        q.add_value(1, item);
+        q.add_after(1, ms(u64::from(item)));
+    }
+    let newest = |q: &Subject<A>| q.take(1).value().and_then(|value| value.items.last().copied());
+    assert_eq!(newest(&q), Some(3), "merged up to the hand-out");
+    q.clock.advance(ms(1));
+    assert_eq!(newest(&q), None, "and gone with it");
+}
+
 pub fn x24_under_overload_every_key_runs_in_the_order_in_which_it_was_due<A: Adapter>() {
     let q = Subject::<A>::new();
     // Each step two keys come due and one is served.
