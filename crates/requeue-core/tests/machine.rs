@@ -49,10 +49,11 @@ impl Q {
         self.add_value(key, None, delay)
     }
     fn add_value(&mut self, key: u32, value: Option<Vec<u32>>, delay: Delay<'_>) -> Result<Added, Refused> {
-        match self.on().add(key, key, value.clone(), delay) {
+        let given = value.clone();
+        match self.on().add(key, key, value, delay) {
             Ok(accepted) => Ok(accepted.added),
             Err(rejected) => {
-                assert_eq!((rejected.key, &rejected.value), (key, &value), "key and value come back");
+                assert_eq!((rejected.key, rejected.value), (key, given), "key and value come back");
                 Err(rejected.reason)
             }
         }
@@ -297,7 +298,7 @@ fn b1_values_merge_older_first_and_die_with_the_last_reason() {
     // the value of a run goes back in front of what came meanwhile
     q.add_value(1, Some(vec![4]), NOW).expect("open");
     let retry = How::Retry(RetryDelay::Limited(limit(&doubling)));
-    q.on().end(item.run, retry, Some(vec![1])).expect("open");
+    let _ = q.on().end(item.run, retry, Some(vec![1])).expect("open");
     let item = q.get();
     assert_eq!(item.value, Some(vec![1, 4]));
     q.add_value(1, Some(vec![5]), after(1)).expect("open");
