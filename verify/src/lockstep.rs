@@ -10,6 +10,7 @@ use crate::adapter::{
     Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Held, Limiter, Line, Nothing, Policy,
     Polled, Seen, Subject, TestClock, Waiters, When, sound,
 };
+use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
 use crate::suite::b_value::Smallest;
@@ -90,6 +91,8 @@ pub struct Setup {
     pub unfinished_retries: bool,
     /// The limiter keeps its counts itself, as a user's own does.
     pub own_limiter: bool,
+    /// Metrics are on.
+    pub metered: bool,
     /// Whether those who wait are woken at all: the state machine alone wakes
     /// nobody.
     pub wakes: bool,
@@ -121,6 +124,7 @@ impl Drains<'_> {
 struct Step<'q, A: Adapter> {
     q: &'q Subject<A>,
     clock: TestClock,
+    metrics: Arc<Metered>,
     model: Model,
     setup: Setup,
     guards: Vec<(A::Held<'q>, Run)>,
@@ -137,6 +141,7 @@ struct Step<'q, A: Adapter> {
 /// Where the queue and the model part.
 pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     let exponential = Exponential { base: BASE, max: MAX, expire_after: None };
+    let metrics = Metered::new();
     let own = requeue::limiter::Exponential::new(BASE, MAX).expect("a limiter");
     let q = Subject::<A>::with(Config {
         order: match setup.order {
@@ -148,6 +153,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
         unfinished_retries: setup.unfinished_retries,
         limiter: setup.own_limiter.then(|| Limiter(Arc::new(own))),
         exponential: Some(exponential),
+        metrics: setup.metered.then(|| Arc::clone(&metrics)),
         ..Config::default()
     });
     let options = Options {
@@ -160,6 +166,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     let mut both = Step {
         q: &q,
         clock: q.clock.clone(),
+        metrics,
         model: Model::new(options),
         setup,
         guards: Vec::new(),
@@ -458,6 +465,16 @@ impl<A: Adapter> Step<'_, A> {
             });
             assert_eq!(self.q.state(key), expected, "state of key {key}");
             assert_eq!(self.q.num_requeues(key), self.model().num_requeues(key), "num_requeues of key {key}");
+        }
+        if self.setup.metered {
+            let (depth, unfinished, longest) = self.model().gauges();
+            let expected = (depth, Duration::from_nanos(unfinished), Duration::from_nanos(longest));
+            assert_eq!(self.metrics.gauges(), Some(expected), "gauges");
+            let told = self.metrics.told();
+            let all = |durations: &[Duration]| durations.iter().map(|d| nanos(*d)).collect();
+            let (waited, worked) = (all(&told.waited), all(&told.worked));
+            let told = model::Told { adds: told.adds, retries: told.retries, waited, worked };
+            assert_eq!(&told, self.model().told(), "what the metrics were told");
         }
         assert_eq!(self.q.shutting_down(), self.model().shutting_down(), "shutting_down");
         for (guard, run) in &self.guards {

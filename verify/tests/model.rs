@@ -99,12 +99,13 @@ fn steps(ends: bool) -> impl Strategy<Value = Steps> {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let order = prop_oneof![3 => Just(Order::Fifo), 1 => Just(Order::Lifo), 1 => Just(Order::Own)];
-    (order, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(order, absorbed, unfinished_retries, own_limiter)| Setup {
+    (order, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(order, absorbed, unfinished_retries, own_limiter, metered)| Setup {
             order,
             absorbed,
             unfinished_retries,
             own_limiter,
+            metered,
             wakes: true,
         },
     )
@@ -140,6 +141,6 @@ proptest! {
 
     #[test]
     fn model_the_state_machine_answers_as_the_model(setup in setup(), steps in steps(true)) {
-        run::<Machine>(Setup { own_limiter: false, wakes: false, ..setup }, &steps.0);
+        run::<Machine>(Setup { own_limiter: false, metered: false, wakes: false, ..setup }, &steps.0);
     }
 }

@@ -99,6 +99,30 @@ fn w_n_workers_run_n_keys_at_once_and_no_more() {
 }
 
 #[test]
+fn w_a_handler_may_call_the_queue() {
+    run("w_a_handler_may_call_the_queue", || {
+        let (q, _clock) = queue();
+        let (tell, ran) = channel();
+        let inner = q.clone();
+        let worker = Worker::of(&q)
+            .workers(1)
+            .start_threads(move |run| {
+                assert!(inner.state(run.key()).is_some_and(|state| state.held));
+                if *run.key() < 3 {
+                    inner.add(run.key() + 1).unwrap();
+                } else {
+                    inner.shut_down();
+                }
+                tell.send(*run.key()).unwrap();
+            })
+            .unwrap();
+        q.add(1).unwrap();
+        worker.join();
+        assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
+    });
+}
+
+#[test]
 fn w_no_workers_are_a_pause() {
     run("w_no_workers_are_a_pause", || {
         let (q, _clock) = queue();

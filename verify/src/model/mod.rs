@@ -119,6 +119,19 @@ pub struct Counts {
     pub waiting: usize,
 }
 
+/// What the metrics were told (M).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Keys that became ready or dirty.
+    pub adds: u64,
+    /// Accepted add_after and add_rate_limited, and holders' likes.
+    pub retries: u64,
+    /// Of each run, from its first trigger to its start.
+    pub waited: Vec<Nanos>,
+    /// Of each run, from its start to its end.
+    pub worked: Vec<Nanos>,
+}
+
 #[derive(Clone, Debug)]
 struct Timer {
     due: Nanos,
@@ -143,6 +156,10 @@ struct Entry {
     slot: Option<Vec<u32>>,
     /// Runs in a row that failed before the next one.
     failed: u32,
+    /// The first trigger of the next run.
+    since: Nanos,
+    /// When the run that goes on started.
+    started: Nanos,
 }
 
 /// Who may still make triggers.
@@ -172,6 +189,7 @@ pub struct Model {
     drains: drain::Drains,
     calls: u64,
     runs: u64,
+    told: Told,
 }
 
 impl Model {
@@ -190,6 +208,7 @@ impl Model {
             drains: drain::Drains::default(),
             calls: 0,
             runs: 0,
+            told: Told::default(),
         }
     }
 
@@ -226,18 +245,23 @@ impl Model {
     fn fire(&mut self, key: u64) {
         let entry = self.keys.get_mut(&key).expect("a timer belongs to a key");
         let timer = entry.timer.take().expect("it was found by its timer");
-        self.make_due(key, timer.by_outcome);
+        // "For a timer it begins at the due instant" (M), also where a drain
+        // fires it early: then now.
+        let since = timer.due.min(self.now);
+        self.make_due(key, timer.by_outcome, since);
     }
 
     /// Makes a key ready, or dirty when it is held. "A trigger for an already
     /// ready key changes nothing"; nor does one for a dirty key.
-    fn make_due(&mut self, key: u64, by_outcome: bool) -> Added {
+    fn make_due(&mut self, key: u64, by_outcome: bool, since: Nanos) -> Added {
         let entry = self.keys.entry(key).or_default();
         if entry.run.is_some() {
             if entry.dirty {
                 return Added::Coalesced;
             }
             entry.dirty = true;
+            entry.since = since;
+            self.told.adds += 1;
             // "They restart at 1 when a trigger other than the outcome's own, or
             // a timer set before the hand-out, makes a held key dirty".
             entry.failed = 0;
@@ -251,6 +275,8 @@ impl Model {
             entry.failed = 0;
         }
         entry.ready = true;
+        entry.since = since;
+        self.told.adds += 1;
         self.line.push(key);
         Added::Ready
     }
@@ -274,7 +300,7 @@ impl Model {
         if self.keys.get(&key).is_some_and(|entry| entry.ready) {
             *self.touches.entry(key).or_default() += 1;
         }
-        self.make_due(key, false)
+        self.make_due(key, false, self.now)
     }
 
     /// `add_after` with its policy.
@@ -290,6 +316,7 @@ impl Model {
         value: Option<u32>,
     ) -> Result<Added, Refused> {
         self.outside()?;
+        self.told.retries += 1;
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
         let added =
@@ -336,7 +363,7 @@ impl Model {
         };
         // A maximum of zero is a delay of zero.
         if chosen <= now {
-            return if by_outcome { self.make_due(key, true) } else { self.trigger_now(key) };
+            return if by_outcome { self.make_due(key, true, now) } else { self.trigger_now(key) };
         }
         let entry = self.keys.entry(key).or_default();
         if let Some(old) = old.filter(|timer| timer.due == chosen) {
@@ -393,6 +420,8 @@ impl Model {
         let entry = self.keys.get_mut(&key).expect("a ready key is known");
         entry.ready = false;
         entry.run = Some(self.runs);
+        entry.started = self.now;
+        self.told.waited.push(self.now - entry.since);
         let attempt = entry.failed + 1;
         entry.failed = 0;
         // "A run that starts absorbs the timers that were set before it started" (D6).
@@ -444,6 +473,7 @@ impl Model {
         self.drains.run_ended();
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.run = None;
+        self.told.worked.push(self.now - entry.started);
         if entry.dirty {
             entry.dirty = false;
             entry.ready = true;
@@ -505,6 +535,7 @@ impl Model {
     }
 
     fn back(&mut self, run: &Run, delay: Nanos, failed: bool) {
+        self.told.retries += 1;
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         // "A retry merges the old value in front of what came meanwhile" (B1);
         // "payloads of failed runs go back" (W), others do not.
@@ -514,6 +545,8 @@ impl Model {
         }
         let restarted = entry.dirty;
         if delay == 0 {
+            self.told.adds += u64::from(!restarted);
+            entry.since = if restarted { entry.since } else { self.now };
             entry.dirty = true;
         } else {
             self.set_timer(run.key, delay, Policy::Earliest, true);
@@ -565,6 +598,20 @@ impl Model {
             dirty: count(&|entry| entry.dirty),
             waiting: count(&|entry| entry.timer.is_some()),
         }
+    }
+
+    /// What the metrics were told.
+    #[must_use]
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// The gauges: depth, unfinished work, longest running.
+    #[must_use]
+    pub fn gauges(&self) -> (usize, Nanos, Nanos) {
+        let held = self.keys.values().filter(|entry| entry.run.is_some());
+        let running: Vec<Nanos> = held.map(|entry| self.now - entry.started).collect();
+        (self.len(), running.iter().sum(), running.iter().max().copied().unwrap_or(0))
     }
 
     /// `state`: `None` for a key that is neither ready, held nor waiting.

@@ -143,6 +143,19 @@ pub fn rules_limiter_and_due_instant_use_the_one_reading<A: Adapter>() {
     assert_eq!(q.state(4).and_then(|seen| seen.due), Some(now + ms(7)));
 }
 
+pub fn rules_metrics_use_the_one_reading<A: Adapter>() {
+    let (q, metrics) = watched::<A>(&Scripted::new(ms(3)));
+    q.clock.drift(ms(1));
+    let added = q.clock.at();
+    q.add(1);
+    let started = q.clock.at();
+    let one = q.take(1);
+    assert_eq!(metrics.told().waited, [started.saturating_since(added)]);
+    let ended = q.clock.at();
+    sound(one.done());
+    assert_eq!(metrics.told().worked, [ended.saturating_since(started)]);
+}
+
 pub fn rules_timers_due_by_the_reading_fire_by_instant_then_by_call_before_any_operation<A: Adapter>() {
     type Look<A> = fn(&Subject<A>);
     let looks: [(&str, Look<A>); 9] = [

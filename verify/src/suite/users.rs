@@ -1,7 +1,8 @@
 //! Users' code that panics, in every place where it may run.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Held, Limiter, Line, OwnOrder, Policy, Subject, Waiters, When, ms, sound,
+    Accepted, Adapter, Config, Exponential, Held, Limiter, Line, OwnOrder, Policy, Subject, Waiters, When,
+    ms, sound,
 };
 use crate::limits::Scripted;
 use crate::probe::{Key, POISONED, Probe, Value};
@@ -188,13 +189,24 @@ struct Switches {
 }
 
 fn touchy<A: Adapter>() -> (Subject<A>, Switches) {
+    touchy_with(Exponential { base: ms(1), max: ms(1_000), expire_after: None })
+}
+
+fn touchy_with<A: Adapter>(exponential: Exponential) -> (Subject<A>, Switches) {
     let order = Touchy::default();
     let switches = Switches {
         push: Arc::clone(&order.push),
         touch: Arc::clone(&order.touch),
         pop: Arc::clone(&order.pop),
     };
-    (Subject::with(Config { order: Line::Own(Box::new(order)), ..Config::default() }), switches)
+    (
+        Subject::with(Config {
+            order: Line::Own(Box::new(order)),
+            exponential: Some(exponential),
+            ..Config::default()
+        }),
+        switches,
+    )
 }
 
 fn on(switch: &AtomicBool) {
@@ -220,6 +232,25 @@ pub fn users_an_order_that_panics_at_push_reaches_the_caller_and_the_trigger_is_
     let eight = q.take(8);
     assert!(eight.value().is_none(), "a trigger that was not accepted left its value");
     drop(eight);
+    usable(&q);
+}
+
+pub fn users_an_order_that_panics_under_a_delay_that_turns_out_to_be_none_leaves_nothing<A: Adapter>() {
+    let (q, switches) = touchy_with::<A>(Exponential { base: ms(0), max: ms(1), expire_after: None });
+    q.add_after(8, ms(50));
+    on(&switches.push);
+    panics(|| q.trigger(8, When::RateLimited, Some(Value::of(1))));
+    panics(|| q.trigger(9, When::After(ms(5), Policy::Latest(ms(0))), Some(Value::of(2))));
+    panics(|| q.trigger(9, When::RateLimited, Some(Value::of(1))));
+    off(&switches.push);
+    q.has(0, 0, 0, 1);
+    q.clock.advance(ms(50));
+    assert!(q.take(8).value().is_none(), "a trigger that was not accepted left its value");
+    assert_eq!(
+        (q.num_requeues(8), q.num_requeues(9)),
+        (0, 0),
+        "a trigger that was not accepted counts as a failure"
+    );
     usable(&q);
 }
 
