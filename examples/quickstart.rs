@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                                 println!("{at:>4} ms  worker {worker}: {key}: {e}, again in {delay:?}");
                             }
                             Err(refused) => {
-                                println!("{at:>4} ms  worker {worker}: {key} given up: {refused}")
+                                println!("{at:>4} ms  worker {worker}: {key} given up: {refused}");
                             }
                         },
                     }
