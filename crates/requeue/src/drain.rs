@@ -26,8 +26,8 @@ pub use requeue_core::{DrainCounts as Drained, Dropped as ShutDown, WaitingKeys}
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct DrainOptions {
-    waiting: WaitingKeys,
-    deadline: Option<Duration>,
+    pub(crate) waiting: WaitingKeys,
+    pub(crate) deadline: Option<Duration>,
 }
 
 impl DrainOptions {
@@ -84,10 +84,7 @@ pub struct Drain<'q, K, V = ()> {
 impl<'q, K, V> Drain<'q, K, V> {
     pub(crate) fn begin(owner: Owner<'q, K, V>, options: DrainOptions) -> Self {
         let shared = owner.shared();
-        let now = shared.now();
-        let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = shared.enter_at(now).core.begin_drain(options.waiting, deadline);
-        shared.finish_sweep(now);
+        let (base, deadline) = shared.begin_drain(options, shared.now());
         Self { owner, base, deadline, place: None, alarm: None }
     }
 
@@ -105,17 +102,6 @@ impl<'q, K, V> Drain<'q, K, V> {
                 Step::Ready(drained) => return drained,
                 Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
             }
-        }
-    }
-
-    /// The same drain with a reference to the queue of its own.
-    pub(crate) fn into_owned(mut self) -> Drain<'static, K, V> {
-        Drain {
-            owner: self.owner.clone().into_owned(),
-            base: self.base,
-            deadline: self.deadline,
-            place: self.place.take(),
-            alarm: self.alarm.take(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::builder::Builder;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddResult, NotHeld, Refused, TryGetError};
 use crate::get::Get;
-use crate::item::{Guard, Item, Owner};
+use crate::item::{Item, Owner, settle_ended};
 use crate::limiter::sealed::Token;
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -326,7 +326,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let ended = self.shared.enter(&mut None).core.done(key, hash)?;
-        Guard::settle_ended(&self.shared, Some(ended));
+        settle_ended(&self.shared, Some(ended));
         Ok(())
     }
 

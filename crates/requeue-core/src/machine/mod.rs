@@ -224,6 +224,13 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
+    /// Whether [`take_trash`](Self::take_trash) has anything.
+    #[inline]
+    #[must_use]
+    pub fn has_trash(&self) -> bool {
+        !self.trash.is_empty()
+    }
+
     /// What is to be dropped once the lock is released.
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
