@@ -1,10 +1,12 @@
 //! Programs as users would write them, against which the public face was
 //! designed: how each reads is what the names and shapes were chosen for. Here
-//! they run, and what they do is asserted.
+//! they run, and what they do is asserted. Not here because not built: the async
+//! half of the ninth (workers on a runtime), the tenth (a Prometheus registry) and
+//! the eleventh (priorities and groups).
 
 use requeue::{
-    Alarm, Clock, DelayingQueue, DrainOptions, FakeClock, Instant, Queue, RateLimiter, RateLimitingQueue,
-    SystemClock, WaitingKeys, WorkQueue, limiter::Bucket,
+    Alarm, Clock, DelayingQueue, DrainOptions, FakeClock, Instant, Outcome, Queue, RateLimiter,
+    RateLimitingQueue, Run, SystemClock, WaitingKeys, WorkQueue, Worker, limiter::Bucket,
 };
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -238,6 +240,57 @@ fn p08_clock() -> Res {
     assert_eq!(q.get_blocking().map(|item| *item.key()), Some(1));
     assert!(began.elapsed() >= Duration::from_millis(100), "never early");
     assert!(began.elapsed() < Duration::from_secs(60), "nor at the real pace");
+    Ok(())
+}
+
+/// The worker, blocking. (`start_threads` can fail where the system has no thread
+/// to give, so it returns a `Result`; in the design it did not.)
+#[test]
+fn p09_worker_on_threads() -> Res {
+    let given_up = Arc::new(Mutex::new(Vec::new()));
+    let clock = FakeClock::new();
+    let q = WorkQueue::<String>::builder().clock(clock.clone()).build()?;
+    let reports = given_up.clone();
+    let t = Worker::of(&q)
+        .workers(4)
+        .time_limit(Duration::from_secs(30))
+        .max_attempts(10)
+        .on_give_up(move |key, why| reports.lock().unwrap().push(format!("{key}: {why}")))
+        .start_threads(|run| {
+            if run.attempt() > 3 || run.cancelled() {
+                return Outcome::GiveUp("too old".into());
+            }
+            match sync(run.key()) {
+                Ok(()) => Outcome::Done,
+                Err(e) => Outcome::Retry(e.into()),
+            }
+        })?;
+    q.add_ref("good")?;
+    q.add_ref("bad")?;
+    // the handler fails at the first three attempts; each retry waits on the clock
+    while given_up.lock().unwrap().is_empty() {
+        if q.stats().waiting > 0 {
+            clock.advance(Duration::from_secs(1));
+        }
+        std::thread::yield_now();
+    }
+    let report = t.drain(Duration::from_secs(10)).wait();
+    assert!(report.complete, "{report:?}");
+    assert_eq!(report.refused, 0);
+    assert_eq!(*given_up.lock().unwrap(), ["bad: too old"]);
+    assert_eq!(q.stats().known, 0);
+    Ok(())
+}
+
+/// What a handler returns may be less than an outcome.
+#[test]
+fn p09b_worker_stops_and_leaves_the_queue_open() -> Res {
+    let q = WorkQueue::<String>::new();
+    let t = Worker::of(&q).workers(2).start_threads(|run: Run<String>| sync(run.key()))?;
+    let report = t.stop(Duration::from_secs(10)).wait();
+    assert!(report.complete && !q.shutting_down());
+    q.add_ref("good")?;
+    assert_eq!(q.len(), 1, "nobody takes it any more");
     Ok(())
 }
 
