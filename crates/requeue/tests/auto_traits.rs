@@ -69,6 +69,19 @@ assert_not_impl!(Drain<'static, String, Rc<u8>>: Send, Sync);
 assert_impl!(DrainOptions: Send, Sync, Copy);
 assert_impl!(Drained: Send, Sync, Copy);
 
+// A worker, a run and an end with a report.
+assert_impl!(Worker: Send, Sync, Unpin);
+assert_impl!(WorkerBuilder<String, Cell<u8>>: Send);
+assert_impl!(Run<String, Cell<u8>>: Send, Unpin);
+assert_impl!(Run<String, Vec<u8>>: Send, Sync, Unpin);
+assert_not_impl!(Run<String, Cell<u8>>: Sync);
+assert_not_impl!(Run<String, Rc<u8>>: Send, Sync);
+assert_not_impl!(Run<String>: Clone);
+assert_impl!(Stop: Send, Unpin);
+assert_impl!(StopReport: Send, Sync, Copy);
+assert_impl!(Outcome: Send, Sync);
+assert_impl!(Failure: std::error::Error, Send, Sync);
+
 // Builders travel with what is in them.
 assert_impl!(Builder<String, Cell<u8>>: Send);
 
