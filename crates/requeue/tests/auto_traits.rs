@@ -26,6 +26,7 @@ macro_rules! assert_impl {
 macro_rules! assert_not_impl {
     ($type:ty: $($bound:path),+) => {
         $(const _: fn() = || {
+            #[allow(dead_code)]
             trait Either<Which> {
                 fn or() {}
             }
