@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
 use crate::item::Owner;
+use crate::shared::in_drop;
 use crate::wait::Step;
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
@@ -157,8 +158,10 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            let old = self.owner.shared().enter(&mut None).drains.leave(place);
-            drop(old);
+            in_drop(|| {
+                let old = self.owner.shared().enter(&mut None).drains.leave(place);
+                drop(old);
+            });
         }
     }
 }

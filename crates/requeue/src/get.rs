@@ -2,7 +2,7 @@
 
 use crate::clock::{Alarm, Parker};
 use crate::item::{Item, Owner, settle_ended};
-use crate::shared::Session;
+use crate::shared::{Session, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::{Got, How, RunRef};
@@ -218,14 +218,16 @@ impl<K, V> Drop for Get<'_, K, V> {
         if self.waiter.is_none() && self.ending.is_none() {
             return;
         }
-        let shared = self.owner.shared();
-        let mut session = shared.enter(&mut None);
-        let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
-        let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-        // a wake-up that this one had is passed on as the session ends
-        drop(session);
-        drop(old);
-        settle_ended(shared, ended);
+        in_drop(|| {
+            let shared = self.owner.shared();
+            let mut session = shared.enter(&mut None);
+            let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
+            let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+            // a wake-up that this one had is passed on as the session ends
+            drop(session);
+            drop(old);
+            settle_ended(shared, ended);
+        });
     }
 }
 

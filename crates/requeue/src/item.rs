@@ -1,11 +1,11 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
 use crate::get::Get;
-use crate::shared::{Shared, Unfinished, drop_quietly};
+use crate::shared::{Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
 use requeue_core::{Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,8 +102,11 @@ impl<K> Ending<'_, K> {
         let ended = match self {
             Self::Keeping(run) => shared.enter(&mut reading).core.end_keeping(run, how, value)?,
             Self::Taking(slot) => {
+                let mut session = shared.enter(&mut reading);
+                // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
-                let ended = shared.enter(&mut reading).core.end(run, how, value);
+                let ended = session.core.end(run, how, value);
+                drop(session);
                 match ended {
                     Ok(ended) => ended,
                     Err((run, refused)) => {
@@ -191,7 +194,7 @@ pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V
         shared.tell(|m| m.run_ended(took));
     }
     if ended.key.is_some() || ended.value.is_some() {
-        drop_quietly(ended);
+        in_drop(|| drop(ended));
     }
 }
 
@@ -230,17 +233,25 @@ impl<K, V> Guard<'_, K, V> {
         if self.run.is_none() {
             return;
         }
-        if !std::thread::panicking() {
-            return self.abandon(payload);
-        }
-        // users' code (merge, their order, their limiter) may panic too, and a
-        // second panic would abort: it is caught, and the run still ends
-        let _ = catch_unwind(AssertUnwindSafe(|| self.abandon(payload)));
-        let _ = catch_unwind(AssertUnwindSafe(|| {
+        if self.owner.shared().unfinished == Unfinished::Done && !std::thread::panicking() {
             let (shared, mut ending) = self.ending();
-            ending.done(shared);
-        }));
-        drop_quietly(payload.take());
+            return ending.done(shared);
+        }
+        // users' code (merge, a limiter, a clock) may panic: the run ends all the
+        // same, and during unwinding a second panic would abort
+        let abandoned = catch_unwind(AssertUnwindSafe(|| self.abandon(payload)));
+        if self.run.is_some() {
+            in_drop(|| {
+                let (shared, mut ending) = self.ending();
+                ending.done(shared);
+            });
+        }
+        in_drop(|| drop(payload.take()));
+        if let Err(panic) = abandoned {
+            if !std::thread::panicking() {
+                resume_unwind(panic);
+            }
+        }
     }
 }
 

@@ -156,7 +156,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, now, asking };
+        let unasked = Unask { shared: self, asking };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -256,7 +256,7 @@ impl<K, V> Shared<K, V> {
             self.tell(|m| m.added(adds));
         }
         if !trash.is_empty() {
-            drop_quietly(trash);
+            in_drop(|| drop(trash));
         }
     }
 
@@ -284,13 +284,13 @@ impl<K, V> fmt::Debug for Shared<K, V> {
 /// Takes an asking back when the limiter that was asked panics.
 struct Unask<'a, K, V> {
     shared: &'a Shared<K, V>,
-    now: Instant,
     asking: Asking,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        self.shared.enter_at(self.now).core.unask(self.asking);
+        // without letting time pass: that is not ours to do while unwinding
+        self.shared.lock().core.unask(self.asking);
     }
 }
 
@@ -336,11 +336,14 @@ impl<K, V> Drop for Session<'_, K, V> {
     }
 }
 
-/// Drops users' keys and values. During unwinding their panic is caught: a
+/// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
 /// second one would abort the process.
-pub(crate) fn drop_quietly<T>(what: T) {
+#[inline]
+pub(crate) fn in_drop(what: impl FnOnce()) {
     if std::thread::panicking() {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(what)));
+        let _ = catch_unwind(AssertUnwindSafe(what));
+    } else {
+        what();
     }
 }
 

@@ -151,7 +151,7 @@ impl fmt::Debug for Roster {
 pub struct StopReport {
     /// Whether all runs ended in time, and, after a drain, no key is left.
     pub complete: bool,
-    /// Runs that the worker ended since the call.
+    /// Runs that the worker ended since it was started.
     pub done: u64,
     /// Runs that were told to end at the deadline.
     pub cancelled: usize,
@@ -180,8 +180,6 @@ pub struct Stop {
     roster: Arc<Roster>,
     drain: Option<DrainBase>,
     deadline: Instant,
-    /// `StopReport::done` counts from here.
-    done: u64,
     place: Option<usize>,
     alarm: Option<Alarm>,
 }
@@ -189,7 +187,6 @@ pub struct Stop {
 impl Stop {
     pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, deadline: Duration) -> Self {
         let now = roster.queue.clock().now();
-        let done = roster.state.lock().done;
         let drain = match drain {
             Some(options) => Some(roster.queue.begin_drain(options, now)),
             None => {
@@ -197,13 +194,12 @@ impl Stop {
                 None
             }
         };
-        Self { roster, drain, deadline: now + deadline, done, place: None, alarm: None }
+        Self { roster, drain, deadline: now + deadline, place: None, alarm: None }
     }
 
     /// Waits for the threads' end without bringing it about.
     pub(super) fn watch(roster: Arc<Roster>) -> Self {
-        let done = roster.state.lock().done;
-        Self { roster, drain: None, deadline: Instant::NEVER, done, place: None, alarm: None }
+        Self { roster, drain: None, deadline: Instant::NEVER, place: None, alarm: None }
     }
 
     /// Blocks until the worker's runs have ended, or the deadline.
@@ -257,7 +253,7 @@ impl Stop {
         let left = self.drain.is_some() && (stats.ready > 0 || stats.waiting > 0);
         StopReport {
             complete: state.alive == 0 && !left,
-            done: state.done - self.done,
+            done: state.done,
             cancelled,
             still_running: state.places.iter().filter(|p| p.running.is_some()).count(),
             ready: stats.ready,
