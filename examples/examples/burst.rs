@@ -1,10 +1,10 @@
 //! Twenty tasks are added at once through a token bucket of one a second with a
 //! burst of five: five run at once, then one a second. On the real clock this
-//! takes fifteen seconds; with `--fast` the same code runs on a fake one.
+//! takes fifteen seconds; with `REQUEUE_EXAMPLE_FAST=1` the same code runs on a fake one.
 //!
 //! ```text
-//! cargo run -p requeue-examples --bin burst
-//! cargo run -p requeue-examples --bin burst -- --fast
+//! cargo run -p requeue-examples --example burst
+//! REQUEUE_EXAMPLE_FAST=1 cargo run -p requeue-examples --example burst
 //! ```
 
 use requeue::limiter::Bucket;
@@ -18,11 +18,7 @@ const TASKS: u64 = 20;
 const BURST: u32 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let fake = match std::env::args().nth(1).as_deref() {
-        None => None,
-        Some("--fast") => Some(FakeClock::new()),
-        Some(other) => return Err(format!("unknown argument {other}: there is only --fast").into()),
-    };
+    let fake = std::env::var_os("REQUEUE_EXAMPLE_FAST").map(|_| FakeClock::new());
     let clock: Arc<dyn Clock> = match &fake {
         Some(fake) => Arc::new(fake.clone()),
         None => Arc::new(SystemClock),

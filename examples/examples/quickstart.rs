@@ -2,7 +2,7 @@
 //! ever held twice, and what fails comes back with back-off.
 //!
 //! ```text
-//! cargo run -p requeue-examples --bin quickstart
+//! cargo run -p requeue-examples --example quickstart
 //! ```
 
 use requeue::limiter::Exponential;

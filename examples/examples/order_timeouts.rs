@@ -3,7 +3,7 @@
 //! steps itself. Two and a half simulated hours take as long as the work in them.
 //!
 //! ```text
-//! cargo run --release -p requeue-examples --bin order_timeouts
+//! cargo run --release -p requeue-examples --example order_timeouts
 //! ```
 
 use requeue::{Clock, FakeClock, Instant, WorkQueue};

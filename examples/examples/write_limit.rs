@@ -3,7 +3,7 @@
 //! says of a key meanwhile merges into one write.
 //!
 //! ```text
-//! cargo run -p requeue-examples --bin write_limit
+//! cargo run -p requeue-examples --example write_limit
 //! ```
 
 use requeue::limiter::TokenBucket;
