@@ -1,6 +1,6 @@
 //! A million orders, each closed thirty minutes after its creation unless it is
 //! paid: a queue of order numbers with `add_after`, on a clock that the program
-//! steps itself. Two and a half simulated hours take as long as the work in them.
+//! steps itself. Two simulated hours take as long as the work in them.
 //!
 //! ```text
 //! cargo run --release -p requeue-examples --example order_timeouts
@@ -101,8 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(order.state, expected, "order {number}");
     }
     assert_eq!(q.stats().known, 0, "nothing is left in the queue");
-    // Half an hour's worth, and not one less: the timers of one second more are
-    // set after those that are due have been taken.
+    // Half an hour's orders, no more: what is due is taken before new orders come.
     assert_eq!(most_waiting, A_SECOND as usize * TIME_OUT.as_secs() as usize);
     Ok(())
 }
