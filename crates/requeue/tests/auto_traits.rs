@@ -1,6 +1,8 @@
 //! Which types may cross threads and which may be moved while they wait, and
 //! which may not: both are promises, so both are asserted.
 
+#![allow(dead_code, reason = "what stands here is for the compiler; older ones call it unused")]
+
 use requeue::limiter::{self, Bucket, Exponential, Reservation, TokenBucket};
 use requeue::*;
 use std::cell::Cell;
@@ -26,7 +28,6 @@ macro_rules! assert_impl {
 macro_rules! assert_not_impl {
     ($type:ty: $($bound:path),+) => {
         $(const _: fn() = || {
-            #[allow(dead_code)]
             trait Either<Which> {
                 fn or() {}
             }
