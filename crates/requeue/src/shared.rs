@@ -40,8 +40,9 @@ pub(crate) struct State<K, V> {
     pub(crate) core: Core<K, V>,
     pub(crate) waiters: Waiters,
     pub(crate) drains: WakerSet,
-    /// How many releases the drains have been told of.
-    pub(crate) releases: u64,
+    /// What the drains have been told of: how many releases, and until when
+    /// waiting keys are waited for.
+    pub(crate) told: (u64, Option<Instant>),
 }
 
 pub(crate) struct Shared<K, V> {
@@ -75,7 +76,7 @@ impl<K, V> Shared<K, V> {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
-                releases: 0,
+                told: (0, None),
             }),
             clock,
             limiter,
@@ -241,12 +242,15 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, releases } = &mut *state;
+        let State { core, waiters, drains, told } = &mut *state;
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        if !drains.is_empty() && (core.is_drained() || core.releases() != *releases) {
-            *releases = core.releases();
-            drains.take_all(&mut wakes.all);
+        if !drains.is_empty() {
+            let now = (core.releases(), core.waiting_until());
+            if core.is_drained() || now != *told {
+                *told = now;
+                drains.take_all(&mut wakes.all);
+            }
         }
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         let trash = core.take_trash();

@@ -187,6 +187,27 @@ fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
     });
 }
 
+/// The latest drain decides how long waiting keys are waited for: its deadline
+/// ends the wait of an earlier one, though nobody else is there to notice.
+#[test]
+fn loom_q11_the_deadline_of_the_latest_drain_releases_an_earlier_one() {
+    every(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(50)).expect("open");
+        let first = q.shut_down_with(waits());
+        let second = {
+            let q = q.clone();
+            thread::spawn(move || {
+                drop(q.shut_down_with(waits().deadline(nanos(5))));
+                clock.advance(nanos(5));
+            })
+        };
+        let drained = first.wait();
+        assert!(drained.complete && drained.dropped == 1);
+        second.join().expect("no panic");
+    });
+}
+
 /// A limiter of the user's own, which is asked without the queue's lock: loom
 /// lets everybody else run in the middle of it.
 struct Slow(AtomicUsize);
