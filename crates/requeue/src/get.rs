@@ -111,9 +111,7 @@ impl<'q, K, V> Get<'q, K, V> {
             let over = match session.core.get() {
                 Got::Item(handout) => {
                     let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                    drop(session);
-                    drop(old);
-                    let item = Item::new(self.owner.clone(), handout);
+                    let item = session.hand_out(self.owner.clone(), handout, old);
                     settle_ended(shared, ended);
                     return Step::Ready(Ok(Some(item)));
                 }

@@ -7,20 +7,21 @@
 //! [`Session`] is one such hold; its `Drop` does what comes after, so that no
 //! early return and no panic of users' code can skip it.
 
-use crate::clock::{Clock, Parker};
+use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Asking, Core, Delay, DrainBase, Limit, Policy, Refused, Rejected, RunRef};
+use requeue_core::{Asking, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, Rejected, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// What a guard that is dropped without a word does.
@@ -268,7 +269,7 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
-            let _ = catch_unwind(AssertUnwindSafe(|| what(&**metrics)));
+            quietly(|| what(&**metrics));
         }
     }
 }
@@ -303,6 +304,29 @@ pub(crate) struct Session<'a, K, V> {
     shared: &'a Shared<K, V>,
     /// `None` only while it is being dropped.
     state: Option<MutexGuard<'a, State<K, V>>>,
+}
+
+impl<K, V> Session<'_, K, V> {
+    /// Ends the hold with a key that was handed out. Its guard is made first: a
+    /// panic of what follows the hold (the drop of another key, or of the waker
+    /// that the getter waited with) must not leave the key held for ever.
+    #[inline]
+    pub(crate) fn hand_out<'q>(
+        self,
+        owner: Owner<'q, K, V>,
+        handout: Handout<K, V>,
+        waker: Option<Waker>,
+    ) -> Item<'q, K, V> {
+        let shared = self.shared;
+        let waited = handout.waited;
+        let item = Item::new(owner, handout);
+        drop(self);
+        drop(waker);
+        if let Some(waited) = waited {
+            shared.tell(|m| m.handed_out(waited));
+        }
+        item
+    }
 }
 
 impl<K, V> Deref for Session<'_, K, V> {
@@ -345,7 +369,7 @@ impl<K, V> Drop for Session<'_, K, V> {
 #[inline]
 pub(crate) fn in_drop(what: impl FnOnce()) {
     if std::thread::panicking() {
-        let _ = catch_unwind(AssertUnwindSafe(what));
+        quietly(what);
     } else {
         what();
     }
@@ -358,7 +382,7 @@ impl Wakes {
     fn deliver(self) {
         let Self { for_key, to_lead, all } = self;
         for waker in for_key.into_iter().chain(to_lead).chain(all) {
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            quietly(|| waker.wake());
         }
     }
 }
