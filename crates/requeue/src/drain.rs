@@ -162,10 +162,8 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            in_drop(|| {
-                let old = self.owner.shared().enter(&mut None).drains.leave(place);
-                drop(old);
-            });
+            let old = self.owner.shared().lock().drains.leave(place);
+            in_drop(|| drop(old));
         }
     }
 }

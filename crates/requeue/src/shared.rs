@@ -119,8 +119,10 @@ impl<K, V> Shared<K, V> {
         self.enter(&mut Some(now))
     }
 
+    /// A lock hold that lets no time pass: for what users' code must not be able
+    /// to prevent.
     #[inline]
-    fn lock(&self) -> Session<'_, K, V> {
+    pub(crate) fn lock(&self) -> Session<'_, K, V> {
         Session { shared: self, state: Some(self.state.lock()) }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct Waiters {
     entries: Vec<Entry>,
     free: u32,
     newest: u32,
+    /// How many entries are somebody's.
+    taken: usize,
     /// How many are `Waiting`.
     waiting: usize,
     /// How many were woken for a key and have not come yet.
@@ -83,6 +85,7 @@ impl Waiters {
             entries: Vec::new(),
             free: NONE,
             newest: NONE,
+            taken: 0,
             waiting: 0,
             in_flight: 0,
             more_at: 0,
@@ -108,6 +111,7 @@ impl Waiters {
             self.entries[at as usize] = entry;
             at
         };
+        self.taken += 1;
         self.link(at);
         (WaiterId(at), self.lead(at, next))
     }
@@ -161,18 +165,13 @@ impl Waiters {
         entry.older = free;
         self.free = id.0;
         let waker = entry.waker.take();
-        if self.waiting == 0 && self.in_flight == 0 {
-            self.give_memory_back();
-        }
-        waker
-    }
-
-    /// Frees the entries of a crowd that has gone.
-    fn give_memory_back(&mut self) {
-        if self.entries.len() > 64 && self.entries.iter().all(|e| matches!(e.state, State::Free)) {
+        self.taken -= 1;
+        // the entries of a crowd that has gone
+        if self.taken == 0 && self.entries.len() > 64 {
             self.entries = Vec::new();
             self.free = NONE;
         }
+        waker
     }
 
     /// Makes the caller the leader if there is none, or brings its alarm up to
