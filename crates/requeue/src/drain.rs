@@ -133,9 +133,13 @@ impl<'q, K, V> Drain<'q, K, V> {
             match clone.take() {
                 Some(clone) => {
                     let old = session.drains.set(&mut self.place, clone);
+                    // the deadline of the latest drain ends this one too, and
+                    // there may be nobody else to notice that it has come
+                    let until =
+                        session.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
                     drop(session);
                     drop(old);
-                    return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never()));
+                    return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
                 None => {
@@ -169,10 +173,8 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            in_drop(|| {
-                let old = self.owner.shared().enter(&mut None).drains.leave(place);
-                drop(old);
-            });
+            let old = self.owner.shared().lock().drains.leave(place);
+            in_drop(|| drop(old));
         }
     }
 }
