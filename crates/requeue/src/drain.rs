@@ -72,6 +72,17 @@ impl DrainOptions {
 /// Dropping this at any point takes nothing back: the queue stays shut down,
 /// and one that waits for waiting keys still shuts down when they are worked
 /// off, or at the deadline.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// q.add("a")?;
+/// let drain = q.shut_down_with_drain();
+/// assert!(q.add("b").is_err(), "refused from here on");
+/// while let Some(item) = q.get_blocking() { item.done() }
+/// let drained = drain.wait();
+/// assert_eq!((drained.complete, drained.done, drained.refused), (true, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the queue is shutting down; await this or call wait() to know when all is worked off"]
 pub struct Drain<'q, K, V = ()> {
     owner: Owner<'q, K, V>,

@@ -27,6 +27,14 @@ use std::time::Duration;
 /// A key is taken only in the poll that returns it. Dropping this at any point
 /// loses no key and no wake-up. Polled again after it gave an answer, it waits
 /// for the next key.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// let get = q.get(); // nothing yet: it waits when it is polled
+/// q.add("a")?;
+/// assert_eq!(get.wait().map(|item| *item.key()), Some("a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a Get does nothing unless it is awaited or waited on"]
 pub struct Get<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
@@ -261,6 +269,17 @@ impl Limit {
 /// # Cancel safety
 ///
 /// As [`Get`]'s.
+///
+/// ```
+/// # use requeue::GetError;
+/// # use std::time::Duration;
+/// # let q = requeue::WorkQueue::new();
+/// q.add("a")?;
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(*q.get().timeout(soon).wait()?.key(), "a");
+/// assert_eq!(q.get().timeout(soon).wait().err(), Some(GetError::TimedOut));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a GetTimeout does nothing unless it is awaited or waited on"]
 pub struct GetTimeout<'q, K, V = ()> {
     get: Get<'q, K, V>,

@@ -1,4 +1,6 @@
-//! The Kubernetes work queue for Rust.
+#![doc = include_str!("docs/overview.md")]
+#![doc = include_str!("docs/client_go.md")]
+#![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -124,7 +124,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{Added, WorkQueue};
@@ -176,7 +176,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -200,7 +200,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -221,7 +221,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -247,7 +247,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed; the
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed; the
     /// limiter has not been asked then.
     ///
     /// # Panics

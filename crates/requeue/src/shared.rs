@@ -25,6 +25,15 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// What a guard that is dropped without a word does.
+///
+/// ```
+/// # use requeue::{Unfinished, WorkQueue};
+/// let q = WorkQueue::builder().unfinished(Unfinished::Retry).build()?;
+/// q.add("a")?;
+/// drop(q.try_get()?);
+/// assert_eq!(q.stats().waiting, 1, "it comes back");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unfinished {

@@ -6,7 +6,7 @@
 //! **Ready keys.** A key that becomes ready wakes one waiter, and while that
 //! one is on its way others are not woken for the next keys: it passes the
 //! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait: 12,400 ns a key against 182 with ten thousand threads.) A waiter that
+//! wait; ARCHITECTURE.md has the figures of a prototype.) A waiter that
 //! was woken and does not come, because its task is stuck elsewhere, must not
 //! hold up the others for ever: each doubling of the number of ready keys
 //! wakes one more.
