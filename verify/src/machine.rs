@@ -8,7 +8,7 @@ use crate::adapter::{
 use crate::fronts::Ordered;
 use crate::probe::{Key, Value};
 use requeue::Clock;
-use requeue_core::{Core, Delay, Got, How, Instant, Limit, Order, RetryDelay, RunRef, WaitingKeys};
+use requeue_core::{Core, Delay, Got, How, Instant, Limit, Order, RetryDelay, RunRef, Trigger, WaitingKeys};
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -144,6 +144,7 @@ impl Adapter for Machine {
 
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
         let hash = hash(&key);
+        let mut trigger = Trigger::new(key, value);
         let answer = self.0.limited(|limit| {
             let delay = match when {
                 When::Now => Delay::Now,
@@ -158,11 +159,12 @@ impl Adapter for Machine {
                     },
                 ),
             };
-            self.0.with(|core| core.add(key, hash, value, delay))
+            self.0.with(|core| core.add(&mut trigger, hash, delay))
         });
-        match answer {
-            Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
-            Err(rejected) => Ok(Err(Rejected { key: rejected.key, value: rejected.value })),
+        match (answer, trigger.into_parts()) {
+            (Ok(accepted), _) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
+            (Err(_), (Some(key), value)) => Ok(Err(Rejected { key, value })),
+            (Err(_), (None, _)) => panic!("a refused trigger keeps its key"),
         }
     }
 

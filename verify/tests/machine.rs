@@ -1,6 +1,6 @@
 //! What can be said of the state machine alone.
 
-use requeue_core::{Config, Core, Delay, Got, How, Instant, Policy};
+use requeue_core::{Config, Core, Delay, Got, How, Instant, Policy, Trigger};
 use std::time::Duration;
 
 /// Keys that one settle moves at most, as the state machine's documentation says.
@@ -11,7 +11,7 @@ fn waiting(keys: u32) -> Core<u32> {
     core.settle(Instant::ORIGIN);
     for key in 0..keys {
         let delay = Delay::After(Duration::from_nanos(5), Policy::Earliest);
-        let added = core.add(key, key, None, delay);
+        let added = core.add(&mut Trigger::new(key, None), key, delay);
         assert!(added.is_ok());
     }
     core
