@@ -120,6 +120,10 @@ impl<'b> Wait<'b> {
     ///
     /// As above: [`WaitError::Never`] and [`WaitError::TimedOut`], at once.
     ///
+    /// # Panics
+    ///
+    /// Where [`Parker::current`] does: late in a thread's own end.
+    ///
     /// ```
     /// use requeue::{FakeClock, limiter::TokenBucket};
     /// let (bucket, clock) = (TokenBucket::new(1.0, 3)?, FakeClock::new());
