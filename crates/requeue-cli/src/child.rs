@@ -184,12 +184,14 @@ impl Run<'_> {
             if self.exited {
                 let silent = self.outputs.iter().all(Option::is_none);
                 match self.phase {
-                    Phase::Running { .. } => break,
+                    Phase::Running { .. } | Phase::Killed { .. } => break,
                     // Others of the group have until `kill_at` too, as long as one can
                     // see them: by the outputs that they hold.
-                    Phase::Ending { why, .. } if silent => self.kill(why),
+                    Phase::Ending { why, .. } if silent => {
+                        self.kill(why);
+                        break;
+                    }
                     Phase::Ending { .. } => {}
-                    Phase::Killed { .. } => break,
                 }
             }
             self.wait(scratch)?;

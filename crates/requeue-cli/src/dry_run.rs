@@ -30,7 +30,7 @@ fn write(template: &Template, separator: u8) -> io::Result<bool> {
     let mut each = |piece: Piece<'_>| {
         let (key, line) = match piece {
             Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
-            Piece::Key(_) => return true,
+            Piece::Key(_) | Piece::Repeated => return true,
             Piece::TooLong { start, .. } => (start, Err(Unpassable::TooLong)),
         };
         result = match line {

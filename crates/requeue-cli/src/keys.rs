@@ -22,6 +22,9 @@ const CHUNK: usize = 64 * 1024;
 pub(crate) enum Piece<'a> {
     /// A key.
     Key(&'a [u8]),
+    /// The key before it once more, read in one go with it: a run that begins for the
+    /// one has begun after both were read.
+    Repeated,
     /// More than [`LONGEST`] bytes without a separator.
     TooLong {
         /// Its beginning.
@@ -63,10 +66,20 @@ impl Splitter {
         }
         let tail = &chunk[begin..];
         let mut begin = 0;
+        let mut previous: &[u8] = &[];
         for end in memchr_iter(self.separator, tail) {
             let key = &tail[begin..end];
             begin = end + 1;
-            if !key.is_empty() && !each(Piece::Key(key)) {
+            if key.is_empty() {
+                continue;
+            }
+            let piece = if key == previous {
+                Piece::Repeated
+            } else {
+                Piece::Key(key)
+            };
+            previous = key;
+            if !each(piece) {
                 return false;
             }
         }
@@ -173,6 +186,7 @@ mod tests {
         let mut each = |piece: Piece<'_>| {
             match piece {
                 Piece::Key(key) => keys.push(key.to_vec()),
+                Piece::Repeated => keys.push(keys[keys.len() - 1].clone()),
                 Piece::TooLong { bytes, .. } => keys.push(format!("too long: {bytes}").into()),
             }
             true
@@ -226,6 +240,20 @@ mod tests {
             splitter.feed(&mebibyte, &mut |_| true);
         }
         assert!(splitter.rest.capacity() <= 2 * LONGEST);
+    }
+
+    #[test]
+    fn a_repeated_key_is_told_only_within_what_was_read_in_one_go() {
+        let mut seen = Vec::new();
+        let mut splitter = Splitter::new(b'\n');
+        let mut each = |piece: Piece<'_>| {
+            seen.push(piece == Piece::Repeated);
+            true
+        };
+        splitter.feed(b"a\na\n\na\nb\na\n", &mut each);
+        splitter.feed(b"a\na", &mut each);
+        splitter.feed(b"\na\n", &mut each);
+        assert_eq!(seen, [false, true, true, false, false, false, false, false]);
     }
 
     #[test]

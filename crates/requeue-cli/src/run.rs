@@ -161,6 +161,11 @@ fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
             }
             true
         }
+        Piece::Repeated => {
+            Tally::add(&tally.triggers);
+            Tally::add(&tally.coalesced);
+            true
+        }
         Piece::TooLong { start, bytes } => {
             give_up_unread(shop, start, bytes);
             !shop.args.fail_fast
