@@ -30,6 +30,7 @@
 //! [`Core::conclude`] before unlocking; pass a hash that is the same for equal keys.
 
 #![no_std]
+#![deny(clippy::disallowed_types)]
 
 extern crate alloc;
 

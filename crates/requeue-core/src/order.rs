@@ -1,5 +1,6 @@
 //! The ready line and who decides its order (rule B10).
 
+use crate::arena::Arena;
 use crate::ring::Ring;
 use alloc::boxed::Box;
 use core::fmt;
@@ -63,14 +64,16 @@ impl<K> fmt::Debug for Order<K> {
     }
 }
 
-/// The line itself. Our own orders cannot panic, a user's can: so becoming
-/// ready comes in two halves, [`Line::announce`] for theirs and
-/// [`Line::enter`] for ours, and the caller chooses which state changes lie
-/// between them.
+/// The line itself.
+///
+/// A user's order may panic, and time that passes or a run that ends must not
+/// fail for it. So keys that become ready by those only wait in `news`, and the
+/// order hears of them at the next `add` or `get`: at calls whose callers can
+/// be told.
 pub(crate) enum Line<K> {
     Fifo(Ring),
     Lifo(Ring),
-    Own(Box<dyn ReadyOrder<K>>),
+    Own { order: Box<dyn ReadyOrder<K>>, news: Ring },
 }
 
 impl<K> Line<K> {
@@ -78,44 +81,72 @@ impl<K> Line<K> {
         match order {
             Order::Fifo => Self::Fifo(Ring::default()),
             Order::Lifo => Self::Lifo(Ring::default()),
-            Order::Own(order) => Self::Own(order),
+            Order::Own(order) => Self::Own { order, news: Ring::default() },
         }
     }
 
+    /// A key became ready. Runs no users' code.
     #[inline]
     pub(crate) fn enter(&mut self, slot: u32) {
         match self {
+            Self::Fifo(ring) | Self::Lifo(ring) | Self::Own { news: ring, .. } => ring.push_back(slot),
+        }
+    }
+
+    /// A key that was [announced](Self::announce) became ready.
+    #[inline]
+    pub(crate) fn enter_announced(&mut self, slot: u32) {
+        match self {
             Self::Fifo(ring) | Self::Lifo(ring) => ring.push_back(slot),
-            Self::Own(_) => {}
+            Self::Own { .. } => {}
+        }
+    }
+
+    /// Tells a user's order of a key that is about to become ready, after those
+    /// that became so before it.
+    #[inline]
+    pub(crate) fn announce(&mut self, arena: &Arena<K>, slot: u32) {
+        if let Self::Own { order, news } = self {
+            tell(&mut **order, news, arena);
+            order.push(arena.key(slot), Ticket(slot));
         }
     }
 
     #[inline]
-    pub(crate) fn announce(&mut self, key: &K, slot: u32) {
-        if let Self::Own(order) = self {
-            order.push(key, Ticket(slot));
+    pub(crate) fn touch(&mut self, arena: &Arena<K>, slot: u32) {
+        if let Self::Own { order, news } = self {
+            tell(&mut **order, news, arena);
+            order.touch(arena.key(slot), Ticket(slot));
         }
     }
 
+    /// The next slot. One of a user's order may be any number.
     #[inline]
-    pub(crate) fn touch(&mut self, key: &K, slot: u32) {
-        if let Self::Own(order) = self {
-            order.touch(key, Ticket(slot));
-        }
-    }
-
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self, arena: &Arena<K>) -> Option<u32> {
         match self {
             Self::Fifo(ring) => ring.pop_front(),
             Self::Lifo(ring) => ring.pop_back(),
-            Self::Own(order) => order.pop().map(|t| t.0),
+            Self::Own { order, news } => {
+                tell(&mut **order, news, arena);
+                order.pop().map(|t| t.0)
+            }
         }
     }
 
     /// Whether the order is somebody else's and must not be believed.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self, Self::Own(_))
+        matches!(self, Self::Own { .. })
+    }
+}
+
+/// Lets a user's order hear the news. If it panics it has missed one key, which
+/// is handed out when the order says that it has none.
+fn tell<K>(order: &mut dyn ReadyOrder<K>, news: &mut Ring, arena: &Arena<K>) {
+    while let Some(slot) = news.pop_front() {
+        // an entry whose key has been handed out meanwhile is stale
+        if arena.flags_if_occupied(slot).is_some() {
+            order.push(arena.key(slot), Ticket(slot));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
 use crate::item::Owner;
+use crate::shared::in_drop;
 use crate::wait::Step;
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
@@ -26,8 +27,8 @@ pub use requeue_core::{DrainCounts as Drained, Dropped as ShutDown, WaitingKeys}
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct DrainOptions {
-    waiting: WaitingKeys,
-    deadline: Option<Duration>,
+    pub(crate) waiting: WaitingKeys,
+    pub(crate) deadline: Option<Duration>,
 }
 
 impl DrainOptions {
@@ -84,10 +85,7 @@ pub struct Drain<'q, K, V = ()> {
 impl<'q, K, V> Drain<'q, K, V> {
     pub(crate) fn begin(owner: Owner<'q, K, V>, options: DrainOptions) -> Self {
         let shared = owner.shared();
-        let now = shared.now();
-        let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = shared.enter_at(now).core.begin_drain(options.waiting, deadline);
-        shared.finish_sweep(now);
+        let (base, deadline) = shared.begin_drain(options, shared.now());
         Self { owner, base, deadline, place: None, alarm: None }
     }
 
@@ -105,17 +103,6 @@ impl<'q, K, V> Drain<'q, K, V> {
                 Step::Ready(drained) => return drained,
                 Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
             }
-        }
-    }
-
-    /// The same drain with a reference to the queue of its own.
-    pub(crate) fn into_owned(mut self) -> Drain<'static, K, V> {
-        Drain {
-            owner: self.owner.clone().into_owned(),
-            base: self.base,
-            deadline: self.deadline,
-            place: self.place.take(),
-            alarm: self.alarm.take(),
         }
     }
 
@@ -171,8 +158,10 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            let old = self.owner.shared().enter(&mut None).drains.leave(place);
-            drop(old);
+            in_drop(|| {
+                let old = self.owner.shared().enter(&mut None).drains.leave(place);
+                drop(old);
+            });
         }
     }
 }

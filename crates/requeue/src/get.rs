@@ -1,8 +1,8 @@
 //! Waiting for a key: one body for threads and tasks.
 
 use crate::clock::{Alarm, Parker};
-use crate::item::{Guard, Item, Owner};
-use crate::shared::Session;
+use crate::item::{Item, Owner, settle_ended};
+use crate::shared::{Session, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::{Got, How, RunRef};
@@ -90,7 +90,7 @@ impl<'q, K, V> Get<'q, K, V> {
     ///
     /// The clock is read once at most, whatever this takes. A waker is asked for
     /// and cloned, without the lock, only when there is something to wait for.
-    fn step<'w>(
+    pub(crate) fn step<'w>(
         &mut self,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
@@ -114,7 +114,7 @@ impl<'q, K, V> Get<'q, K, V> {
                     drop(session);
                     drop(old);
                     let item = Item::new(self.owner.clone(), handout);
-                    Guard::settle_ended(shared, ended);
+                    settle_ended(shared, ended);
                     return Step::Ready(Ok(Some(item)));
                 }
                 Got::ShutDown => Some(Ok(None)),
@@ -127,13 +127,13 @@ impl<'q, K, V> Get<'q, K, V> {
                 let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
                 drop(session);
                 drop(old);
-                Guard::settle_ended(shared, ended);
+                settle_ended(shared, ended);
                 return Step::Ready(answer);
             }
             match Self::register(&mut self.waiter, session, waker(), clone.take()) {
                 Ok((lead, old)) => {
                     drop(old);
-                    Guard::settle_ended(shared, ended);
+                    settle_ended(shared, ended);
                     let deadline = deadline.filter(|at| !at.is_never());
                     return Step::Sleep(lead.into_iter().chain(deadline).min());
                 }
@@ -200,7 +200,8 @@ impl<'q, K, V> Get<'q, K, V> {
 /// A waker must be cloned before the caller can be entered.
 struct NeedsClone;
 
-type Outcome<'q, K, V> = Result<Option<Item<'q, K, V>>, GetError>;
+/// What a wait with or without a deadline gives.
+pub(crate) type Outcome<'q, K, V> = Result<Option<Item<'q, K, V>>, GetError>;
 
 impl<'q, K, V> Future for Get<'q, K, V> {
     type Output = Option<Item<'q, K, V>>;
@@ -217,14 +218,16 @@ impl<K, V> Drop for Get<'_, K, V> {
         if self.waiter.is_none() && self.ending.is_none() {
             return;
         }
-        let shared = self.owner.shared();
-        let mut session = shared.enter(&mut None);
-        let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
-        let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-        // a wake-up that this one had is passed on as the session ends
-        drop(session);
-        drop(old);
-        Guard::settle_ended(shared, ended);
+        in_drop(|| {
+            let shared = self.owner.shared();
+            let mut session = shared.enter(&mut None);
+            let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
+            let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+            // a wake-up that this one had is passed on as the session ends
+            drop(session);
+            drop(old);
+            settle_ended(shared, ended);
+        });
     }
 }
 
@@ -236,7 +239,7 @@ impl<K, V> fmt::Debug for Get<'_, K, V> {
 
 /// When a wait gives up.
 #[derive(Clone, Copy, Debug)]
-enum Limit {
+pub(crate) enum Limit {
     /// So long after the first poll.
     After(Duration),
     At(Instant),

@@ -1,11 +1,11 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
-use crate::RefusedItem;
 use crate::get::Get;
-use crate::shared::{Shared, Unfinished, drop_quietly};
+use crate::shared::{Shared, Unfinished, in_drop};
+use crate::{Instant, Metrics, RefusedItem};
 use requeue_core::{Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,81 +75,79 @@ pub(crate) struct Guard<'q, K, V> {
     run: Option<RunRef<K>>,
 }
 
-impl<'q, K, V> Guard<'q, K, V> {
-    /// Ends the run with what needs no limiter.
-    #[inline]
-    fn end(&mut self, how: How<'_>, value: Option<V>) -> Result<Duration, RefusedEnd<V>> {
-        let Some(run) = self.run.take() else { return Ok(Duration::ZERO) };
-        let shared = self.owner.shared();
-        // a delay counts from now; without one the time matters only if timers do
-        let mut reading = matches!(how, How::Again(_) | How::Retry(_)).then(|| shared.now());
-        let ended = shared.enter(&mut reading).core.end(run, how, value);
-        self.ended(ended)
+/// The run that is to be ended: with its guard, or under a guard that somebody
+/// else still reads the key through and that becomes inert.
+pub(crate) enum Ending<'a, K> {
+    Taking(&'a mut Option<RunRef<K>>),
+    Keeping(&'a RunRef<K>),
+}
+
+impl<K> Ending<'_, K> {
+    fn run(&self) -> Option<&RunRef<K>> {
+        match self {
+            Self::Taking(run) => run.as_ref(),
+            Self::Keeping(run) => Some(run),
+        }
     }
 
-    fn ended(
+    /// Ends the run with what needs no limiter to be asked. `reading` is the time
+    /// that a delay counts from. A refused end leaves the run as it was.
+    fn end<V>(
         &mut self,
-        ended: Result<Ended<K, V>, (RunRef<K>, RefusedEnd<V>)>,
+        shared: &Shared<K, V>,
+        how: How<'_>,
+        value: Option<V>,
+        mut reading: Option<Instant>,
     ) -> Result<Duration, RefusedEnd<V>> {
-        match ended {
-            Ok(ended) => {
-                let delay = ended.delay;
-                Self::settle_ended(self.owner.shared(), Some(ended));
-                Ok(delay)
-            }
-            Err((run, refused)) => {
-                self.run = Some(run);
-                Err(refused)
-            }
-        }
-    }
-
-    /// What follows the end of a run outside the lock: the metrics hear of it,
-    /// and what is left of it is dropped.
-    #[inline]
-    pub(crate) fn settle_ended(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
-        let Some(ended) = ended else { return };
-        if let Some(took) = ended.worked {
-            shared.tell(|m| m.run_ended(took));
-        }
-        if ended.key.is_some() || ended.value.is_some() {
-            drop_quietly(ended);
-        }
-    }
-
-    /// Ends the run with a failure, and puts its payload back. With `instead`
-    /// the limiter is asked all the same, and its delay replaced.
-    fn retry(&mut self, instead: Option<Duration>, payload: &mut Option<V>) -> Result<Duration, Refused> {
-        let shared = self.owner.shared().clone();
-        let counted = shared.with_limit(|limit| {
-            self.end(
-                How::Retry(match instead {
-                    None => RetryDelay::Limited(limit),
-                    Some(delay) => RetryDelay::Instead(limit, delay),
-                }),
-                payload.take(),
-            )
-        });
-        let ended = match (counted, &self.run) {
-            (Some(ended), _) => ended,
-            (None, None) => return Ok(Duration::ZERO),
-            (None, Some(run)) => {
-                let now = shared.now();
-                // a panic of the limiter leaves run and payload with the guard
-                let (asked, asking) = shared.ask(run.key(), now, Some(run))?;
-                let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(asked), asking));
-                match self.run.take() {
-                    None => return Ok(Duration::ZERO),
-                    Some(run) => {
-                        let ended = shared.enter_at(now).core.end(run, how, payload.take());
-                        self.ended(ended)
+        let ended = match self {
+            Self::Keeping(run) => shared.enter(&mut reading).core.end_keeping(run, how, value)?,
+            Self::Taking(slot) => {
+                let mut session = shared.enter(&mut reading);
+                // only now: what runs before may panic, and the guard must still have it
+                let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
+                let ended = session.core.end(run, how, value);
+                drop(session);
+                match ended {
+                    Ok(ended) => ended,
+                    Err((run, refused)) => {
+                        **slot = Some(run);
+                        return Err(refused);
                     }
                 }
             }
         };
+        let delay = ended.delay;
+        settle_ended(shared, Some(ended));
+        Ok(delay)
+    }
+
+    /// Ends the run with a failure, and puts its payload back. With `instead`
+    /// the limiter is asked all the same, and its delay replaced. If a limiter
+    /// panics, or the retry is refused, run and payload stay.
+    pub(crate) fn retry<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        instead: Option<Duration>,
+        payload: &mut Option<V>,
+    ) -> Result<Duration, Refused> {
+        let Some(run) = self.run() else { return Ok(Duration::ZERO) };
+        let now = shared.now();
+        let ended = if shared.keeps_own() {
+            let (asked, asking) = shared.ask(run.key(), now, Some(run))?;
+            let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(asked), asking));
+            self.end(shared, how, payload.take(), Some(now))
+        } else {
+            shared.with_limit(|limit| {
+                let retry = match instead {
+                    None => RetryDelay::Limited(limit),
+                    Some(delay) => RetryDelay::Instead(limit, delay),
+                };
+                self.end(shared, How::Retry(retry), payload.take(), Some(now))
+            })
+        };
         match ended {
             Ok(delay) => {
-                shared.tell(|m| m.retried());
+                shared.tell(Metrics::retried);
                 Ok(delay)
             }
             Err(refused) => {
@@ -160,35 +158,99 @@ impl<'q, K, V> Guard<'q, K, V> {
     }
 
     /// Ends the run without a failure; the key comes again.
-    fn again(&mut self, delay: Duration) -> Result<(), Refused> {
-        let shared = self.owner.shared().clone();
+    pub(crate) fn again<V>(&mut self, shared: &Shared<K, V>, delay: Duration) -> Result<(), Refused> {
+        let Some(run) = self.run() else { return Ok(()) };
+        let now = shared.now();
         if shared.keeps_own() {
             // a limiter forgets outside the lock, and not for a refused call
-            let Some(run) = &self.run else { return Ok(()) };
-            shared.enter_at(shared.now()).core.admits_holder(run)?;
+            shared.enter_at(now).core.admits_holder(run)?;
             shared.forget_own(run.key());
         }
-        self.end(How::Again(delay), None).map_err(|refused| refused.reason)?;
-        shared.tell(|m| m.retried());
+        self.end(shared, How::Again(delay), None, Some(now)).map_err(|refused| refused.reason)?;
+        shared.tell(Metrics::retried);
         Ok(())
     }
 
+    /// Ends the run and forgets the key's failures.
+    pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
+        if let Some(run) = self.run() {
+            shared.forget_own(run.key());
+        }
+        let _ = self.end(shared, How::Succeed, None, None);
+    }
+
+    #[inline]
+    pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
+        let _ = self.end(shared, How::Done, None, None);
+    }
+}
+
+/// What follows the end of a run outside the lock: the metrics hear of it, and
+/// what is left of it is dropped.
+#[inline]
+pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
+    let Some(ended) = ended else { return };
+    if let Some(took) = ended.worked {
+        shared.tell(|m| m.run_ended(took));
+    }
+    if ended.key.is_some() || ended.value.is_some() {
+        in_drop(|| drop(ended));
+    }
+}
+
+impl<K, V> Guard<'_, K, V> {
+    #[inline]
+    pub(crate) fn ending(&mut self) -> (&Arc<Shared<K, V>>, Ending<'_, K>) {
+        (self.owner.shared(), Ending::Taking(&mut self.run))
+    }
+
+    /// The run, to be ended although somebody else still reads the key through
+    /// this guard; `None` if it has none any more.
+    pub(crate) fn keeping(&self) -> Option<Ending<'_, K>> {
+        self.run.as_ref().map(Ending::Keeping)
+    }
+
+    pub(crate) fn key(&self) -> &K {
+        match &self.run {
+            Some(run) => run.key(),
+            // only what consumes the guard, or its item, takes the run
+            None => unreachable!("a guard has its run until it is consumed"),
+        }
+    }
+
     /// Ends the run as a guard that was dropped without a word does.
+    #[inline]
     fn abandon(&mut self, payload: &mut Option<V>) {
+        let (shared, mut ending) = self.ending();
+        if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload).is_err() {
+            ending.done(shared);
+        }
+    }
+
+    /// What dropping the guard does; nothing if its run was taken.
+    #[inline]
+    pub(crate) fn let_go(&mut self, payload: &mut Option<V>) {
         if self.run.is_none() {
             return;
         }
-        if self.owner.shared().unfinished == Unfinished::Retry && self.retry(None, payload).is_ok() {
-            return;
+        if self.owner.shared().unfinished == Unfinished::Done && !std::thread::panicking() {
+            let (shared, mut ending) = self.ending();
+            return ending.done(shared);
         }
-        let _ = self.end(How::Done, None);
-    }
-
-    /// Tells a limiter that keeps its own counts to forget the key; where the
-    /// queue counts, the end of the run does it.
-    fn forget(&self) {
-        if let Some(run) = &self.run {
-            self.owner.shared().forget_own(run.key());
+        // users' code (merge, a limiter, a clock) may panic: the run ends all the
+        // same, and during unwinding a second panic would abort
+        let abandoned = catch_unwind(AssertUnwindSafe(|| self.abandon(payload)));
+        if self.run.is_some() {
+            in_drop(|| {
+                let (shared, mut ending) = self.ending();
+                ending.done(shared);
+            });
+        }
+        in_drop(|| drop(payload.take()));
+        if let Err(panic) = abandoned {
+            if !std::thread::panicking() {
+                resume_unwind(panic);
+            }
         }
     }
 }
@@ -217,11 +279,7 @@ impl<'q, K, V> Item<'q, K, V> {
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
-        match &self.guard.run {
-            Some(run) => run.key(),
-            // only the methods that consume the item take the run
-            None => unreachable!("an item has its run until it is consumed"),
-        }
+        self.guard.key()
     }
 
     /// The value that was merged from the run's triggers, if one of them had one.
@@ -297,7 +355,8 @@ impl<'q, K, V> Item<'q, K, V> {
     /// ```
     #[inline]
     pub fn done(mut self) {
-        let _ = self.guard.end(How::Done, None);
+        let (shared, mut ending) = self.guard.ending();
+        ending.done(shared);
     }
 
     /// Ends the run and forgets the key's failures.
@@ -311,8 +370,8 @@ impl<'q, K, V> Item<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn succeed(mut self) {
-        self.guard.forget();
-        let _ = self.guard.end(How::Succeed, None);
+        let (shared, mut ending) = self.guard.ending();
+        ending.succeed(shared);
     }
 
     /// Ends the run as a failure that is not tried again: the key is forgotten.
@@ -371,10 +430,9 @@ impl<'q, K, V> Item<'q, K, V> {
     }
 
     fn retry_with(mut self, instead: Option<Duration>) -> Result<Duration, RefusedItem<'q, K, V>> {
-        match self.guard.retry(instead, &mut self.value) {
-            Ok(delay) => Ok(delay),
-            Err(reason) => Err(RefusedItem { item: self, reason }),
-        }
+        let (shared, mut ending) = self.guard.ending();
+        let retried = ending.retry(shared, instead, &mut self.value);
+        retried.map_err(|reason| RefusedItem { item: self, reason })
     }
 
     /// Ends the run without a failure, and the key comes again after `delay`
@@ -393,7 +451,9 @@ impl<'q, K, V> Item<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn requeue_after(mut self, delay: Duration) -> Result<(), RefusedItem<'q, K, V>> {
-        self.guard.again(delay).map_err(|reason| RefusedItem { item: self, reason })
+        let (shared, mut ending) = self.guard.ending();
+        let again = ending.again(shared, delay);
+        again.map_err(|reason| RefusedItem { item: self, reason })
     }
 
     /// Ends the run and waits for the next key, in one lock hold: at the first
@@ -456,9 +516,15 @@ impl<'q, K, V> Item<'q, K, V> {
         if let Some(run) = self.guard.run.take() {
             let shared = self.guard.owner.shared();
             let ended = shared.enter(&mut None).core.detach(run);
-            Guard::settle_ended(shared, Some(ended));
+            settle_ended(shared, Some(ended));
         }
         (key, self.value.take())
+    }
+
+    /// The guard and the value apart, for a worker.
+    pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
+        let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
+        (guard, self.value.take(), self.attempt)
     }
 
     /// Whether the run was ended by [`done`](crate::WorkQueue::done): the item
@@ -482,19 +548,7 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        if self.guard.run.is_none() {
-            return;
-        }
-        let Self { guard, value, .. } = self;
-        if std::thread::panicking() {
-            // users' code (merge, their order, their limiter) may panic too, and
-            // a second panic would abort: it is caught, and the run still ends
-            let _ = catch_unwind(AssertUnwindSafe(|| guard.abandon(value)));
-            let _ = catch_unwind(AssertUnwindSafe(|| guard.end(How::Done, None)));
-            drop_quietly(value.take());
-        } else {
-            guard.abandon(value);
-        }
+        self.guard.let_go(&mut self.value);
     }
 }
 

@@ -15,6 +15,7 @@ mod queue;
 mod shared;
 mod sync;
 mod wait;
+mod worker;
 
 pub mod clock;
 pub mod limiter;
@@ -38,3 +39,4 @@ pub use metrics::{Gauges, Metrics, ReadGauges};
 pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
+pub use worker::{BoxError, Failure, IntoOutcome, Outcome, Run, Stop, StopReport, Worker, WorkerBuilder};

@@ -5,9 +5,9 @@ use crate::builder::Builder;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddResult, NotHeld, Refused, TryGetError};
 use crate::get::Get;
-use crate::item::{Guard, Item, Owner};
+use crate::item::{Item, Owner, settle_ended};
 use crate::limiter::sealed::Token;
-use crate::shared::Shared;
+use crate::shared::{Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{KeyState, RandomState, Stats};
 use requeue_core::{Added, Delay, Got, Policy};
@@ -326,7 +326,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let ended = self.shared.enter(&mut None).core.done(key, hash)?;
-        Guard::settle_ended(&self.shared, Some(ended));
+        settle_ended(&self.shared, Some(ended));
         Ok(())
     }
 
@@ -579,7 +579,9 @@ impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {
 impl<K, V, S> Drop for WorkQueue<K, V, S> {
     fn drop(&mut self) {
         if self.shared.handles.fetch_sub(1, AcqRel) == 1 {
-            self.shared.shut_down();
+            in_drop(|| {
+                self.shared.shut_down();
+            });
         }
     }
 }

@@ -8,19 +8,19 @@
 //! early return and no panic of users' code can skip it.
 
 use crate::clock::{Clock, Parker};
+use crate::drain::DrainOptions;
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
 use crate::sync::{Mutex, MutexGuard, atomic};
-use crate::wait::{Waiters, Wakes};
+use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Asking, Core, Delay, Limit, Policy, Refused, Rejected, RunRef};
+use requeue_core::{Asking, Core, Delay, DrainBase, Limit, Policy, Refused, Rejected, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// What a guard that is dropped without a word does.
@@ -39,35 +39,9 @@ pub enum Unfinished {
 pub(crate) struct State<K, V> {
     pub(crate) core: Core<K, V>,
     pub(crate) waiters: Waiters,
-    pub(crate) drains: DrainWaiters,
-}
-
-/// Those who wait for a drain. There are few: one for each `Drain`.
-#[derive(Debug, Default)]
-pub(crate) struct DrainWaiters {
-    /// `None` inside: woken, or not yet waiting.
-    wakers: Vec<Option<Waker>>,
-    /// Places of drains that were dropped.
-    free: Vec<usize>,
-    /// How many releases they have been told of.
-    releases: u64,
-}
-
-impl DrainWaiters {
-    pub(crate) fn set(&mut self, at: &mut Option<usize>, waker: Waker) -> Option<Waker> {
-        let at = *at.get_or_insert_with(|| {
-            self.free.pop().unwrap_or_else(|| {
-                self.wakers.push(None);
-                self.wakers.len() - 1
-            })
-        });
-        self.wakers[at].replace(waker)
-    }
-
-    pub(crate) fn leave(&mut self, at: usize) -> Option<Waker> {
-        self.free.push(at);
-        self.wakers[at].take()
-    }
+    pub(crate) drains: WakerSet,
+    /// How many releases the drains have been told of.
+    pub(crate) releases: u64,
 }
 
 pub(crate) struct Shared<K, V> {
@@ -97,7 +71,12 @@ impl<K, V> Shared<K, V> {
         Self {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
-            state: Mutex::new(State { core, waiters: Waiters::new(), drains: DrainWaiters::default() }),
+            state: Mutex::new(State {
+                core,
+                waiters: Waiters::new(),
+                drains: WakerSet::default(),
+                releases: 0,
+            }),
             clock,
             limiter,
             metrics,
@@ -156,21 +135,15 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Whether the queue's own entries hold the limiter's counts.
-    fn counts(&self) -> Option<(bool, Option<Duration>)> {
-        match self.keeps {
-            Keeps::Own => None,
-            Keeps::Count { expire_after } => Some((true, expire_after)),
-            Keeps::Nothing => Some((false, None)),
-        }
-    }
-
-    /// Calls `f` with the limiter as a function of the count, if the queue's own
-    /// entries hold its counts.
-    pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> Option<R> {
-        let (counts, expire_after) = self.counts()?;
+    /// Calls `f` with the limiter as a function of the key's count, for a limiter
+    /// that does not keep its own.
+    pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> R {
         let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
-        Some(f(Limit { delay: &delay, counts, expire_after }))
+        let (counts, expire_after) = match self.keeps {
+            Keeps::Count { expire_after } => (true, expire_after),
+            Keeps::Nothing | Keeps::Own => (false, None),
+        };
+        f(Limit { delay: &delay, counts, expire_after })
     }
 
     /// Asks a limiter that keeps its own counts, without the lock. A shutdown
@@ -183,7 +156,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, now, asking };
+        let unasked = Unask { shared: self, asking };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -220,7 +193,7 @@ impl<K, V> Shared<K, V> {
         match added {
             Ok(accepted) => {
                 if delayed {
-                    self.tell(|m| m.retried());
+                    self.tell(Metrics::retried);
                 }
                 Ok(accepted.added)
             }
@@ -234,10 +207,9 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let now = self.now();
-        if let Some((counts, expire_after)) = self.counts() {
-            let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
-            let limit = Limit { delay: &delay, counts, expire_after };
-            return self.add(key, hash, value, Delay::Limited(limit, policy), Some(now));
+        if !self.keeps_own() {
+            return self
+                .with_limit(|limit| self.add(key, hash, value, Delay::Limited(limit, policy), Some(now)));
         }
         match self.ask(&key, now, None) {
             Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
@@ -253,9 +225,39 @@ impl<K, V> Shared<K, V> {
         dropped
     }
 
+    /// Begins a drain; returns where the counts stood, and its deadline.
+    pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
+        let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
+        let base = self.enter_at(now).core.begin_drain(options.waiting, deadline);
+        self.finish_sweep(now);
+        (base, deadline)
+    }
+
     /// Does what a shutdown left to be done to all timers, a batch a lock hold.
     pub(crate) fn finish_sweep(&self, now: Instant) {
         drop(self.enter_at(now));
+    }
+
+    /// Ends a lock hold, and does what follows from it.
+    #[inline(never)]
+    fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let State { core, waiters, drains, releases } = &mut *state;
+        let mut wakes = Wakes::default();
+        waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+        if !drains.is_empty() && (core.is_drained() || core.releases() != *releases) {
+            *releases = core.releases();
+            drains.take_all(&mut wakes.all);
+        }
+        let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        let trash = core.take_trash();
+        drop(state);
+        wakes.deliver();
+        if adds > 0 {
+            self.tell(|m| m.added(adds));
+        }
+        if !trash.is_empty() {
+            in_drop(|| drop(trash));
+        }
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.
@@ -282,13 +284,13 @@ impl<K, V> fmt::Debug for Shared<K, V> {
 /// Takes an asking back when the limiter that was asked panics.
 struct Unask<'a, K, V> {
     shared: &'a Shared<K, V>,
-    now: Instant,
     asking: Asking,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        self.shared.enter_at(self.now).core.unask(self.asking);
+        // without letting time pass: that is not ours to do while unwinding
+        self.shared.lock().core.unask(self.asking);
     }
 }
 
@@ -318,38 +320,30 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        let State { core, waiters, drains } = &mut *state;
-        core.conclude();
-        let mut wakes = Wakes::default();
-        if waiters.waiting() > 0 {
-            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        }
-        if !drains.wakers.is_empty() && (core.is_drained() || core.releases() != drains.releases) {
-            drains.releases = core.releases();
-            wakes.all.extend(drains.wakers.iter_mut().filter_map(Option::take));
-        }
-        let adds = if self.shared.metrics.is_some() { core.take_adds() } else { 0 };
-        let timed = core.is_timed();
+        state.core.conclude();
+        let timed = state.core.is_timed();
         if timed != self.shared.timed.load(Relaxed) {
             self.shared.timed.store(timed, Relaxed);
         }
-        let trash = core.take_trash();
-        drop(state);
-        wakes.deliver();
-        if adds > 0 {
-            self.shared.tell(|m| m.added(adds));
-        }
-        if !trash.is_empty() {
-            drop_quietly(trash);
+        // most calls have nobody to wake and nothing to tell
+        if state.waiters.waiting() > 0
+            || !state.drains.is_empty()
+            || state.core.has_trash()
+            || self.shared.metrics.is_some()
+        {
+            self.shared.unlock_and_follow_up(state);
         }
     }
 }
 
-/// Drops users' keys and values. During unwinding their panic is caught: a
+/// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
 /// second one would abort the process.
-pub(crate) fn drop_quietly<T>(what: T) {
+#[inline]
+pub(crate) fn in_drop(what: impl FnOnce()) {
     if std::thread::panicking() {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(what)));
+        let _ = catch_unwind(AssertUnwindSafe(what));
+    } else {
+        what();
     }
 }
 

@@ -149,6 +149,7 @@ impl Waiters {
     }
 
     /// The caller waits no longer: it got a key, or an answer, or gave up.
+    #[expect(clippy::needless_pass_by_value, reason = "whoever leaves has no entry any more")]
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waker> {
         self.arrived(&id);
         if matches!(self.entries[id.0 as usize].state, State::Waiting) {
@@ -270,6 +271,43 @@ impl Waiters {
         if self.leader.is_some_and(|(leader, _)| leader == at) {
             self.leader = None;
         }
+    }
+}
+
+/// Those who wait for one event and are all woken by it: drains, stops.
+#[derive(Debug, Default)]
+pub(crate) struct WakerSet {
+    /// `None` inside: woken, or nobody's place.
+    wakers: Vec<Option<Waker>>,
+    /// Places that nobody has.
+    free: Vec<usize>,
+}
+
+impl WakerSet {
+    /// Enters a caller, or renews its waker; returns the one it had, to be
+    /// dropped outside the lock.
+    pub(crate) fn set(&mut self, place: &mut Option<usize>, waker: Waker) -> Option<Waker> {
+        let at = *place.get_or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.wakers.push(None);
+                self.wakers.len() - 1
+            })
+        });
+        self.wakers[at].replace(waker)
+    }
+
+    pub(crate) fn leave(&mut self, place: usize) -> Option<Waker> {
+        self.free.push(place);
+        self.wakers[place].take()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakers.len() == self.free.len()
+    }
+
+    /// Moves all wakers out, to be woken outside the lock.
+    pub(crate) fn take_all(&mut self, into: &mut Vec<Waker>) {
+        into.extend(self.wakers.iter_mut().filter_map(Option::take));
     }
 }
 

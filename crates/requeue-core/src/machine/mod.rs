@@ -224,6 +224,13 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
+    /// Whether [`take_trash`](Self::take_trash) has anything.
+    #[inline]
+    #[must_use]
+    pub fn has_trash(&self) -> bool {
+        !self.trash.is_empty()
+    }
+
     /// What is to be dropped once the lock is released.
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
@@ -311,17 +318,16 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key is not held and not ready: it becomes ready, triggered at
-    /// `since`. A user's order has yet to hear of it, or has heard already.
+    /// The key is not held and not ready: it becomes ready, triggered at `since`.
+    /// It has yet to enter the line.
     #[inline]
-    fn enter_line(&mut self, slot: u32, since: Instant) {
+    fn make_ready(&mut self, slot: u32, since: Instant) {
         self.arena.set_flags(slot, (self.arena.flags(slot) | READY) & !BACKOFF);
         self.ready += 1;
         self.adds += 1;
         if let Some(times) = &mut self.times {
             times.triggered(slot, since);
         }
-        self.line.enter(slot);
     }
 
     /// A held key was triggered at `since`; false if it was dirty already.
@@ -364,8 +370,8 @@ impl<K, V> Core<K, V> {
             if flags & BACKOFF == 0 {
                 self.restart_attempts(slot);
             }
-            self.enter_line(slot, since);
-            self.line.announce(self.arena.key(slot), slot);
+            self.make_ready(slot, since);
+            self.line.enter(slot);
         }
     }
 

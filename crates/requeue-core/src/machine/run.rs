@@ -132,10 +132,10 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn next_ready(&mut self) -> Option<u32> {
         if !self.line.is_own() {
-            return self.line.pop();
+            return self.line.pop(&self.arena);
         }
         for _ in 0..NONSENSE {
-            let Some(slot) = self.line.pop() else { break };
+            let Some(slot) = self.line.pop(&self.arena) else { break };
             if self.arena.flags_if_occupied(slot).is_some_and(|f| f & READY != 0) {
                 return Some(slot);
             }
@@ -299,8 +299,8 @@ impl<K, V> Core<K, V> {
         RefusedEnd { value, reason }
     }
 
-    /// The end itself. Whatever users' code panics in here, the run has ended:
-    /// the state is set first, then payloads merge, then a user's order hears.
+    /// The end itself. The one thing of users' in here is `merge`, and the state
+    /// is set before it is called: if it panics the run has ended.
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
         let now = self.now;
@@ -343,7 +343,6 @@ impl<K, V> Core<K, V> {
         } else {
             dead = value;
         }
-        let mut announce = dirty;
         if let Some(after) = delay {
             let due_now = after.is_zero() || {
                 let moved = self.set_timer(slot, after, Policy::Earliest);
@@ -353,14 +352,11 @@ impl<K, V> Core<K, V> {
                 moved.is_none()
             };
             if due_now && !dirty {
-                self.enter_line(slot, now);
-                announce = true;
+                self.make_ready(slot, now);
+                self.line.enter(slot);
             }
         }
         self.merge_back(slot, goes_back);
-        if announce {
-            self.line.announce(self.arena.key(slot), slot);
-        }
         if dead.is_none() {
             dead = self.dead_value(slot);
         } else if let Some(also) = self.dead_value(slot) {

@@ -350,14 +350,15 @@ impl<K: Eq, V> Core<K, V> {
             self.merge_in(slot, value);
             if self.make_dirty(slot, self.now) { Added::Dirty } else { Added::Coalesced }
         } else if flags & READY != 0 {
-            self.line.touch(self.arena.key(slot), slot);
+            self.line.touch(&self.arena, slot);
             self.merge_in(slot, value);
             Added::Coalesced
         } else {
-            self.line.announce(self.arena.key(slot), slot);
+            self.line.announce(&self.arena, slot);
             self.merge_in(slot, value);
             self.restart_attempts(slot);
-            self.enter_line(slot, self.now);
+            self.make_ready(slot, self.now);
+            self.line.enter_announced(slot);
             Added::Ready
         };
         self.suspect = None;

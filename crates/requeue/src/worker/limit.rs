@@ -1,0 +1,119 @@
+//! Time limits of blocking handlers: one thread that watches, started with the
+//! first run that has a limit.
+
+use super::outcome::Failure;
+use super::run::Cell;
+use super::{Hook, Rules, report};
+use crate::Instant;
+use crate::clock::{Clock, Parker};
+use crate::sync::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+struct State<K: 'static, V: 'static> {
+    /// Runs by the end of their limits: all limits are equal, so the order is
+    /// that of their starts.
+    runs: VecDeque<(Instant, Weak<Cell<K, V>>)>,
+    /// Wakes the watching thread, once it is there.
+    waker: Option<Waker>,
+    started: bool,
+    ended: bool,
+}
+
+/// Watches the runs of one worker.
+pub(super) struct Limits<K: 'static, V: 'static> {
+    limit: Duration,
+    clock: Arc<dyn Clock>,
+    on_failure: Option<Hook<K>>,
+    state: Mutex<State<K, V>>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
+    pub(super) fn new(limit: Duration, clock: Arc<dyn Clock>, rules: &Rules<K>) -> Self {
+        let state = State { runs: VecDeque::new(), waker: None, started: false, ended: false };
+        Self { limit, clock, on_failure: rules.on_failure.clone(), state: Mutex::new(state) }
+    }
+
+    /// A run begins. If the watching thread cannot be started the next run
+    /// tries again; the limit is looked at after the handler's return anyway.
+    pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>) {
+        let mut state = self.state.lock();
+        // runs that have returned leave from the front, so that what is watched
+        // stays about as long as the number of threads
+        while state.runs.front().is_some_and(|(_, run)| !goes_on(run)) {
+            state.runs.pop_front();
+        }
+        let idle = state.runs.is_empty();
+        state.runs.push_back((began + self.limit, Arc::downgrade(cell)));
+        if !state.started {
+            let this = self.clone();
+            let thread = std::thread::Builder::new().name("requeue-limits".to_string());
+            state.started = thread.spawn(move || this.run()).is_ok();
+            return;
+        }
+        let waker = if idle { state.waker.clone() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether a run that began then is past its limit.
+    pub(super) fn is_over(&self, began: Instant) -> bool {
+        self.clock.now() >= began + self.limit
+    }
+
+    pub(super) fn failure(&self) -> Failure {
+        Failure::TimeLimit(self.limit)
+    }
+
+    /// The worker's threads have ended.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn run(&self) {
+        let parker = Parker::current();
+        loop {
+            let now = self.clock.now();
+            let mut over = Vec::new();
+            let mut state = self.state.lock();
+            if state.ended {
+                return;
+            }
+            state.waker.get_or_insert_with(|| parker.waker().clone());
+            while let Some((until, run)) = state.runs.front() {
+                if goes_on(run) {
+                    if *until > now {
+                        break;
+                    }
+                    over.extend(run.upgrade());
+                }
+                state.runs.pop_front();
+            }
+            let next = state.runs.front().map(|(until, _)| *until);
+            drop(state);
+            for cell in over {
+                if cell.told.overrun() {
+                    report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
+                }
+            }
+            match next {
+                Some(at) if !at.is_never() => self.clock.park_until(at, &parker),
+                _ => parker.park(),
+            }
+        }
+    }
+}
+
+fn goes_on<K, V>(run: &Weak<Cell<K, V>>) -> bool {
+    run.upgrade().is_some_and(|cell| !cell.told.has_returned())
+}

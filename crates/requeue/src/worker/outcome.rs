@@ -1,0 +1,99 @@
+//! What a handler says of its run, and what is told about those that failed.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// Any error, as handlers return them.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// How a run ended.
+///
+/// ```
+/// use requeue::Outcome;
+/// use std::time::Duration;
+/// let poll = Outcome::Again(Duration::from_secs(300));
+/// let hopeless = Outcome::GiveUp("no such object".into());
+/// ```
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is done; the failures of the key are forgotten.
+    Done,
+    /// Not a failure: the failures are forgotten, and the key comes again after
+    /// the delay.
+    Again(Duration),
+    /// It failed: the limiter says when the key comes back.
+    Retry(BoxError),
+    /// It failed: the limiter is asked and counts, but the key comes back after
+    /// this delay.
+    RetryAfter(Duration, BoxError),
+    /// It failed and is not tried again: it is reported, and the key forgotten.
+    /// If it was triggered meanwhile it still runs once more, at attempt 1.
+    GiveUp(BoxError),
+}
+
+/// What a handler may return: `()`, an [`Outcome`], or a `Result` of either,
+/// whose `Err` is a [`Retry`](Outcome::Retry).
+///
+/// ```
+/// use requeue::{IntoOutcome, Outcome};
+/// let failed: Result<(), std::fmt::Error> = Err(std::fmt::Error);
+/// assert!(matches!(failed.into_outcome(), Outcome::Retry(_)));
+/// assert!(matches!(().into_outcome(), Outcome::Done));
+/// ```
+pub trait IntoOutcome {
+    /// The outcome that this stands for.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl<T: IntoOutcome, E: Into<BoxError>> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(value) => value.into_outcome(),
+            Err(error) => Outcome::Retry(error.into()),
+        }
+    }
+}
+
+/// Why a run failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The handler said so.
+    Error(BoxError),
+    /// The handler panicked, with this message.
+    Panic(String),
+    /// The handler took longer than the worker's time limit.
+    TimeLimit(Duration),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => error.fmt(f),
+            Self::Panic(message) => write!(f, "the handler panicked: {message}"),
+            Self::TimeLimit(limit) => write!(f, "the handler took longer than {limit:?}"),
+        }
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Error(error) => error.source(),
+            Self::Panic(_) | Self::TimeLimit(_) => None,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a handler gets: a run of a key.
+
+use crate::Item;
+use crate::item::Guard;
+use crate::sync::{Mutex, atomic};
+use atomic::Ordering::{Acquire, Release};
+use std::fmt;
+use std::sync::Arc;
+
+/// What worker and handler share of a run.
+pub(super) struct Cell<K: 'static, V: 'static> {
+    pub(super) guard: Guard<'static, K, V>,
+    attempt: u32,
+    /// The payload that the handler left, once it has let go of its [`Run`].
+    pub(super) left: Mutex<Option<V>>,
+    pub(super) told: Arc<Told>,
+}
+
+impl<K, V> Cell<K, V> {
+    pub(super) fn new(item: Item<'static, K, V>, told: Arc<Told>) -> Self {
+        let (guard, payload, attempt) = item.into_parts();
+        Self { guard, attempt, left: Mutex::new(payload), told }
+    }
+}
+
+impl<K, V> Drop for Cell<K, V> {
+    fn drop(&mut self) {
+        let mut payload = self.left.lock().take();
+        self.guard.let_go(&mut payload);
+    }
+}
+
+/// What a handler is told while it runs.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    cancelled: atomic::AtomicBool,
+    overran: atomic::AtomicBool,
+    returned: atomic::AtomicBool,
+}
+
+impl Told {
+    /// The run should end: the time is up, or the worker is being stopped.
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Release);
+    }
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Acquire)
+    }
+    /// The handler is past the time limit; false if it has returned.
+    pub(super) fn overrun(&self) -> bool {
+        if self.returned.load(Acquire) {
+            return false;
+        }
+        self.overran.store(true, Release);
+        self.cancel();
+        true
+    }
+    pub(super) fn has_overrun(&self) -> bool {
+        self.overran.load(Acquire)
+    }
+    pub(super) fn return_now(&self) {
+        self.returned.store(true, Release);
+    }
+    pub(super) fn has_returned(&self) -> bool {
+        self.returned.load(Acquire)
+    }
+}
+
+/// A run of a key, as a worker's handler gets it.
+///
+/// The worker ends the run with the handler's outcome. A value that was not
+/// [taken](Self::take_value) goes back to the queue if the run failed. A handler
+/// may keep this beyond its return, to read the key; the run has ended then.
+///
+/// ```
+/// use requeue::{Run, WorkQueue, Worker};
+/// let q = WorkQueue::<String>::new();
+/// q.add_ref("a")?;
+/// let worker = Worker::of(&q).workers(1).start_threads(|run: Run<String>| {
+///     assert_eq!((run.key().as_str(), run.attempt()), ("a", 1));
+/// })?;
+/// assert!(worker.drain(std::time::Duration::MAX).wait().complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Run<K: 'static, V: 'static = ()> {
+    cell: Arc<Cell<K, V>>,
+    value: Option<V>,
+}
+
+impl<K, V> Run<K, V> {
+    pub(super) fn new(cell: Arc<Cell<K, V>>) -> Self {
+        let value = cell.left.lock().take();
+        Self { cell, value }
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        self.cell.guard.key()
+    }
+
+    /// The value that was merged from the run's triggers, if one of them had one.
+    #[must_use]
+    pub fn value(&self) -> Option<&V> {
+        self.value.as_ref()
+    }
+
+    /// Takes the value out: a failed run then has nothing to put back, unless
+    /// [`set_value`](Self::set_value) says so.
+    #[must_use = "the value is gone from the run"]
+    pub fn take_value(&mut self) -> Option<V> {
+        self.value.take()
+    }
+
+    /// Sets what goes back if the run fails; returns what was there.
+    pub fn set_value(&mut self, value: V) -> Option<V> {
+        self.value.replace(value)
+    }
+
+    /// Which run in a row of failing ones this is, from 1: see [`Item::attempt`].
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.cell.attempt
+    }
+
+    /// Whether the handler should return: it is past the worker's time limit,
+    /// or the worker was stopped and its deadline has come. A blocking handler
+    /// cannot be ended from outside; one that runs long should look here.
+    #[must_use]
+    pub fn cancelled(&self) -> bool {
+        self.cell.told.is_cancelled()
+    }
+}
+
+impl<K, V> Drop for Run<K, V> {
+    fn drop(&mut self) {
+        *self.cell.left.lock() = self.value.take();
+    }
+}
+
+impl<K, V> fmt::Debug for Run<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("attempt", &self.attempt())
+            .field("cancelled", &self.cancelled())
+            .finish_non_exhaustive()
+    }
+}

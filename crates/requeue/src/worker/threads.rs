@@ -1,0 +1,226 @@
+//! The threads of a worker: take a key, call the handler, end the run.
+
+use super::limit::Limits;
+use super::outcome::{Failure, IntoOutcome, Outcome};
+use super::roster::Roster;
+use super::run::{Cell, Run, Told};
+use super::{Rules, report};
+use crate::Instant;
+use crate::clock::Parker;
+use crate::get::Get;
+use crate::item::{Ending, Item, Owner};
+use crate::shared::Shared;
+use crate::wait::Step;
+use std::any::Any;
+use std::cell::OnceCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What all threads of one worker share.
+struct Crew<K: 'static, V: 'static, F> {
+    queue: Arc<Shared<K, V>>,
+    roster: Arc<Roster>,
+    rules: Rules<K>,
+    limits: Option<Arc<Limits<K, V>>>,
+    handler: F,
+}
+
+/// Starts the threads.
+pub(super) fn start<K, V, F, O>(
+    queue: Arc<Shared<K, V>>,
+    threads: usize,
+    rules: Rules<K>,
+    handler: F,
+) -> io::Result<Arc<Roster>>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+    F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
+    O: IntoOutcome,
+{
+    let roster = Arc::new(Roster::new(queue.clone(), threads));
+    let limits = rules.time_limit.map(|limit| Arc::new(Limits::new(limit, queue.clock.clone(), &rules)));
+    let crew = Arc::new(Crew { queue, roster: roster.clone(), rules, limits, handler });
+    let mut failed = None;
+    for place in 0..threads {
+        if failed.is_some() {
+            crew.leave(place);
+            continue;
+        }
+        let thread = std::thread::Builder::new().name(crew.thread_name());
+        let this = crew.clone();
+        if let Err(error) = thread.spawn(move || this.work(place)) {
+            failed = Some(error);
+            roster.stop_taking();
+            crew.leave(place);
+        }
+    }
+    failed.map_or(Ok(roster), Err)
+}
+
+impl<K, V, F> Crew<K, V, F>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
+    fn thread_name(&self) -> String {
+        match self.queue.name.as_str() {
+            "" => "requeue-worker".to_string(),
+            // a NUL in a thread's name would be refused
+            name => format!("requeue-{}", name.replace('\0', "?")),
+        }
+    }
+
+    fn leave(&self, place: usize) {
+        self.roster.leave(place);
+        if let (Some(limits), 0) = (&self.limits, self.roster.threads()) {
+            limits.end();
+        }
+    }
+
+    /// The loop of one thread.
+    fn work<O>(&self, place: usize)
+    where
+        F: Fn(Run<K, V>) -> O,
+        O: IntoOutcome,
+    {
+        while let Some(item) = self.take(place) {
+            // a merge function or a limiter of the user's that panics as the run
+            // ends must not end the thread
+            let ran = catch_unwind(AssertUnwindSafe(|| self.run(place, item)));
+            drop(ran);
+            self.roster.run_ended(place);
+        }
+        self.leave(place);
+    }
+
+    /// Waits for a key, or for the worker to be stopped.
+    fn take(&self, place: usize) -> Option<Item<'static, K, V>> {
+        let mut get = Get::new(Owner::Owned(self.queue.clone()), None);
+        let parker = OnceCell::new();
+        let waker = || parker.get_or_init(Parker::current).waker();
+        loop {
+            if !self.roster.takes() {
+                return None;
+            }
+            match get.step(waker, None) {
+                Step::Ready(outcome) => return outcome.unwrap_or(None),
+                Step::Sleep(until) => {
+                    // whoever stops the worker from here on wakes this thread
+                    self.roster.arrive(place, waker().clone());
+                    if self.roster.takes() {
+                        self.queue.sleep(until, &parker);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One run: the handler, and what its outcome asks for.
+    fn run<O>(&self, place: usize, item: Item<'static, K, V>)
+    where
+        F: Fn(Run<K, V>) -> O,
+        O: IntoOutcome,
+    {
+        let attempt = item.attempt();
+        let told = Arc::new(Told::default());
+        self.roster.run_begins(place, &told);
+        let cell = Arc::new(Cell::new(item, told.clone()));
+        let began = self.limits.as_ref().map(|limits| {
+            let now = self.queue.now();
+            limits.watch(now, &cell);
+            now
+        });
+        let run = Run::new(cell.clone());
+        let outcome = catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()));
+        told.return_now();
+        let mut payload = cell.left.lock().take();
+
+        let verdict = self.verdict(&cell, outcome, began, attempt);
+        match Arc::try_unwrap(cell) {
+            Ok(mut cell) => self.end(cell.guard.ending().1, verdict, &mut payload),
+            // the handler kept its run: it goes on reading the key
+            Err(cell) => {
+                if let Some(ending) = cell.guard.keeping() {
+                    self.end(ending, verdict, &mut payload);
+                }
+            }
+        }
+    }
+
+    /// What becomes of the key, with failures reported.
+    fn verdict(
+        &self,
+        cell: &Cell<K, V>,
+        outcome: Result<Outcome, Box<dyn Any + Send>>,
+        began: Option<Instant>,
+        attempt: u32,
+    ) -> Verdict {
+        let key = cell.guard.key();
+        let reported = cell.told.has_overrun();
+        let late = match (&self.limits, began) {
+            (Some(limits), Some(began)) if reported || limits.is_over(began) => Some(limits.failure()),
+            _ => None,
+        };
+        let (mut last, mut instead) = (false, None);
+        let failure = match (late, outcome) {
+            (Some(late), _) => late,
+            (None, Err(panic)) => Failure::Panic(message(&*panic)),
+            (None, Ok(Outcome::Done)) => return Verdict::Succeed,
+            (None, Ok(Outcome::Again(delay))) => return Verdict::Again(delay),
+            (None, Ok(Outcome::Retry(error))) => Failure::Error(error),
+            (None, Ok(Outcome::RetryAfter(delay, error))) => {
+                instead = Some(delay);
+                Failure::Error(error)
+            }
+            (None, Ok(Outcome::GiveUp(error))) => {
+                last = true;
+                Failure::Error(error)
+            }
+        };
+        if !reported {
+            report(self.rules.on_failure.as_ref(), key, &failure);
+        }
+        if last || (self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts) {
+            report(self.rules.on_give_up.as_ref(), key, &failure);
+            return Verdict::Succeed;
+        }
+        Verdict::Retry(instead)
+    }
+
+    fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
+        let queue = &*self.queue;
+        let refused = match verdict {
+            Verdict::Succeed => return ending.succeed(queue),
+            Verdict::Again(delay) => ending.again(queue, delay).is_err(),
+            Verdict::Retry(instead) => ending.retry(queue, instead, payload).is_err(),
+        };
+        if refused {
+            // shut down, and counted as refused
+            ending.done(queue);
+        }
+    }
+}
+
+/// How a run is to end.
+#[derive(Clone, Copy)]
+enum Verdict {
+    /// Forgotten and done: it succeeded, or was given up.
+    Succeed,
+    Again(Duration),
+    /// With a delay instead of the limiter's.
+    Retry(Option<Duration>),
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_string()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "something that is not text".to_string()
+    }
+}
