@@ -73,11 +73,7 @@ impl Splitter {
             if key.is_empty() {
                 continue;
             }
-            let piece = if key == previous {
-                Piece::Repeated
-            } else {
-                Piece::Key(key)
-            };
+            let piece = if key == previous { Piece::Repeated } else { Piece::Key(key) };
             previous = key;
             if !each(piece) {
                 return false;

@@ -10,7 +10,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memchr::{memchr_iter, memrchr};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -33,24 +34,21 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Standard output and standard error, behind one lock because on a terminal they
-/// are the same line of text.
+/// Standard output and standard error.
+///
+/// Each has a lock of its own, so that a reader of the one who does not read does not
+/// silence the other. Where both are the terminal, whoever writes to the first holds
+/// the second too, or the progress line would come between.
 #[derive(Debug)]
 pub(crate) struct Console {
-    state: Mutex<State>,
-    control: Arc<Control>,
-}
-
-#[derive(Debug)]
-struct State {
-    out: Sink,
-    err: Sink,
-    /// The progress line is on the terminal, so that other text must clear it first.
-    progress_shown: bool,
+    out: Mutex<Sink>,
+    /// Locked after `out` where both are.
+    err: Mutex<Sink>,
     /// A reader has gone away.
-    closed: bool,
-    /// Standard output could not be written for another reason.
-    failure: Option<io::Error>,
+    closed: AtomicBool,
+    /// Why standard output could not be written, but for that.
+    failure: Mutex<Option<io::Error>>,
+    control: Arc<Control>,
 }
 
 #[derive(Debug)]
@@ -58,11 +56,14 @@ struct Sink {
     fd: BorrowedFd<'static>,
     terminal: bool,
     open: bool,
+    /// The progress line stands there, so that other text must clear it first.
+    progress_shown: bool,
 }
 
 impl Sink {
-    fn new(fd: BorrowedFd<'static>) -> Self {
-        Self { fd, terminal: rustix::termios::isatty(fd), open: true }
+    fn new(fd: BorrowedFd<'static>) -> Mutex<Self> {
+        let terminal = rustix::termios::isatty(fd);
+        Mutex::new(Self { fd, terminal, open: true, progress_shown: false })
     }
 
     /// Writes everything, unless `stop` comes while the reader does not read.
@@ -87,59 +88,73 @@ impl Sink {
         }
         Ok(())
     }
+
+    fn clear_progress(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        if std::mem::take(&mut self.progress_shown) {
+            self.write(CLEAR_LINE, stop)?;
+        }
+        Ok(())
+    }
 }
 
 impl Console {
     pub(crate) fn new(control: Arc<Control>) -> Self {
-        let state = State {
+        Self {
             out: Sink::new(rustix::stdio::stdout()),
             err: Sink::new(rustix::stdio::stderr()),
-            progress_shown: false,
-            closed: false,
-            failure: None,
-        };
-        Self { state: Mutex::new(state), control }
+            closed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            control,
+        }
     }
 
     /// Writes whole lines.
     pub(crate) fn write(&self, stream: Stream, lines: &[u8]) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let sink = match stream {
-            Stream::Out => &mut state.out,
-            Stream::Err => &mut state.err,
-        };
-        if !sink.open {
-            return;
-        }
         let stop = self.control.children_stop.fd();
-        let (terminal, mut result) = (sink.terminal, Ok(()));
-        if terminal && state.progress_shown {
-            state.progress_shown = false;
-            result = state.err.write(CLEAR_LINE, stop);
-        }
-        let sink = match stream {
-            Stream::Out => &mut state.out,
-            Stream::Err => &mut state.err,
-        };
-        if let Err(e) = result.and_then(|()| sink.write(lines, stop)) {
-            sink.open = false;
-            // Nobody reads any more: what goes on running runs for nobody. A full disk
-            // under standard error only silences messages.
-            if e.kind() == io::ErrorKind::BrokenPipe {
-                state.closed = true;
-            } else if stream == Stream::Out {
-                state.failure = Some(e);
-            } else {
-                return;
+        let result = match stream {
+            Stream::Out => {
+                let mut out = lock(&self.out);
+                if !out.open {
+                    return;
+                }
+                let mut beside = out.terminal.then(|| lock(&self.err));
+                let cleared = beside.as_mut().map_or(Ok(()), |err| err.clear_progress(stop));
+                let result = cleared.and_then(|()| out.write(lines, stop));
+                out.open = result.is_ok();
+                result
             }
-            drop(guard);
-            self.control.raise(Level::Stop);
+            Stream::Err => {
+                let mut err = lock(&self.err);
+                if !err.open {
+                    return;
+                }
+                let result = err.clear_progress(stop).and_then(|()| err.write(lines, stop));
+                err.open = result.is_ok();
+                result
+            }
+        };
+        match result {
+            Ok(()) => {}
+            // Nobody reads any more: what goes on running runs for nobody.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.store(true, Ordering::SeqCst);
+                self.control.raise(Level::Stop);
+            }
+            Err(e) if stream == Stream::Out => {
+                lock(&self.failure).get_or_insert(e);
+                self.control.raise(Level::Stop);
+            }
+            // A full disk under standard error only silences messages.
+            Err(_) => {}
         }
     }
 
-    /// One line of ours on standard error.
+    /// One line of ours on standard error. None once a reader has gone away: that is
+    /// an end which nobody wants to be told of.
     pub(crate) fn line(&self, text: &str) {
+        if self.closed() {
+            return;
+        }
         let mut line = Vec::with_capacity(text.len() + 1);
         line.extend_from_slice(text.as_bytes());
         line.push(b'\n');
@@ -148,30 +163,30 @@ impl Console {
 
     /// Shows `text` as the progress line, or takes the line away.
     pub(crate) fn progress(&self, text: Option<&str>) {
-        let mut state = self.lock();
-        if !state.err.open || (text.is_none() && !state.progress_shown) {
+        let mut err = lock(&self.err);
+        if !err.open || (text.is_none() && !err.progress_shown) {
             return;
         }
         let mut line = CLEAR_LINE.to_vec();
         line.extend_from_slice(text.unwrap_or_default().as_bytes());
-        state.progress_shown = text.is_some();
+        err.progress_shown = text.is_some();
         // A terminal that has gone away is noticed by the next line.
-        let _ = state.err.write(&line, self.control.children_stop.fd());
+        let _ = err.write(&line, self.control.children_stop.fd());
     }
 
     /// A reader of our output has gone away.
     pub(crate) fn closed(&self) -> bool {
-        self.lock().closed
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Why standard output could not be written.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
-        self.lock().failure.take()
+        lock(&self.failure).take()
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One output of one child on its way to one of ours.

@@ -134,9 +134,12 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
         (input, error)
     });
     shop.keeper.linger.end();
-    let signal = signals.first();
+    signals.messages_said();
+    let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
+    let status = report(&shop, &ending, failed_to);
+    // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
-    Ok(report(&shop, &Ending { input, read_error, signal, took: began.elapsed() }, failed_to))
+    Ok(status)
 }
 
 fn workers_wanted(args: &Run) -> usize {

@@ -1,8 +1,9 @@
 //! INT, TERM and HUP: the first asks to finish, the second to leave, the third insists.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -14,8 +15,9 @@ use crate::log::Log;
 #[derive(Debug)]
 pub(crate) struct Listener {
     handle: Handle,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
     first: Arc<AtomicI32>,
+    messages: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Listener {
@@ -32,25 +34,27 @@ impl Listener {
         let handle = signals.handle();
         let first = Arc::new(AtomicI32::new(0));
         let seen = Arc::clone(&first);
+        let messages: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
+        let theirs = Arc::clone(&messages);
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for (count, signal) in signals.forever().enumerate() {
                 let _ = seen.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-                // Said before it is done, so that it stands before what it causes.
-                match count {
-                    0 => {
-                        log.note(&format!("{name}: working off what is ready; once more to stop"));
-                        control.raise(Level::WorkOff);
-                    }
-                    1 => {
-                        log.note(&format!("{name}: stopping what runs; once more to kill it"));
-                        control.raise(Level::Stop);
-                    }
-                    _ => control.raise(Level::Kill),
-                }
+                let (level, message) = match count {
+                    0 => (Level::WorkOff, "working off what is ready; once more to stop"),
+                    1 => (Level::Stop, "stopping what runs; once more to kill it"),
+                    _ => (Level::Kill, "killing what runs"),
+                };
+                // Beside: where standard error is not read a message waits, and the
+                // next signal must not.
+                let log = Arc::clone(&log);
+                let say = move || log.note(&format!("{name}: {message}"));
+                let saying = std::thread::Builder::new().spawn(say).ok();
+                theirs.lock().unwrap_or_else(PoisonError::into_inner).extend(saying);
+                control.raise(level);
             }
         })?;
-        Ok(Self { handle, thread: Some(thread), first })
+        Ok(Self { handle, thread: Some(thread), first, messages })
     }
 
     /// The signal that began the end.
@@ -58,6 +62,16 @@ impl Listener {
         match self.first.load(Ordering::SeqCst) {
             0 => None,
             n => Some(n),
+        }
+    }
+}
+
+impl Listener {
+    /// Waits until all that was to be said about signals so far is said.
+    pub(crate) fn messages_said(&self) {
+        let messages = std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner));
+        for message in messages {
+            let _ = message.join();
         }
     }
 }
