@@ -1,1 +1,13 @@
-//! See the examples in `examples/`.
+//! Programs that show requeue at work. Each asserts what it prints, and ends with an
+//! error if it is not so.
+//!
+//! | | |
+//! |---|---|
+//! | `quickstart` | four threads, a thousand triggers, a handful of runs |
+//! | `order_timeouts` | a million orders, closed after thirty minutes unless paid, on a clock that the program steps |
+//! | `burst` | five tasks at once, then one a second |
+//! | `write_limit` | a fast producer in front of a store that takes fifty writes a second |
+//!
+//! ```text
+//! cargo run -p requeue-examples --example quickstart
+//! ```

@@ -434,12 +434,13 @@ mod tests {
     #[test]
     fn emptied_chunks_are_freed_but_for_one() {
         let mut a = Arena::new();
-        let slots: Vec<u32> = (0..CHUNK as u32 * 200).map(|i| a.insert(u64::from(i), i)).collect();
+        let chunks = if cfg!(miri) { 20 } else { 200 };
+        let slots: Vec<u32> = (0..CHUNK as u32 * chunks).map(|i| a.insert(u64::from(i), i)).collect();
         let mut freed = 0;
         for s in slots {
             freed += usize::from(a.remove(s).expect("not lent").freed_chunk.is_some());
         }
-        assert_eq!(freed, 199);
+        assert_eq!(freed, chunks as usize - 1);
         assert!(a.chunks.iter().filter(|c| c.is_some()).count() == 1);
         // and the arena goes on
         let s = a.insert(7, 7);

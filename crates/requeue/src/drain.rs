@@ -72,6 +72,17 @@ impl DrainOptions {
 /// Dropping this at any point takes nothing back: the queue stays shut down,
 /// and one that waits for waiting keys still shuts down when they are worked
 /// off, or at the deadline.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// q.add("a")?;
+/// let drain = q.shut_down_with_drain();
+/// assert!(q.add("b").is_err(), "refused from here on");
+/// while let Some(item) = q.get_blocking() { item.done() }
+/// let drained = drain.wait();
+/// assert_eq!((drained.complete, drained.done, drained.refused), (true, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the queue is shutting down; await this or call wait() to know when all is worked off"]
 pub struct Drain<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
@@ -122,9 +133,13 @@ impl<'q, K, V> Drain<'q, K, V> {
             match clone.take() {
                 Some(clone) => {
                     let old = session.drains.set(&mut self.place, clone);
+                    // the deadline of the latest drain ends this one too, and
+                    // there may be nobody else to notice that it has come
+                    let until =
+                        session.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
                     drop(session);
                     drop(old);
-                    return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never()));
+                    return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
                 None => {
@@ -158,10 +173,8 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            in_drop(|| {
-                let old = self.owner.shared().enter(&mut None).drains.leave(place);
-                drop(old);
-            });
+            let old = self.owner.shared().lock().drains.leave(place);
+            in_drop(|| drop(old));
         }
     }
 }

@@ -44,9 +44,26 @@ impl<K, V> From<requeue_core::Rejected<K, V>> for AddError<K, V> {
 }
 
 /// What a trigger returns: what became of it, or the refused key.
+///
+/// ```
+/// # use requeue::{AddResult, Added, WorkQueue};
+/// fn feed(q: &WorkQueue<String>) -> AddResult<String> {
+///     q.add("a".to_string())
+/// }
+/// assert_eq!(feed(&WorkQueue::new())?, Added::Ready);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type AddResult<K, V = ()> = Result<Added, AddError<K, V>>;
 
 /// Why [`try_get`](crate::WorkQueue::try_get) has no key.
+///
+/// ```
+/// # use requeue::{TryGetError, WorkQueue};
+/// let q = WorkQueue::<u32>::new();
+/// assert_eq!(q.try_get().err(), Some(TryGetError::Empty));
+/// q.shut_down();
+/// assert_eq!(q.try_get().err(), Some(TryGetError::ShutDown));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TryGetError {
     /// No key is ready now.
@@ -67,6 +84,15 @@ impl fmt::Display for TryGetError {
 impl std::error::Error for TryGetError {}
 
 /// Why [`get().timeout(d)`](crate::Get::timeout) has no key.
+///
+/// ```
+/// # use requeue::{GetError, WorkQueue};
+/// # use std::time::Duration;
+/// let q = WorkQueue::<u32>::new();
+/// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
+/// q.shut_down();
+/// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::ShutDown));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GetError {
     /// No key was ready in time.
@@ -121,6 +147,13 @@ impl<K, V> fmt::Display for RefusedItem<'_, K, V> {
 impl<K, V> std::error::Error for RefusedItem<'_, K, V> {}
 
 /// Why a queue cannot be built.
+///
+/// ```
+/// # struct Nothing;
+/// # impl requeue::Metrics for Nothing {}
+/// let unnamed = requeue::WorkQueue::<u32>::builder().metrics(Nothing).build().unwrap_err();
+/// assert!(unnamed.to_string().contains("call .name("));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {

@@ -1,7 +1,7 @@
 //! Waiting for a key: one body for threads and tasks.
 
 use crate::clock::{Alarm, Parker};
-use crate::item::{Item, Owner, settle_ended};
+use crate::item::{Ending, Item, Owner, settle_ended};
 use crate::shared::{Session, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
@@ -27,6 +27,14 @@ use std::time::Duration;
 /// A key is taken only in the poll that returns it. Dropping this at any point
 /// loses no key and no wake-up. Polled again after it gave an answer, it waits
 /// for the next key.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// let get = q.get(); // nothing yet: it waits when it is polled
+/// q.add("a")?;
+/// assert_eq!(get.wait().map(|item| *item.key()), Some("a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a Get does nothing unless it is awaited or waited on"]
 pub struct Get<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
@@ -111,9 +119,7 @@ impl<'q, K, V> Get<'q, K, V> {
             let over = match session.core.get() {
                 Got::Item(handout) => {
                     let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                    drop(session);
-                    drop(old);
-                    let item = Item::new(self.owner.clone(), handout);
+                    let item = session.hand_out(self.owner.clone(), handout, old);
                     settle_ended(shared, ended);
                     return Step::Ready(Ok(Some(item)));
                 }
@@ -215,19 +221,18 @@ impl<K, V> Unpin for Get<'_, K, V> {}
 
 impl<K, V> Drop for Get<'_, K, V> {
     fn drop(&mut self) {
-        if self.waiter.is_none() && self.ending.is_none() {
-            return;
+        let shared = self.owner.shared();
+        if let Some(id) = self.waiter.take() {
+            // leaving takes no time, and no clock that panics may leave an entry
+            // behind that nobody answers for; a wake-up that this one had is
+            // passed on as the lock hold ends
+            let old = shared.lock().waiters.leave(id);
+            in_drop(|| drop(old));
         }
-        in_drop(|| {
-            let shared = self.owner.shared();
-            let mut session = shared.enter(&mut None);
-            let ended = self.ending.take().and_then(|run| session.core.end(run, How::Done, None).ok());
-            let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-            // a wake-up that this one had is passed on as the session ends
-            drop(session);
-            drop(old);
-            settle_ended(shared, ended);
-        });
+        if self.ending.is_some() {
+            // never polled
+            in_drop(|| Ending::Taking(&mut self.ending).done(shared));
+        }
     }
 }
 
@@ -264,6 +269,17 @@ impl Limit {
 /// # Cancel safety
 ///
 /// As [`Get`]'s.
+///
+/// ```
+/// # use requeue::GetError;
+/// # use std::time::Duration;
+/// # let q = requeue::WorkQueue::new();
+/// q.add("a")?;
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(*q.get().timeout(soon).wait()?.key(), "a");
+/// assert_eq!(q.get().timeout(soon).wait().err(), Some(GetError::TimedOut));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a GetTimeout does nothing unless it is awaited or waited on"]
 pub struct GetTimeout<'q, K, V = ()> {
     get: Get<'q, K, V>,

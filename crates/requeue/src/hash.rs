@@ -21,6 +21,11 @@ pub struct RandomState(foldhash::quality::RandomState);
 
 impl RandomState {
     /// A hasher with a seed of its own.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::builder().hasher(requeue::RandomState::new()).build()?;
+    /// # Ok::<(), requeue::BuildError>(())
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -258,9 +258,6 @@ impl<K, V> Guard<'_, K, V> {
 impl<'q, K, V> Item<'q, K, V> {
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, handout: Handout<K, V>) -> Self {
-        if let Some(waited) = handout.waited {
-            owner.shared().tell(|m| m.handed_out(waited));
-        }
         Self {
             guard: Guard { owner, run: Some(handout.run) },
             value: handout.value,

@@ -1,4 +1,6 @@
-//! The Kubernetes work queue for Rust.
+#![doc = include_str!("docs/overview.md")]
+#![doc = include_str!("docs/client_go.md")]
+#![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -40,3 +42,8 @@ pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
 pub use worker::{BoxError, Failure, IntoOutcome, Outcome, Run, Stop, StopReport, Worker, WorkerBuilder};
+
+/// The examples of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

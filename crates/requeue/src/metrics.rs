@@ -9,6 +9,25 @@ pub use requeue_core::Gauges;
 ///
 /// They are computed when they are asked for, from the queue's state at that
 /// moment: nothing ticks, and they are true at and after shutdown too.
+///
+/// ```
+/// use requeue::{Metrics, ReadGauges, WorkQueue};
+/// use std::sync::{Arc, Mutex, Weak};
+///
+/// #[derive(Default)]
+/// struct Page(Mutex<Option<Weak<dyn ReadGauges>>>);
+/// impl Metrics for Page {
+///     fn attach(&self, _name: &str, gauges: Weak<dyn ReadGauges>) {
+///         *self.0.lock().unwrap() = Some(gauges);
+///     }
+/// }
+/// let page = Arc::new(Page::default());
+/// let q = WorkQueue::builder().name("pods").metrics(page.clone()).build()?;
+/// q.add("a")?;
+/// let gauges = page.0.lock().unwrap().clone().and_then(|queue| queue.upgrade()).unwrap();
+/// assert_eq!(gauges.gauges().depth, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait ReadGauges: Send + Sync {
     /// The gauges now. Reads the queue's clock once and takes its lock.
     fn gauges(&self) -> Gauges;

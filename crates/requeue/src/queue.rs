@@ -124,7 +124,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{Added, WorkQueue};
@@ -176,7 +176,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -200,7 +200,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -221,7 +221,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -247,7 +247,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with the key, if the queue is shut down or closed; the
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed; the
     /// limiter has not been asked then.
     ///
     /// # Panics
@@ -414,9 +414,9 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        let got = self.shared.enter(&mut None).core.get();
-        match got {
-            Got::Item(handout) => Ok(Item::new(Owner::Borrowed(&self.shared), handout)),
+        let mut session = self.shared.enter(&mut None);
+        match session.core.get() {
+            Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
             Got::Empty => Err(TryGetError::Empty),
             Got::ShutDown => Err(TryGetError::ShutDown),
         }
@@ -571,8 +571,10 @@ impl<K, V, S> WorkQueue<K, V, S> {
 
 impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {
     fn clone(&self) -> Self {
+        // the hasher first: if its clone panics there is no handle to be counted
+        let hasher = self.hasher.clone();
         self.shared.handles.fetch_add(1, Relaxed);
-        Self { shared: self.shared.clone(), hasher: self.hasher.clone() }
+        Self { shared: self.shared.clone(), hasher }
     }
 }
 

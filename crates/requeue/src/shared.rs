@@ -7,23 +7,33 @@
 //! [`Session`] is one such hold; its `Drop` does what comes after, so that no
 //! early return and no panic of users' code can skip it.
 
-use crate::clock::{Clock, Parker};
+use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Asking, Core, Delay, DrainBase, Limit, Policy, Refused, Rejected, RunRef};
+use requeue_core::{Asking, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, Rejected, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// What a guard that is dropped without a word does.
+///
+/// ```
+/// # use requeue::{Unfinished, WorkQueue};
+/// let q = WorkQueue::builder().unfinished(Unfinished::Retry).build()?;
+/// q.add("a")?;
+/// drop(q.try_get()?);
+/// assert_eq!(q.stats().waiting, 1, "it comes back");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unfinished {
@@ -40,8 +50,9 @@ pub(crate) struct State<K, V> {
     pub(crate) core: Core<K, V>,
     pub(crate) waiters: Waiters,
     pub(crate) drains: WakerSet,
-    /// How many releases the drains have been told of.
-    pub(crate) releases: u64,
+    /// What the drains have been told of: how many releases, and until when
+    /// waiting keys are waited for.
+    pub(crate) told: (u64, Option<Instant>),
 }
 
 pub(crate) struct Shared<K, V> {
@@ -75,7 +86,7 @@ impl<K, V> Shared<K, V> {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
-                releases: 0,
+                told: (0, None),
             }),
             clock,
             limiter,
@@ -117,8 +128,10 @@ impl<K, V> Shared<K, V> {
         self.enter(&mut Some(now))
     }
 
+    /// A lock hold that lets no time pass: for what users' code must not be able
+    /// to prevent.
     #[inline]
-    fn lock(&self) -> Session<'_, K, V> {
+    pub(crate) fn lock(&self) -> Session<'_, K, V> {
         Session { shared: self, state: Some(self.state.lock()) }
     }
 
@@ -241,12 +254,15 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, releases } = &mut *state;
+        let State { core, waiters, drains, told } = &mut *state;
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        if !drains.is_empty() && (core.is_drained() || core.releases() != *releases) {
-            *releases = core.releases();
-            drains.take_all(&mut wakes.all);
+        if !drains.is_empty() {
+            let now = (core.releases(), core.waiting_until());
+            if core.is_drained() || now != *told {
+                *told = now;
+                drains.take_all(&mut wakes.all);
+            }
         }
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         let trash = core.take_trash();
@@ -264,7 +280,7 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
-            let _ = catch_unwind(AssertUnwindSafe(|| what(&**metrics)));
+            quietly(|| what(&**metrics));
         }
     }
 }
@@ -299,6 +315,29 @@ pub(crate) struct Session<'a, K, V> {
     shared: &'a Shared<K, V>,
     /// `None` only while it is being dropped.
     state: Option<MutexGuard<'a, State<K, V>>>,
+}
+
+impl<K, V> Session<'_, K, V> {
+    /// Ends the hold with a key that was handed out. Its guard is made first: a
+    /// panic of what follows the hold (the drop of another key, or of the waker
+    /// that the getter waited with) must not leave the key held for ever.
+    #[inline]
+    pub(crate) fn hand_out<'q>(
+        self,
+        owner: Owner<'q, K, V>,
+        handout: Handout<K, V>,
+        waker: Option<Waker>,
+    ) -> Item<'q, K, V> {
+        let shared = self.shared;
+        let waited = handout.waited;
+        let item = Item::new(owner, handout);
+        drop(self);
+        drop(waker);
+        if let Some(waited) = waited {
+            shared.tell(|m| m.handed_out(waited));
+        }
+        item
+    }
 }
 
 impl<K, V> Deref for Session<'_, K, V> {
@@ -341,7 +380,7 @@ impl<K, V> Drop for Session<'_, K, V> {
 #[inline]
 pub(crate) fn in_drop(what: impl FnOnce()) {
     if std::thread::panicking() {
-        let _ = catch_unwind(AssertUnwindSafe(what));
+        quietly(what);
     } else {
         what();
     }
@@ -354,7 +393,7 @@ impl Wakes {
     fn deliver(self) {
         let Self { for_key, to_lead, all } = self;
         for waker in for_key.into_iter().chain(to_lead).chain(all) {
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            quietly(|| waker.wake());
         }
     }
 }

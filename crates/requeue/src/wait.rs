@@ -6,7 +6,7 @@
 //! **Ready keys.** A key that becomes ready wakes one waiter, and while that
 //! one is on its way others are not woken for the next keys: it passes the
 //! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait: 12,400 ns a key against 182 with ten thousand threads.) A waiter that
+//! wait; ARCHITECTURE.md has the figures of a prototype.) A waiter that
 //! was woken and does not come, because its task is stuck elsewhere, must not
 //! hold up the others for ever: each doubling of the number of ready keys
 //! wakes one more.
@@ -67,6 +67,8 @@ pub(crate) struct Waiters {
     entries: Vec<Entry>,
     free: u32,
     newest: u32,
+    /// How many entries are somebody's.
+    taken: usize,
     /// How many are `Waiting`.
     waiting: usize,
     /// How many were woken for a key and have not come yet.
@@ -83,6 +85,7 @@ impl Waiters {
             entries: Vec::new(),
             free: NONE,
             newest: NONE,
+            taken: 0,
             waiting: 0,
             in_flight: 0,
             more_at: 0,
@@ -108,6 +111,7 @@ impl Waiters {
             self.entries[at as usize] = entry;
             at
         };
+        self.taken += 1;
         self.link(at);
         (WaiterId(at), self.lead(at, next))
     }
@@ -161,18 +165,13 @@ impl Waiters {
         entry.older = free;
         self.free = id.0;
         let waker = entry.waker.take();
-        if self.waiting == 0 && self.in_flight == 0 {
-            self.give_memory_back();
-        }
-        waker
-    }
-
-    /// Frees the entries of a crowd that has gone.
-    fn give_memory_back(&mut self) {
-        if self.entries.len() > 64 && self.entries.iter().all(|e| matches!(e.state, State::Free)) {
+        self.taken -= 1;
+        // the entries of a crowd that has gone
+        if self.taken == 0 && self.entries.len() > 64 {
             self.entries = Vec::new();
             self.free = NONE;
         }
+        waker
     }
 
     /// Makes the caller the leader if there is none, or brings its alarm up to
@@ -198,7 +197,11 @@ impl Waiters {
             wakes.all = self.release_all();
             return;
         }
-        if ready > 0 && (self.in_flight == 0 || ready >= self.more_at) {
+        if ready == 0 {
+            // the next line counts from its own beginning: how long an earlier one
+            // was must not hold up whoever waits beside a waiter that does not come
+            self.more_at = 2;
+        } else if self.in_flight == 0 || ready >= self.more_at {
             self.more_at = ready.saturating_mul(2);
             wakes.for_key = self.notify_one();
         }
@@ -383,6 +386,19 @@ mod tests {
         let woken: Vec<Vec<usize>> = (1..=9).map(|ready| c.wakes(ready, None, false)).collect();
         let at: Vec<usize> = (1..=9).filter(|&r| !woken[r - 1].is_empty()).collect();
         assert_eq!(at, [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn a_line_that_was_long_once_does_not_hold_up_those_who_wait_at_a_short_one() {
+        let mut c = Crowd::of(3, None);
+        assert_eq!(c.wakes(1, None, false), [2], "this one never comes");
+        assert_eq!(c.wakes(1_000, None, false), [1]);
+        // it works the line off and waits again
+        let waker = c.counts[1].clone().into();
+        c.waiters.again(&WaiterId(1), waker, None);
+        assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
+        assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
+        assert_eq!(c.wakes(2, None, false), [1], "not at two thousand");
     }
 
     #[test]

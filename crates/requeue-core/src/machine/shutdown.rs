@@ -280,6 +280,13 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    /// Until when a drain that waits for waiting keys waits for them, while one
+    /// is on: the latest drain's deadline.
+    #[must_use]
+    pub fn waiting_until(&self) -> Option<Instant> {
+        self.waiting_drain.filter(|deadline| !deadline.is_never())
+    }
+
     /// When something is to happen that no call brings about: the soonest timer,
     /// or the deadline of a drain that waits. `None` if nothing ever will.
     #[inline]

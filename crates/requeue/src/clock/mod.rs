@@ -193,7 +193,7 @@ impl std::fmt::Debug for Alarm {
 
 /// Runs foreign code whose panic nobody here can receive. A payload may panic
 /// when it is dropped; that one is leaked.
-fn quietly(foreign: impl FnOnce()) {
+pub(crate) fn quietly(foreign: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
         if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(worse);

@@ -9,11 +9,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// A token bucket of its own for each key: no key slows another. client-go's
-/// `ItemBucketRateLimiter`.
+/// A token bucket of its own for each key: no key slows another. The
+/// `ItemBucketRateLimiter` that earlier releases of client-go had (0.37 has none).
 ///
 /// Forgetting a key forgets its bucket, so its next one is full; `num_requeues`
-/// is 0: both as in client-go. There a bucket is kept for every key that was ever
+/// is 0: both as there. There a bucket is kept for every key that was ever
 /// asked for; here one that is full again is dropped.
 ///
 /// ```

@@ -170,6 +170,20 @@ fn report<K>(hook: Option<&Hook<K>>, key: &K, failure: &Failure) {
 }
 
 /// Builds a [`Worker`].
+///
+/// ```
+/// use requeue::{WorkQueue, Worker};
+/// use std::time::Duration;
+/// let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q)
+///     .workers(8)
+///     .time_limit(Duration::from_secs(30))
+///     .max_attempts(10)
+///     .on_give_up(|key, why| eprintln!("{key}: {why}"))
+///     .start_threads(|run| println!("look at {}", run.key()))?;
+/// assert!(worker.drain(Duration::MAX).wait().complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a worker does nothing until it is started"]
 pub struct WorkerBuilder<K, V = ()> {
     queue: Arc<Shared<K, V>>,
@@ -181,6 +195,14 @@ pub struct WorkerBuilder<K, V = ()> {
 impl<K, V> WorkerBuilder<K, V> {
     /// How many keys are worked on at once; the machine's cores by default. With
     /// 0 nothing is worked on.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let one_at_a_time = Worker::of(&q).workers(1).start_threads(|_| ())?;
+    /// # drop(one_at_a_time);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn workers(self, workers: usize) -> Self {
         Self { threads: workers, ..self }
     }
@@ -188,6 +210,25 @@ impl<K, V> WorkerBuilder<K, V> {
     /// How long a run may take. One that takes longer has failed: that is
     /// reported at once, the handler is told ([`Run::cancelled`]), and its key
     /// stays held until it has returned.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .time_limit(Duration::from_secs(30))
+    ///     .on_failure(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
+    /// q.add("a")?;
+    /// clock.wait_for_alarms(1); // the limit is being watched
+    /// clock.advance(Duration::from_secs(30));
+    /// assert_eq!(told.recv()?, "a: the handler took longer than 30s");
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.rules.time_limit = Some(limit);
         self
@@ -195,6 +236,24 @@ impl<K, V> WorkerBuilder<K, V> {
 
     /// How many runs in a row may fail before the key is given up; 0, the
     /// default, is no maximum.
+    ///
+    /// ```
+    /// # use requeue::{limiter, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .max_attempts(3)
+    ///     .on_failure(move |_, _| tell.send(()).unwrap())
+    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    /// q.add("a")?;
+    /// for _ in 0..3 {
+    ///     told.recv()?;
+    /// }
+    /// worker.drain(std::time::Duration::MAX).wait();
+    /// # assert!(told.try_recv().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.rules.max_attempts = attempts;
         self
@@ -202,6 +261,16 @@ impl<K, V> WorkerBuilder<K, V> {
 
     /// Called for each failed run, from the worker's threads, before the key
     /// goes back or is given up. A panic in it is caught.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q)
+    ///     .on_failure(|key, why| eprintln!("{key} comes back: {why}"))
+    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_failure(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
         self.rules.on_failure = Some(Arc::new(hook));
         self
@@ -209,6 +278,20 @@ impl<K, V> WorkerBuilder<K, V> {
 
     /// Called for each key that is given up, from the worker's threads. A panic
     /// in it is caught.
+    ///
+    /// ```
+    /// # use requeue::{Outcome, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|_| Outcome::GiveUp("no such object".into()))?;
+    /// q.add("a")?;
+    /// assert_eq!(told.recv()?, "a: no such object");
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn on_give_up(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
         self.rules.on_give_up = Some(Arc::new(hook));
         self
@@ -218,6 +301,15 @@ impl<K, V> WorkerBuilder<K, V> {
     /// for keys that never come back; an hour by default, `None` for ever. It
     /// holds for the whole queue, where the limiter leaves the counting to the
     /// queue and has no time of its own.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let day = std::time::Duration::from_secs(24 * 3600);
+    /// let worker = Worker::of(&q).expire_failures_after(Some(day)).start_threads(|_| ())?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn expire_failures_after(self, after: Option<Duration>) -> Self {
         Self { expire_failures_after: after, ..self }
     }
@@ -228,6 +320,15 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # Errors
     ///
     /// If the system cannot start a thread; those that started are ended again.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::<String>::new();
+    /// // an Err is a retry; see IntoOutcome for what else a handler may return
+    /// let worker = Worker::of(&q).start_threads(|run| std::fs::metadata(run.key()).map(drop))?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn start_threads<F, O>(self, handler: F) -> io::Result<Worker>
     where
         K: Send + Sync + 'static,

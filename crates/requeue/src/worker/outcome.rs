@@ -68,6 +68,12 @@ impl<T: IntoOutcome, E: Into<BoxError>> IntoOutcome for Result<T, E> {
 }
 
 /// Why a run failed.
+///
+/// ```
+/// use requeue::Failure;
+/// let failure = Failure::Panic("index out of bounds".to_string());
+/// assert_eq!(failure.to_string(), "the handler panicked: index out of bounds");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {

@@ -146,6 +146,17 @@ impl fmt::Debug for Roster {
 }
 
 /// How a worker ended.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// # use std::time::Duration;
+/// let q = WorkQueue::new();
+/// let worker = Worker::of(&q).start_threads(|_| ())?;
+/// q.add_after("a", Duration::from_secs(3600))?;
+/// let report = worker.drain(Duration::MAX).wait();
+/// assert_eq!((report.complete, report.done, report.dropped), (true, 0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
@@ -175,6 +186,16 @@ pub struct StopReport {
 /// The worker takes no more keys, or the queue drains, from the moment this is
 /// made. Dropping it takes nothing back, but nobody tells the running handlers
 /// at the deadline then.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// # use std::time::Duration;
+/// let q = WorkQueue::<u32>::new();
+/// let worker = Worker::of(&q).start_threads(|_| ())?;
+/// let stop = worker.stop(Duration::from_secs(10)); // nothing is taken from here on
+/// assert!(stop.wait().complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the worker is ending; await this or call wait() to know how it ended"]
 pub struct Stop {
     roster: Arc<Roster>,

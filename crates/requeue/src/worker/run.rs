@@ -94,12 +94,30 @@ impl<K, V> Run<K, V> {
     }
 
     /// The key.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q).start_threads(|run| println!("look at {}", run.key()))?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn key(&self) -> &K {
         self.cell.guard.key()
     }
 
     /// The value that was merged from the run's triggers, if one of them had one.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::merging(|sum: &mut u32, more| *sum += more).build()?;
+    /// q.add_value("a", 1)?;
+    /// q.add_value("a", 2)?;
+    /// let worker = Worker::of(&q).start_threads(|run| assert_eq!(run.value(), Some(&3)))?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn value(&self) -> Option<&V> {
         self.value.as_ref()
@@ -107,17 +125,58 @@ impl<K, V> Run<K, V> {
 
     /// Takes the value out: a failed run then has nothing to put back, unless
     /// [`set_value`](Self::set_value) says so.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::merging(|all: &mut Vec<u8>, more| all.extend(more)).build()?;
+    /// # q.add_value("a", vec![1])?;
+    /// let worker = Worker::of(&q).start_threads(|mut run| {
+    ///     let bytes: Vec<u8> = run.take_value().unwrap_or_default();
+    ///     println!("{}: {} bytes", run.key(), bytes.len());
+    /// })?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use = "the value is gone from the run"]
     pub fn take_value(&mut self) -> Option<V> {
         self.value.take()
     }
 
     /// Sets what goes back if the run fails; returns what was there.
+    ///
+    /// ```
+    /// # use requeue::{Outcome, WorkQueue, Worker};
+    /// # let q = WorkQueue::merging(|all: &mut Vec<u8>, more| all.extend(more)).build()?;
+    /// # q.add_value("a", vec![1, 2])?;
+    /// let worker = Worker::of(&q).start_threads(|mut run| {
+    ///     let mut left: Vec<u8> = run.take_value().unwrap_or_default();
+    ///     match left.pop() {
+    ///         None => Outcome::Done,
+    ///         Some(_done) => {
+    ///             run.set_value(left); // only what is left goes back
+    ///             Outcome::Retry("not finished".into())
+    ///         }
+    ///     }
+    /// })?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_value(&mut self, value: V) -> Option<V> {
         self.value.replace(value)
     }
 
     /// Which run in a row of failing ones this is, from 1: see [`Item::attempt`].
+    ///
+    /// ```
+    /// # use requeue::{Outcome, WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q).start_threads(|run| match run.attempt() {
+    ///     1..=3 => Outcome::Retry("not yet".into()),
+    ///     _ => Outcome::GiveUp("too often".into()),
+    /// })?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.cell.attempt
@@ -126,6 +185,20 @@ impl<K, V> Run<K, V> {
     /// Whether the handler should return: it is past the worker's time limit,
     /// or the worker was stopped and its deadline has come. A blocking handler
     /// cannot be ended from outside; one that runs long should look here.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).start_threads(|run| while !run.cancelled() {
+    ///     std::thread::yield_now(); // a piece of the work
+    /// })?;
+    /// q.add("endless")?;
+    /// # while q.stats().held == 0 { std::thread::yield_now() }
+    /// let report = worker.stop(Duration::ZERO).wait();
+    /// assert_eq!(report.cancelled, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn cancelled(&self) -> bool {
         self.cell.told.is_cancelled()

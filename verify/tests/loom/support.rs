@@ -1,0 +1,90 @@
+//! What the models share.
+
+use requeue::{Clock, FakeClock, Instant, Parker, WorkQueue};
+use std::future::Future;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A fixed hasher: executions must repeat exactly.
+pub(crate) type Hash = BuildHasherDefault<DefaultHasher>;
+
+/// Shared by reference count, because a clone would be another handle and its
+/// drop one more thing to explore.
+pub(crate) type Queue = Arc<WorkQueue<u32, (), Hash>>;
+
+/// Explores a program of two threads: every interleaving there is.
+pub(crate) fn every(f: impl Fn() + Sync + Send + 'static) {
+    explore(loom::model::Builder::new(), f);
+}
+
+/// Explores a program of more threads, with at most four preemptions an
+/// execution, unless the environment says how many.
+pub(crate) fn bounded(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(4);
+    explore(builder, f);
+}
+
+fn explore(mut builder: loom::model::Builder, f: impl Fn() + Sync + Send + 'static) {
+    builder.max_branches = 10_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counted = executions.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        f();
+    });
+    // a model of one execution models nothing; `--nocapture` shows how many
+    let executions = executions.load(Ordering::Relaxed);
+    println!("{executions} executions");
+    assert!(executions > 1);
+}
+
+/// A queue whose time stands still until somebody moves the clock.
+pub(crate) fn queue() -> (Queue, FakeClock) {
+    let clock = FakeClock::new();
+    let builder = WorkQueue::builder().clock(clock.clone()).hasher(Hash::default());
+    (Arc::new(builder.build().expect("it has no metrics")), clock)
+}
+
+pub(crate) fn nanos(n: u64) -> Duration {
+    Duration::from_nanos(n)
+}
+
+pub(crate) fn at(n: u64) -> Instant {
+    Instant::from_nanos(n)
+}
+
+pub(crate) fn now(clock: &FakeClock) -> u64 {
+    clock.now().as_nanos()
+}
+
+/// Polls with this thread's parker, as an executor would with a task's waker.
+pub(crate) fn poll<F: Future + Unpin>(future: &mut F, parker: &Parker) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(parker.waker()))
+}
+
+/// The smallest executor: what an async caller sees of a queue.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let parker = Parker::current();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(parker.waker())) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => parker.park(),
+        }
+    }
+}
+
+/// Takes the next key and says done of it; `None` once the queue is shut down.
+pub(crate) fn take(queue: &Queue) -> Option<u32> {
+    queue.get_blocking().map(|item| *item.key())
+}
+
+/// Works keys off until the queue is shut down; returns how many.
+pub(crate) fn work(queue: &Queue) -> usize {
+    std::iter::from_fn(|| take(queue)).count()
+}

@@ -1,0 +1,172 @@
+//! Leader and followers: somebody sleeps towards the soonest timer, whoever
+//! comes, goes, or sets a sooner one.
+
+use crate::support::{block_on, bounded, every, nanos, now, poll, queue, take};
+use loom::thread;
+use requeue::Parker;
+use std::task::Poll;
+
+#[test]
+fn loom_d4_a_timer_set_while_a_thread_waits_wakes_it_in_time() {
+    every(|| {
+        let (q, clock) = queue();
+        let getter = {
+            let (q, clock) = (q.clone(), clock.clone());
+            thread::spawn(move || (take(&q), now(&clock)))
+        };
+        q.add_after(1, nanos(5)).expect("open");
+        clock.advance(nanos(5));
+        assert_eq!(getter.join().expect("no panic"), (Some(1), 5));
+    });
+}
+
+#[test]
+fn loom_d4_a_timer_set_while_a_task_waits_wakes_it_in_time() {
+    every(|| {
+        let (q, clock) = queue();
+        let getter = {
+            let (q, clock) = (q.clone(), clock.clone());
+            thread::spawn(move || (block_on(q.get()).map(|item| *item.key()), now(&clock)))
+        };
+        q.add_after(1, nanos(5)).expect("open");
+        clock.advance(nanos(5));
+        assert_eq!(getter.join().expect("no panic"), (Some(1), 5));
+    });
+}
+
+/// The clock never reaches the later timer: a leader that was not told of the
+/// sooner one sleeps for ever.
+#[test]
+fn loom_d4_a_sooner_timer_wakes_the_leader() {
+    every(|| {
+        let (q, clock) = queue();
+        q.add_after(9, nanos(50)).expect("open");
+        let getter = {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        };
+        q.add_after(1, nanos(5)).expect("open");
+        clock.advance(nanos(5));
+        assert_eq!(getter.join().expect("no panic"), Some(1));
+    });
+}
+
+#[test]
+fn loom_d4_a_sooner_timer_wakes_a_leading_task() {
+    every(|| {
+        let (q, clock) = queue();
+        q.add_after(9, nanos(50)).expect("open");
+        let getter = {
+            let q = q.clone();
+            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
+        };
+        q.add_after(1, nanos(5)).expect("open");
+        clock.advance(nanos(5));
+        assert_eq!(getter.join().expect("no panic"), Some(1));
+    });
+}
+
+/// The same key's timer is moved to an earlier instant.
+#[test]
+fn loom_d2_an_earlier_instant_for_the_same_key_wakes_the_leader() {
+    every(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(50)).expect("open");
+        let getter = {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        };
+        q.add_after(1, nanos(5)).expect("open");
+        clock.advance(nanos(5));
+        assert_eq!(getter.join().expect("no panic"), Some(1));
+    });
+}
+
+/// A leader that is cancelled leaves the timer to whoever still waits.
+#[test]
+fn loom_d4_a_follower_takes_over_from_a_leader_that_is_cancelled() {
+    bounded(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        let stays = {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        };
+        let leaves = {
+            let q = q.clone();
+            thread::spawn(move || {
+                let parker = Parker::current();
+                let mut get = q.get();
+                match poll(&mut get, &parker) {
+                    Poll::Ready(item) => item.map(|item| *item.key()),
+                    Poll::Pending => None,
+                }
+            })
+        };
+        clock.advance(nanos(5));
+        match leaves.join().expect("no panic") {
+            Some(_) => {
+                q.shut_down();
+            }
+            None => assert_eq!(stays.join().expect("no panic"), Some(1)),
+        }
+    });
+}
+
+/// A leader that leaves with a ready key does as well.
+#[test]
+fn loom_d4_a_follower_takes_over_from_a_leader_that_got_a_key() {
+    bounded(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        let getters = [(); 2].map(|()| {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        });
+        q.add(2).expect("open");
+        clock.advance(nanos(5));
+        let mut got = getters.map(|t| t.join().expect("no panic").expect("not shut down"));
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+/// Two keys become ready in one lock hold, and only one wake-up is in flight:
+/// whoever came for the first passes it on.
+#[test]
+fn loom_d4_two_keys_due_at_once_end_the_waits_of_two_getters() {
+    bounded(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        q.add_after(2, nanos(5)).expect("open");
+        let getters = [(); 2].map(|()| {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        });
+        clock.advance(nanos(5));
+        let mut got = getters.map(|t| t.join().expect("no panic").expect("not shut down"));
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+/// Time passes without anybody who waits for it: a producer that looks settles
+/// the timers, and owes a wake-up to those who wait for keys.
+#[test]
+fn loom_d4_a_key_that_another_call_makes_ready_finds_a_getter() {
+    bounded(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        let getter = {
+            let q = q.clone();
+            thread::spawn(move || take(&q))
+        };
+        let looks = {
+            let q = q.clone();
+            thread::spawn(move || q.len())
+        };
+        clock.advance(nanos(5));
+        assert!(looks.join().expect("no panic") <= 1);
+        assert_eq!(getter.join().expect("no panic"), Some(1));
+    });
+}
