@@ -11,7 +11,7 @@ use crate::duration;
 
 /// A controller for the shell.
 #[derive(Debug, Parser)]
-#[command(name = "requeue", version, about, arg_required_else_help = true)]
+#[command(name = "requeue", version, about, long_about = None, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -19,7 +19,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run PROGRAM once per key, never twice at a time for one key
+    // The variant, for a comment of the documentation would otherwise take its place.
+    #[command(
+        about = "Run PROGRAM once per key, never twice at a time for one key",
+        long_about = ABOUT,
+        after_help = MORE,
+        override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]..."
+    )]
     Run(Box<Run>),
 }
 
@@ -66,17 +72,16 @@ Examples:
     requeue run -j 4 --max-attempts 6 --failed-to failed.txt curl -sSfO < urls.txt
     requeue run --failed-to failed.txt curl -sSfO < failed.txt
 
-  Rebuild what changes, one run per burst of changes:
-    inotifywait -mrq -e close_write --format %w src | requeue run make -C {}
+  Make `site` when something in src changes, once more for all that changes meanwhile:
+    inotifywait -mrq -e close_write --format site src | requeue run make
 
   Names with any character in them:
     find . -name '*.wav' -print0 | requeue run -0 sh -c 'flac -s \"$REQUEUE_KEY\"'
 
-  Ask again every 10 seconds until ready.sh exits with something else than 75:
+  Ask again every 10 seconds until ready.sh exits with anything but 75:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 
 #[derive(Args, Debug)]
-#[command(about = ABOUT, long_about = ABOUT, after_help = MORE, after_long_help = MORE)]
 pub(crate) struct Run {
     /// Keys end with a NUL, not with a newline; --failed-to writes them so, too
     #[arg(short = '0', long)]

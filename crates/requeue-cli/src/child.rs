@@ -84,9 +84,19 @@ impl Keeper {
     /// The program could not be started.
     pub(crate) fn run(
         &self,
+        command: Command,
+        tag: Option<Arc<[u8]>>,
+        scratch: &mut [u8],
+    ) -> io::Result<Ended> {
+        self.run_watched(command, tag, scratch, Process::of)
+    }
+
+    fn run_watched(
+        &self,
         mut command: Command,
         tag: Option<Arc<[u8]>>,
         scratch: &mut [u8],
+        watch: impl FnOnce(&Child) -> Process,
     ) -> io::Result<Ended> {
         let (out, child_out) = pipe()?;
         let (err, child_err) = pipe()?;
@@ -97,7 +107,7 @@ impl Keeper {
         let mut run = Run {
             keeper: self,
             group: Pid::from_child(&child),
-            process: Process::of(&child),
+            process: watch(&child),
             child,
             outputs: [
                 Some(Output { fd: out, relay: Relay::new(Stream::Out, tag.clone()) }),
@@ -317,5 +327,41 @@ impl Run<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Level;
+
+    fn keeper(timeout: Option<Duration>) -> Keeper {
+        let control = Arc::new(Control::new(|| {}).unwrap());
+        let console = Arc::new(Console::new(Arc::clone(&control)));
+        let grace = Duration::from_millis(20);
+        Keeper { timeout, grace, control, linger: Linger::new(Arc::clone(&console)), console }
+    }
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// The tests from outside cover the way with a descriptor; this is the other.
+    #[test]
+    fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
+        let mut scratch = [0; 1024];
+        let mut run = |keeper: &Keeper, script| {
+            keeper.run_watched(sh(script), None, &mut scratch, |_| Process::Look).unwrap()
+        };
+        assert_eq!(run(&keeper(None), "exit 3"), Ended::Exit(3));
+        assert_eq!(run(&keeper(None), "exec >&- 2>&-; sleep 0.1; exit 4"), Ended::Exit(4));
+        assert_eq!(run(&keeper(None), "kill -9 $$"), Ended::Signal(9));
+        let short = keeper(Some(Duration::from_millis(20)));
+        assert_eq!(run(&short, "trap '' TERM; while :; do sleep 1; done"), Ended::TimedOut);
+        let stopped = keeper(None);
+        stopped.control.raise(Level::Stop);
+        assert_eq!(run(&stopped, "sleep 1000"), Ended::Stopped);
     }
 }

@@ -11,6 +11,7 @@ mod dry_run;
 mod duration;
 mod failed_to;
 mod keys;
+mod limits;
 mod linger;
 mod log;
 mod lookup;

@@ -15,6 +15,7 @@ use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::failed_to::FailedTo;
 use crate::keys::{self, End, Piece};
+use crate::limits;
 use crate::linger::Linger;
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
@@ -77,6 +78,7 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
 
 fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Result<u8> {
     let began = Instant::now();
+    limits::raise_for(workers_wanted(&args));
     let queue = queue::build(&args).map_err(io::Error::other)?;
     let shutter = queue.clone();
     let control = Arc::new(Control::new(move || {
@@ -125,10 +127,12 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
                 }
             }
         }
-        let (input, error) = read(&shop, &queue);
+        let (input, mut error) = read(&shop, &queue);
         see_off(&shop, &queue);
         for worker in workers {
-            let _ = worker.join();
+            if worker.join().is_err() {
+                error = error.or_else(|| Some(io::Error::other("a worker failed")));
+            }
         }
         drop(end_progress);
         (input, error)
@@ -178,7 +182,7 @@ fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
     let stdin = rustix::stdio::stdin();
     match keys::read_keys(stdin.as_fd(), stop, shop.args.separator(), &mut each) {
         Ok(end) => (end, None),
-        Err(e) => (End::Input, Some(e)),
+        Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
     }
 }
 
@@ -246,7 +250,7 @@ fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
     }
     let mut trouble = Vec::new();
     if let Some(e) = &ending.read_error {
-        trouble.push(format!("standard input: {e}"));
+        trouble.push(e.to_string());
     }
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));

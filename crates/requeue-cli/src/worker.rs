@@ -35,9 +35,22 @@ pub(crate) struct Shop {
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
 }
 
+/// A worker that is gone would be waited for in vain: a fault of ours ends the command,
+/// not in silence, and not never.
+struct LeaveOnPanic<'a>(&'a Shop);
+
+impl Drop for LeaveOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.keeper.control.raise(Level::Stop);
+        }
+    }
+}
+
 impl Shop {
     /// Works until the queue says that it is shut down.
     pub(crate) fn work(&self, queue: &WorkQueue<Key>) {
+        let _leave = LeaveOnPanic(self);
         let mut scratch = vec![0; SCRATCH];
         while let Some(item) = queue.get_blocking() {
             if self.keeper.control.reached(Level::LastRuns) {

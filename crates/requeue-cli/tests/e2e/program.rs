@@ -1,6 +1,6 @@
 //! What PROGRAM gets: arguments, environment, input, a group of its own.
 
-use crate::harness::{Gate, dir, read, requeue, run, script, start};
+use crate::harness::{Gate, dir, read, requeue, run, script, start, until};
 
 #[test]
 fn the_key_is_appended_or_takes_its_places() {
@@ -111,4 +111,21 @@ fn signals_that_we_handle_or_ignore_are_at_their_defaults_in_it() {
     assert_eq!(mask & (1 << 12), 0, "{text}");
     let blocked = text.lines().find(|l| l.contains("SigBlk")).unwrap();
     assert!(blocked.ends_with("0000000000000000"), "{text}");
+}
+
+#[test]
+fn many_workers_are_not_short_of_descriptors() {
+    let dir = dir();
+    let limited = "ulimit -Sn 64; exec \"$0\" run -j 60 --summary json sh -c '
+        echo >> $D/begun; until [ -e $D/go ]; do sleep 0.05; done'";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_requeue")]).env("D", dir.path());
+    let mut job = start(command);
+    let keys: String = (0..60).map(|key| format!("{key}\n")).collect();
+    job.send(keys.as_bytes());
+    job.close();
+    until("sixty at a time", || read(dir.path().join("begun")).len() == 60);
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    let done = job.done();
+    assert_eq!((done.status, done.number("runs")), (0, 60), "{}", done.err);
 }
