@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,6 +49,8 @@ pub(crate) struct Keeper {
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
     pub(crate) linger: Linger,
+    /// PROGRAM has been started at least once.
+    pub(crate) started: AtomicBool,
 }
 
 /// A pipe that no other child inherits: what we read, and what the child writes.
@@ -77,6 +80,11 @@ impl Output {
 }
 
 impl Keeper {
+    /// Whether the program has started at least once.
+    pub(crate) fn ever_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
     /// Runs `command` to its end. `scratch` is the worker's buffer for reading.
     ///
     /// # Errors
@@ -102,6 +110,7 @@ impl Keeper {
         let (err, child_err) = pipe()?;
         command.stdin(Stdio::null()).stdout(child_out).stderr(child_err).process_group(0);
         let child = command.spawn()?;
+        self.started.store(true, Ordering::Relaxed);
         // It holds our copies of the write ends; with them the outputs would never end.
         drop(command);
         let mut run = Run {
@@ -339,7 +348,14 @@ mod tests {
         let control = Arc::new(Control::new(|| {}).unwrap());
         let console = Arc::new(Console::new(Arc::clone(&control)));
         let grace = Duration::from_millis(20);
-        Keeper { timeout, grace, control, linger: Linger::new(Arc::clone(&console)), console }
+        Keeper {
+            timeout,
+            grace,
+            control,
+            linger: Linger::new(Arc::clone(&console)),
+            started: AtomicBool::new(false),
+            console,
+        }
     }
 
     fn sh(script: &str) -> Command {

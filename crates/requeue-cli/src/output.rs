@@ -7,6 +7,10 @@
 //! A line longer than [`LONGEST_LINE`] is cut into lines of that length. Holding it
 //! back would take memory without bound; letting it through in pieces would either
 //! mix it with others' lines or make every other key wait for its end.
+//!
+//! Whoever reads our output slowly slows the programs down, as with any pipe. A worker
+//! that waits for the reader looks at its child's time limit when it goes on; a second
+//! signal reaches it at once.
 
 use std::io;
 use std::os::fd::BorrowedFd;

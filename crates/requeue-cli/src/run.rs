@@ -94,11 +94,11 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
             control: Arc::clone(&control),
             console: Arc::clone(&console),
             linger: Linger::new(Arc::clone(&console)),
+            started: AtomicBool::new(false),
         },
         template,
         tally: Tally::default(),
         log: Arc::clone(&log),
-        started: AtomicBool::new(false),
         unusable: Mutex::new(None),
         args,
     };

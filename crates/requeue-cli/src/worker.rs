@@ -1,12 +1,12 @@
 //! What each of the `-j` threads does: take a key, run PROGRAM for it, say how it ended.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
-use std::{io, os::unix::process::CommandExt as _};
 
 use requeue::{Item, WorkQueue};
 
@@ -29,8 +29,6 @@ pub(crate) struct Shop {
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) log: Arc<Log>,
-    /// PROGRAM has been started at least once.
-    pub(crate) started: AtomicBool,
     /// PROGRAM cannot be started at all: exit status and reason.
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
 }
@@ -63,42 +61,51 @@ impl Shop {
     }
 
     fn serve(&self, queue: &WorkQueue<Key>, item: Item<'_, Key>, scratch: &mut [u8]) {
-        let attempt = item.attempt();
         let began = Instant::now();
-        let verdict = match self.template.arguments(item.key()) {
-            Err(why) => Verdict::GiveUp(Failure::Unpassable(why)),
-            Ok(arguments) => {
-                let mut command = Command::new(&self.template.file);
-                command
-                    .arg0(&self.template.name)
-                    .args(arguments)
-                    .env("REQUEUE_KEY", OsStr::from_bytes(item.key()))
-                    .env("REQUEUE_ATTEMPT", attempt.to_string())
-                    .env("REQUEUE_FAILURES", queue.num_requeues(item.key()).to_string());
-                let tag = self.args.tag.then(|| output::tag(item.key()));
-                self.tally.begins(item.key());
-                let ended = self.keeper.run(command, tag, scratch);
-                self.tally.ended();
-                match ended {
-                    Ok(ended) => {
-                        self.started.store(true, Ordering::Relaxed);
-                        judge(ended, attempt, &self.args)
-                    }
-                    Err(e) => {
-                        self.tally.not_begun();
-                        let ever = self.started.load(Ordering::Relaxed);
-                        match judge_start(e, ever, attempt, &self.args) {
-                            StartError::Key(verdict) => verdict,
-                            StartError::Program(status, e) => {
-                                self.program_is_unusable(status, e);
-                                Verdict::Left
-                            }
-                        }
-                    }
+        let attempt = item.attempt();
+        match self.attempt(queue, item.key(), attempt, scratch) {
+            Ok(verdict) => self.settle(item, attempt, verdict, began),
+            Err((status, e)) => {
+                self.tally.owe(item.key());
+                item.give_up();
+                self.program_is_unusable(status, e);
+            }
+        }
+    }
+
+    /// Runs PROGRAM for this key. An error means that it cannot be run for any.
+    fn attempt(
+        &self,
+        queue: &WorkQueue<Key>,
+        key: &Key,
+        attempt: u32,
+        scratch: &mut [u8],
+    ) -> Result<Verdict, (u8, io::Error)> {
+        let arguments = match self.template.arguments(key) {
+            Ok(arguments) => arguments,
+            Err(why) => return Ok(Verdict::GiveUp(Failure::Unpassable(why))),
+        };
+        let mut command = Command::new(&self.template.file);
+        command
+            .arg0(&self.template.name)
+            .args(arguments)
+            .env("REQUEUE_KEY", OsStr::from_bytes(key))
+            .env("REQUEUE_ATTEMPT", attempt.to_string())
+            .env("REQUEUE_FAILURES", queue.num_requeues(key).to_string());
+        let tag = self.args.tag.then(|| output::tag(key));
+        self.tally.begins(key);
+        let ended = self.keeper.run(command, tag, scratch);
+        self.tally.ended();
+        match ended {
+            Ok(ended) => Ok(judge(ended, attempt, &self.args)),
+            Err(e) => {
+                self.tally.not_begun();
+                match judge_start(e, self.keeper.ever_started(), attempt, &self.args) {
+                    StartError::Key(verdict) => Ok(verdict),
+                    StartError::Program(status, e) => Err((status, e)),
                 }
             }
-        };
-        self.settle(item, attempt, verdict, began);
+        }
     }
 
     fn settle(&self, item: Item<'_, Key>, attempt: u32, verdict: Verdict, began: Instant) {

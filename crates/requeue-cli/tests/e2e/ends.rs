@@ -258,3 +258,23 @@ fn fail_fast_begins_no_further_run() {
     assert_eq!(done.lines(), ["bad", "slow"]);
     assert_eq!((done.number("runs"), done.number("gave_up"), done.number("left")), (2, 1, 2));
 }
+
+#[test]
+fn a_hang_up_that_was_ignored_stays_ignored() {
+    let dir = dir();
+    let (a, b) = (Gate::new(dir.path(), "a"), Gate::new(dir.path(), "b"));
+    let mut command = std::process::Command::new("sh");
+    let nohup = "trap '' HUP; exec \"$0\" run sh -c 'cat $D/$REQUEUE_KEY; echo end'";
+    command.args(["-c", nohup, env!("CARGO_BIN_EXE_requeue")]).env("D", dir.path());
+    let mut job = start(command);
+    job.send(b"a\n");
+    let waiting = a.reached();
+    job.signal(Signal::HUP);
+    // Would it be heard, this key would not be read any more.
+    job.put(b"b\n");
+    job.close();
+    drop(waiting);
+    drop(b.reached());
+    let done = job.done();
+    assert_eq!((done.status, done.text()), (0, "end\nend\n"), "{}", done.err);
+}
