@@ -1,7 +1,7 @@
 //! Which slot a key is in: extendible hashing, a directory of small hash tables.
 //!
-//! One large table would stop every caller while it grows (15 to 32 ms at a
-//! million keys). Here a segment that is full splits in two, and two buddies
+//! One large table would stop every caller while it grows, for tens of
+//! milliseconds at a million keys. Here a segment that is full splits in two, and two buddies
 //! that are nearly empty merge: the most that one call moves is [`SPLIT_AT`]
 //! numbers, and a million keys that are gone give their memory back as they go.
 //! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
@@ -254,13 +254,14 @@ mod tests {
     #[test]
     fn a_hasher_that_sends_all_keys_to_one_value_does_not_grow_the_directory() {
         let mut t = Table::new();
-        for i in 0..5_000 {
+        let n = if cfg!(miri) { 1_000 } else { 5_000 };
+        for i in 0..n {
             t.insert(7, i, |_| 7);
         }
         check(&t);
         assert!(t.directory.len() <= 1024, "{}", t.directory.len());
-        assert_eq!(t.find(7, |s| s == 4_321), Some(4_321));
-        for i in 0..5_000 {
+        assert_eq!(t.find(7, |s| s == n - 7), Some(n - 7));
+        for i in 0..n {
             t.remove(7, i, |_| 7);
         }
         check(&t);

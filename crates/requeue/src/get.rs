@@ -136,6 +136,12 @@ impl<'q, K, V> Get<'q, K, V> {
                 settle_ended(shared, ended);
                 return Step::Ready(answer);
             }
+            if self.waiter.is_none() && clone.is_none() {
+                // neither made nor cloned under the lock: a clone is users' code
+                drop(session);
+                clone = Some(waker().clone());
+                continue;
+            }
             match Self::register(&mut self.waiter, session, waker(), clone.take()) {
                 Ok((lead, old)) => {
                     drop(old);
@@ -143,7 +149,6 @@ impl<'q, K, V> Get<'q, K, V> {
                     let deadline = deadline.filter(|at| !at.is_never());
                     return Step::Sleep(lead.into_iter().chain(deadline).min());
                 }
-                // not under the lock: a clone is users' code
                 Err(NeedsClone) => clone = Some(waker().clone()),
             }
         }

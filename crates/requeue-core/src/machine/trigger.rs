@@ -46,27 +46,37 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// A refused trigger: the key and the value come back.
+/// A trigger as it is handed to [`Core::add`], which takes out of it what it
+/// keeps: all that is left is the caller's, to be dropped outside the lock, also
+/// where users' code panicked.
 #[derive(Debug)]
-pub struct Rejected<K, V> {
-    /// The key.
-    pub key: K,
-    /// Its payload.
-    pub value: Option<V>,
-    /// Why.
-    pub reason: Refused,
+pub struct Trigger<K, V = ()> {
+    key: Option<K>,
+    value: Option<V>,
+}
+
+impl<K, V> Trigger<K, V> {
+    /// Of a key, with or without a payload.
+    #[inline]
+    pub fn new(key: K, value: Option<V>) -> Self {
+        Self { key: Some(key), value }
+    }
+
+    /// What the queue did not take: both of a refused trigger, the key of one
+    /// that the queue has a key of its own for.
+    #[inline]
+    pub fn into_parts(self) -> (Option<K>, Option<V>) {
+        (self.key, self.value)
+    }
 }
 
 /// An accepted trigger.
-#[derive(Debug)]
-#[must_use = "the spare key is to be dropped outside the lock"]
-pub struct Accepted<K> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
     /// What became of it.
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
-    /// The caller's key, if the queue had one of its own.
-    pub spare: Option<K>,
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -249,35 +259,32 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue takes no more triggers.
+    ///
+    /// # Panics
+    ///
+    /// If users' code does (`Eq`, merge, their order), and then the trigger is
+    /// not accepted; or if `trigger` has been handed in before.
     #[inline]
     pub fn add(
         &mut self,
-        key: K,
+        trigger: &mut Trigger<K, V>,
         hash: u32,
-        value: Option<V>,
         delay: Delay<'_>,
-    ) -> Result<Accepted<K>, Rejected<K, V>> {
-        let delay = match self.admit(delay) {
-            Ok(Some(delay)) => delay,
-            Ok(None) => {
-                self.trash.push((None, value));
-                return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, spare: Some(key) });
-            }
-            Err(reason) => return Err(Rejected { key, value, reason }),
+    ) -> Result<Accepted, Refused> {
+        let Some(delay) = self.admit(delay)? else {
+            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
         };
-        match self.find(hash, &key) {
-            Some(slot) => {
-                let (added, delay) = self.trigger(slot, value, delay);
-                Ok(Accepted { added, delay, spare: Some(key) })
-            }
+        let Trigger { key, value } = trigger;
+        let slot = match self.find(hash, key.as_ref().expect("a trigger is handed in once")) {
+            Some(slot) => slot,
             None => {
-                let slot = self.insert(key, hash);
+                let slot = self.insert(key.take().expect("it was there"), hash);
                 self.suspect = Some(slot);
-                let (added, delay) = self.trigger(slot, value, delay);
-                Ok(Accepted { added, delay, spare: None })
+                slot
             }
-        }
+        };
+        Ok(self.trigger(slot, value, delay))
     }
 
     /// A trigger from outside for a key that is known already: `None` if it is
@@ -293,7 +300,7 @@ impl<K: Eq, V> Core<K, V> {
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, None, delay).0))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay).added))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -315,53 +322,46 @@ impl<K: Eq, V> Core<K, V> {
     /// The trigger itself. Users' code (merge, their order) runs before
     /// anything changes, so that its panic leaves the key as it was.
     #[inline]
-    fn trigger(&mut self, slot: u32, value: Option<V>, delay: Delay<'_>) -> (Added, Duration) {
+    fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>) -> Accepted {
         let (delay, policy) = match delay {
-            Delay::Now => return (self.trigger_now(slot, value), Duration::ZERO),
-            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => {
-                if delay.is_zero() {
-                    return (self.trigger_now(slot, value), Duration::ZERO);
-                }
-                self.merge_in(slot, value);
-                (delay, policy)
-            }
+            Delay::Now => (Duration::ZERO, Policy::Keep),
+            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => (delay, policy),
             Delay::Limited(limit, policy) => {
-                self.merge_in(slot, value);
-                let delay = self.limited(slot, limit);
-                if delay.is_zero() {
-                    return (self.trigger_now(slot, None), delay);
-                }
-                (delay, policy)
+                self.merge_in(slot, value.take());
+                (self.limited(slot, limit), policy)
             }
         };
-        let added = match self.set_timer(slot, delay, policy) {
-            Some(true) => Added::Waiting,
-            Some(false) => Added::Coalesced,
-            None => self.trigger_now(slot, None),
+        let added = if delay.is_zero() {
+            self.trigger_now(slot, value)
+        } else {
+            self.merge_in(slot, value.take());
+            match self.set_timer(slot, delay, policy) {
+                Some(true) => Added::Waiting,
+                Some(false) => Added::Coalesced,
+                None => self.trigger_now(slot, value),
+            }
         };
         self.suspect = None;
-        (added, delay)
+        Accepted { added, delay }
     }
 
     #[inline]
-    fn trigger_now(&mut self, slot: u32, value: Option<V>) -> Added {
+    fn trigger_now(&mut self, slot: u32, value: &mut Option<V>) -> Added {
         let flags = self.arena.flags(slot);
-        let added = if flags & HELD != 0 {
-            self.merge_in(slot, value);
+        if flags & HELD != 0 {
+            self.merge_in(slot, value.take());
             if self.make_dirty(slot, self.now) { Added::Dirty } else { Added::Coalesced }
         } else if flags & READY != 0 {
             self.line.touch(&self.arena, slot);
-            self.merge_in(slot, value);
+            self.merge_in(slot, value.take());
             Added::Coalesced
         } else {
             self.line.announce(&self.arena, slot);
-            self.merge_in(slot, value);
+            self.merge_in(slot, value.take());
             self.restart_attempts(slot);
             self.make_ready(slot, self.now);
             self.line.enter_announced(slot);
             Added::Ready
-        };
-        self.suspect = None;
-        added
+        }
     }
 }
