@@ -17,6 +17,7 @@ pub mod lockstep;
 pub mod machine;
 pub mod model;
 pub mod probe;
+pub mod puppets;
 pub mod reference;
 pub mod suite;
 pub mod wake;

@@ -55,6 +55,8 @@ pub enum Op {
     ShutDown,
     /// Begins a drain.
     Drain(Waiters, Option<u64>),
+    /// Nobody waits for that drain any more.
+    LeaveDrain(usize),
 }
 
 /// How a run ends.
@@ -110,7 +112,7 @@ struct Waits<'q, A: Adapter> {
 
 struct Drains<'q> {
     id: DrainId,
-    drain: Option<Polled<'q, Drained>>,
+    drain: Polled<'q, Drained>,
     count: Arc<Count>,
     looked: Option<usize>,
 }
@@ -261,6 +263,11 @@ impl<'q, A: Adapter> Step<'q, A> {
                 assert_eq!(self.q.shut_down(), Down { ready, held, dropped }, "shut_down");
             }
             Op::Drain(waiters, deadline) => self.drain(waiters, deadline),
+            Op::LeaveDrain(index) => {
+                if !self.drains.is_empty() {
+                    drop(self.drains.remove(index % self.drains.len()));
+                }
+            }
         }
     }
 
@@ -401,7 +408,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         };
         let id = self.model().drain(theirs, deadline);
         let drain = self.q.queue.drain(waiters, deadline.map(Duration::from_nanos));
-        self.drains.push(Drains { id, drain: Some(drain), count: Count::new(), looked: None });
+        self.drains.push(Drains { id, drain, count: Count::new(), looked: None });
     }
 }
 
@@ -429,7 +436,7 @@ impl<A: Adapter> Step<'_, A> {
         while let Some(index) = self.drains.iter().position(Drains::is_woken) {
             let id = self.drains[index].id;
             let expected = self.model().drained(id);
-            let Drains { drain: Some(drain), count, looked, .. } = &mut self.drains[index] else { continue };
+            let Drains { drain, count, looked, .. } = &mut self.drains[index];
             *looked = Some(count.wakes());
             match (count.poll(drain), expected) {
                 (Poll::Pending, None) => {}

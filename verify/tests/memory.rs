@@ -210,6 +210,27 @@ fn q13_a_burst_with_metrics_goes_back() {
 }
 
 #[test]
+fn q13_a_burst_of_runs_ended_by_key_goes_back() {
+    alone("q13_a_burst_of_runs_ended_by_key_goes_back", || {
+        let (q, _clock) = queue();
+        for inert in [false, true] {
+            goes_back("runs ended by key", || {
+                for key in 0..KEYS {
+                    q.add(key).unwrap();
+                    let item = q.try_get().unwrap();
+                    if inert {
+                        q.done(&key).unwrap();
+                    } else {
+                        q.done(&item.detach().0).unwrap();
+                    }
+                }
+                assert_eq!(q.stats().known, 0);
+            });
+        }
+    });
+}
+
+#[test]
 fn q13_a_crowd_of_getters_that_has_left_goes_back() {
     alone("q13_a_crowd_of_getters_that_has_left_goes_back", || {
         let (q, _clock) = queue();

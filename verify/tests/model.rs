@@ -60,6 +60,7 @@ fn end() -> impl Strategy<Value = Op> {
     prop_oneof![
         1 => Just(Op::Close),
         1 => Just(Op::ShutDown),
+        1 => (0..16_usize).prop_map(Op::LeaveDrain),
         3 => (waiters(), proptest::option::weighted(0.3, delay()))
             .prop_map(|(waiters, deadline)| Op::Drain(waiters, deadline)),
     ]

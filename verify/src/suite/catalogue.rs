@@ -456,6 +456,8 @@ macro_rules! w_attempts {
             w_retry_with_its_own_delay_still_asks_the_limiter_and_replaces_its_delay,
             w_retry_of_a_dirty_key_runs_now_and_after_the_back_off,
             w_attempts_of_a_back_off_that_outlives_another_run_restart,
+            w_attempts_restart_when_an_older_back_off_readies_it,
+            w_attempts_end_with_a_run_that_does_not_fail,
             w_attempts_survive_a_close_and_a_drain_that_waits,
         }
     };

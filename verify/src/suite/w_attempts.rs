@@ -201,6 +201,31 @@ pub fn w_attempts_of_a_back_off_that_outlives_another_run_restart<A: Adapter>() 
     assert_eq!(q.take(1).attempt(), 1, "a run in between did not fail");
 }
 
+pub fn w_attempts_restart_when_an_older_back_off_readies_it<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add(1);
+    assert!(sound(q.take(1).retry_after(ms(5))).is_ok());
+    q.add(1);
+    let again = q.take(1);
+    assert_eq!(again.attempt(), 1);
+    assert!(sound(again.retry_after(ms(100))).is_ok());
+    q.clock.advance(ms(5));
+    assert_eq!(q.take(1).attempt(), 1, "that timer was set before the hand-out");
+}
+
+pub fn w_attempts_end_with_a_run_that_does_not_fail<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add(1);
+    let delay = fail(&q, 1, 1);
+    q.clock.advance(delay);
+    let two = q.take(1);
+    assert_eq!(two.attempt(), 2);
+    sound(two.done());
+    q.add(1);
+    assert_eq!(q.take(1).attempt(), 1);
+    assert_eq!(q.num_requeues(1), 1, "the limiter's record stays until it is forgotten");
+}
+
 pub fn w_attempts_survive_a_close_and_a_drain_that_waits<A: Adapter>() {
     let q = Subject::<A>::with(Config { absorbed: true, ..Config::default() });
     q.add(1);
