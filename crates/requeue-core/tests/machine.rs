@@ -388,6 +388,20 @@ fn r_the_clock_hand_frees_records_that_nobody_asks_for() {
 }
 
 #[test]
+fn r_a_record_that_expires_at_once_is_no_trouble() {
+    let mut q = Q::new();
+    q.core.expire_failures_after(Some(Duration::ZERO));
+    let zero = |_: u32, _: Instant| Duration::ZERO;
+    for key in 0..100 {
+        q.accept(key % 3, Delay::Limited(limit(&zero), Policy::Earliest));
+        let item = q.get();
+        let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&zero))));
+        assert_eq!(q.work_off().len(), 1);
+    }
+    assert_eq!(q.core.num_requeues(&0, 0), 0);
+}
+
+#[test]
 fn r_a_limiter_that_counts_nothing_leaves_no_record() {
     let mut q = Q::new();
     let second = |failures: u32, _: Instant| SEC * (failures + 1);

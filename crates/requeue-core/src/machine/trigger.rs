@@ -194,64 +194,95 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Sets the key's timer as the policy says; false if it stays as it was.
-    /// `None` if that makes it due at once.
-    pub(super) fn set_timer(&mut self, slot: u32, delay: Duration, policy: Policy) -> Option<bool> {
+    /// What a delay does to the key's timer; nothing has changed yet.
+    pub(super) fn plan_timer(&self, slot: u32, delay: Duration, policy: Policy) -> TimerPlan {
         let new = self.now + delay;
         let old = self.heap.due(slot);
+        let mut window = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
             (Policy::Earliest, Some(old)) => old.min(new),
             (Policy::Latest { max }, _) => {
-                let began = *self.windows.entry(slot).get_or_insert(self.now);
+                let began = self.windows.get(slot).copied().flatten().unwrap_or(self.now);
+                window = Some(began);
                 new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
             }
             (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
         };
-        if !matches!(policy, Policy::Latest { .. }) {
-            // the window was that of the timer which this one replaces
-            if old != Some(due) {
-                if let Some(window) = self.windows.get_mut(slot) {
-                    *window = None;
-                }
-            }
-        }
-        if old == Some(due) {
-            return Some(false);
-        }
-        if due <= self.now {
-            if old.is_none() {
-                if let Some(window) = self.windows.get_mut(slot) {
-                    *window = None;
-                }
-            }
-            return None;
-        }
-        self.heap.set(slot, due);
-        let flags = self.arena.flags(slot);
-        self.arena.set_flags(slot, flags & !BACKOFF);
-        Some(true)
+        TimerPlan { due, moved: old != Some(due), window }
     }
 
-    /// What the limiter says of a key whose count the queue keeps.
-    pub(super) fn limited(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
-        let now = self.now;
-        if !limit.counts {
-            return (limit.delay)(0, now);
+    /// Sets the key's timer as planned; false if it stays as it was.
+    pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan) -> bool {
+        if plan.window.is_some() {
+            *self.windows.entry(slot) = plan.window;
+        } else if plan.moved {
+            // the window was that of the timer which this one replaces
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
         }
-        let expire_after = limit.expire_after.or(self.expire_after);
-        let record = self.records.entry(slot);
-        let failures = record.failures_at(now);
-        let delay = (limit.delay)(failures, now);
-        record.failures = failures.saturating_add(1);
-        record.expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
-        if expire_after.is_some() {
-            // the clock hand passes two records while one can be made
-            self.expire_one_record();
-            self.expire_one_record();
+        if plan.moved {
+            self.heap.set(slot, plan.due);
+            let flags = self.arena.flags(slot);
+            self.arena.set_flags(slot, flags & !BACKOFF);
         }
-        delay
+        plan.moved
     }
+
+    /// What the limiter says of a key whose count the queue keeps, and what is
+    /// to be recorded of it.
+    pub(super) fn ask_limit(&self, slot: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
+        let now = self.now;
+        let failures = if limit.counts { self.failures(slot) } else { 0 };
+        let delay = (limit.delay)(failures, now);
+        let expire_after = limit.expire_after.or(self.expire_after);
+        let expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
+        let failed = Failed { failures: failures.saturating_add(1), expires };
+        (delay, limit.counts.then_some(failed))
+    }
+
+    /// Records that a limiter was asked.
+    pub(super) fn record(&mut self, slot: u32, failed: Option<Failed>) {
+        if let Some(Failed { failures, expires }) = failed {
+            let record = self.records.entry(slot);
+            record.failures = failures;
+            record.expires = expires;
+        }
+    }
+
+    /// Before a record may be made: looks at two others, so that those which
+    /// nobody asks for are freed faster than new ones are made. Not while the
+    /// key in hand is between two states.
+    pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
+        if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
+            self.expire_one_record();
+            self.expire_one_record();
+        }
+    }
+}
+
+/// What a delay does to a key's timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimerPlan {
+    due: Instant,
+    moved: bool,
+    /// When the window of a timer that is pushed back began.
+    window: Option<Instant>,
+}
+
+impl TimerPlan {
+    /// Whether it makes the key due at once: no timer then.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.moved && self.due <= now
+    }
+}
+
+/// What is to be recorded of a key that a limiter was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    failures: u32,
+    expires: Instant,
 }
 
 impl<K: Eq, V> Core<K, V> {
@@ -275,6 +306,9 @@ impl<K: Eq, V> Core<K, V> {
         let Some(delay) = self.admit(delay)? else {
             return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
         };
+        if let Delay::Limited(limit, _) = delay {
+            self.turn_the_hand(limit);
+        }
         let Trigger { key, value } = trigger;
         let slot = match self.find(hash, key.as_ref().expect("a trigger is handed in once")) {
             Some(slot) => slot,
@@ -323,24 +357,27 @@ impl<K: Eq, V> Core<K, V> {
     /// anything changes, so that its panic leaves the key as it was.
     #[inline]
     fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>) -> Accepted {
+        let mut failed = None;
         let (delay, policy) = match delay {
             Delay::Now => (Duration::ZERO, Policy::Keep),
             Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => (delay, policy),
             Delay::Limited(limit, policy) => {
+                let (delay, asked) = self.ask_limit(slot, limit);
+                failed = asked;
+                (delay, policy)
+            }
+        };
+        let timer = (!delay.is_zero())
+            .then(|| self.plan_timer(slot, delay, policy))
+            .filter(|plan| !plan.is_due(self.now));
+        let added = match timer {
+            None => self.trigger_now(slot, value),
+            Some(plan) => {
                 self.merge_in(slot, value.take());
-                (self.limited(slot, limit), policy)
+                if self.set_timer(slot, plan) { Added::Waiting } else { Added::Coalesced }
             }
         };
-        let added = if delay.is_zero() {
-            self.trigger_now(slot, value)
-        } else {
-            self.merge_in(slot, value.take());
-            match self.set_timer(slot, delay, policy) {
-                Some(true) => Added::Waiting,
-                Some(false) => Added::Coalesced,
-                None => self.trigger_now(slot, value),
-            }
-        };
+        self.record(slot, failed);
         self.suspect = None;
         Accepted { added, delay }
     }
