@@ -165,6 +165,7 @@ macro_rules! q_close {
             q14_a_drain_that_waits_shuts_down_when_nothing_is_left_and_tells_the_getters,
             q14_a_drain_that_waits_shuts_down_although_nobody_polls_it,
             q14_a_drain_that_waits_shuts_down_at_its_deadline,
+            q14_a_drain_that_waits_shuts_down_at_its_deadline_however_late_one_looks,
             q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it,
             q14_a_later_drain_that_waits_takes_holders_retries_again,
             q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting,
