@@ -32,6 +32,7 @@ macro_rules! b_value {
             b1_the_slot_dies_with_the_keys_last_reason_to_run,
             b1_a_value_that_came_with_an_absorbed_timer_is_handed_out_with_the_run,
             b1_a_slot_lives_as_long_as_a_timer_is_left,
+            b1_a_slot_of_a_dirty_key_survives_the_drop_of_its_timer,
             b1_detach_hands_key_and_value_out,
             b7_state_tells_what_is_known_of_a_key,
             b7_state_fires_what_is_due_before_it_looks,
