@@ -1,1 +1,24 @@
 //! The contract of the queue as tests.
+//!
+//! * [`suite`]: one conformance suite, written once; every promise is a
+//!   function that takes the queue under test as a parameter. The binaries in
+//!   `tests/` run it for each front: blocking, and async on a bare `block_on`,
+//!   tokio and smol.
+//! * [`model`]: the contract as a small reference model, run in lock-step with
+//!   the real queue by random operation sequences, and itself put through the
+//!   suite.
+//!
+//! `README.md` beside this crate maps every promise to its test.
+
+pub mod adapter;
+pub mod fronts;
+pub mod limits;
+pub mod lockstep;
+pub mod machine;
+pub mod model;
+pub mod probe;
+pub mod puppets;
+pub mod reference;
+pub mod suite;
+pub mod wake;
+pub mod watchdog;

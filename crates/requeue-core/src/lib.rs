@@ -8,20 +8,22 @@
 //! `requeue`, which is what you want unless you build a queue of your own.
 //!
 //! ```
-//! use requeue_core::{Config, Core, Delay, Got, How, Instant};
+//! use requeue_core::{Config, Core, Delay, Got, How, Instant, Trigger};
 //! use std::time::Duration;
 //!
 //! let mut core = Core::<&str>::new(Config::default());
 //! let hash = 7; // of the key: 32 bits, from whoever calls
 //! core.settle(Instant::ORIGIN);
-//! let _ = core.add("a", hash, None, Delay::Now);
-//! let _ = core.add("a", hash, None, Delay::Now); // coalesces
+//! for _ in 0..2 {
+//!     core.add(&mut Trigger::new("a", None), hash, Delay::Now)?; // the second coalesces
+//! }
 //! let Got::Item(item) = core.get() else { panic!("a is ready") };
 //! assert_eq!(*item.run.key(), "a");
 //! assert!(matches!(core.get(), Got::Empty));
 //! let _ = core.end(item.run, How::Again(Duration::from_secs(1)), None);
 //! core.settle(Instant::from_nanos(1_000_000_000));
 //! assert_eq!(core.len(), 1);
+//! # Ok::<(), requeue_core::Refused>(())
 //! ```
 //!
 //! The caller's part of the bargain: call [`Core::settle`] with the time in
@@ -45,9 +47,9 @@ mod time;
 
 pub use arena::KeyRef;
 pub use machine::{
-    Accepted, Added, Asking, Config, Core, Delay, DrainBase, DrainCounts, Dropped, Ended, Gauges, Got,
-    Handout, How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, Rejected, RetryDelay, RunRef,
-    Stats, WaitingKeys,
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout, How,
+    KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunRef, ShutDown, Stats,
+    Trigger, WaitingKeys,
 };
 pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

@@ -1,7 +1,7 @@
 //! Which slot a key is in: extendible hashing, a directory of small hash tables.
 //!
-//! One large table would stop every caller while it grows (15 to 32 ms at a
-//! million keys). Here a segment that is full splits in two, and two buddies
+//! One large table would stop every caller while it grows, for tens of
+//! milliseconds at a million keys. Here a segment that is full splits in two, and two buddies
 //! that are nearly empty merge: the most that one call moves is [`SPLIT_AT`]
 //! numbers, and a million keys that are gone give their memory back as they go.
 //! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible

@@ -4,7 +4,7 @@
 //! `cargo +nightly miri test -p requeue-core --test loans`; it also runs, and
 //! shows less, without Miri.
 
-use requeue_core::{Config, Core, Delay, Got, How, RunRef};
+use requeue_core::{Config, Core, Delay, Got, How, RunRef, Trigger};
 use std::sync::Mutex;
 use std::thread;
 
@@ -19,7 +19,7 @@ fn get(core: &mut Core<String>) -> RunRef<String> {
 
 fn with_a_held_key() -> (Mutex<Core<String>>, RunRef<String>) {
     let mut core = Core::new(Config::default());
-    let _ = core.add("key".to_string(), HASH, None, Delay::Now);
+    let _ = core.add(&mut Trigger::new("key".to_string(), None), HASH, Delay::Now);
     let run = get(&mut core);
     (Mutex::new(core), run)
 }
@@ -72,12 +72,13 @@ fn q12_two_guards_of_one_key_read_it_while_its_chunk_fills_and_empties() {
                 drop(ended);
             });
             let mut locked = core.lock().expect("no panic");
-            let _ = locked.add("key".to_string(), HASH, None, Delay::Now);
+            let _ = locked.add(&mut Trigger::new("key".to_string(), None), HASH, Delay::Now);
             let second = get(&mut locked);
             drop(locked);
             // others come and go around the key, beyond the end of its chunk
             for i in 0..300u32 {
-                let _ = core.lock().expect("no panic").add(i.to_string(), i, None, Delay::Now);
+                let _ =
+                    core.lock().expect("no panic").add(&mut Trigger::new(i.to_string(), None), i, Delay::Now);
             }
             for _ in 0..300 {
                 let mut locked = core.lock().expect("no panic");

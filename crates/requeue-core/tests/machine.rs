@@ -2,8 +2,8 @@
 //! promises to users are tested in `verify/`, through the queue.
 
 use requeue_core::{
-    Added, Config, Core, Delay, DrainBase, Ended, Got, Handout, How, Instant, Limit, Order, Policy,
-    ReadyOrder, Refused, RetryDelay, RunRef, Ticket, WaitingKeys,
+    Accepted, Added, Config, Core, Delay, DrainBase, Ended, Got, Handout, How, Instant, Limit, Order, Policy,
+    ReadyOrder, Refused, RetryDelay, RunRef, Ticket, Trigger, WaitingKeys,
 };
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,13 +50,15 @@ impl Q {
     }
     fn add_value(&mut self, key: u32, value: Option<Vec<u32>>, delay: Delay<'_>) -> Result<Added, Refused> {
         let given = value.clone();
-        match self.on().add(key, key, value, delay) {
-            Ok(accepted) => Ok(accepted.added),
-            Err(rejected) => {
-                assert_eq!((rejected.key, rejected.value), (key, given), "key and value come back");
-                Err(rejected.reason)
-            }
+        let mut trigger = Trigger::new(key, value);
+        let accepted = self.on().add(&mut trigger, key, delay);
+        if accepted.is_err() {
+            assert_eq!(trigger.into_parts(), (Some(key), given), "key and value come back");
         }
+        accepted.map(|a| a.added)
+    }
+    fn accept(&mut self, key: u32, delay: Delay<'_>) -> Accepted {
+        self.on().add(&mut Trigger::new(key, None), key, delay).expect("open")
     }
     fn get(&mut self) -> Handout<u32, Vec<u32>> {
         match self.on().get() {
@@ -139,12 +141,15 @@ fn q1_first_ready_first_out_and_lifo_last() {
 #[test]
 fn q2_the_spare_key_comes_back_to_be_dropped() {
     let mut core = Core::<String>::new(Config::default());
-    let accepted = core.add("a".to_string(), 1, None, NOW).expect("open");
-    assert_eq!((accepted.added, accepted.spare), (Added::Ready, None));
-    let accepted = core.add("a".to_string(), 1, None, NOW).expect("open");
-    assert_eq!(accepted.spare.as_deref(), Some("a"));
+    let mut add = |key: &str| {
+        let mut trigger = Trigger::new(key.to_string(), None);
+        let accepted = core.add(&mut trigger, 1, NOW).expect("open");
+        (accepted.added, trigger.into_parts().0)
+    };
+    assert_eq!(add("a"), (Added::Ready, None));
+    assert_eq!(add("a"), (Added::Coalesced, Some("a".to_string())));
     // equal hashes do not make equal keys
-    assert_eq!(core.add("b".to_string(), 1, None, NOW).expect("open").added, Added::Ready);
+    assert_eq!(add("b"), (Added::Ready, None));
     assert_eq!(core.add_known("b", 1, NOW), Ok(Some(Added::Coalesced)));
     assert_eq!(core.add_known("c", 1, NOW), Ok(None));
     assert_eq!(core.len(), 2);
@@ -315,8 +320,9 @@ fn b1_values_merge_older_first_and_die_with_the_last_reason() {
 #[test]
 fn b1_without_merge_the_newer_replaces_the_older() {
     let mut core = Core::<u32, u32>::new(Config::default());
-    let _ = core.add(1, 1, Some(1), NOW);
-    let _ = core.add(1, 1, Some(2), NOW);
+    for value in [1, 2] {
+        core.add(&mut Trigger::new(1, Some(value)), 1, NOW).map(|_| ()).expect("open");
+    }
     assert_eq!(core.take_trash(), [(None, Some(1))]);
     let Got::Item(item) = core.get() else { panic!("ready") };
     assert_eq!(item.value, Some(2));
@@ -328,7 +334,7 @@ fn r_counts_failures_forgets_and_expires() {
     let limited = |l| Delay::Limited(l, Policy::Earliest);
     let l = limit(&doubling);
     for expected in [1, 2, 4] {
-        let accepted = q.on().add(1, 1, None, limited(l)).expect("open");
+        let accepted = q.accept(1, limited(l));
         assert_eq!(accepted.delay, secs(expected));
     }
     assert_eq!(q.core.num_requeues(&1, 1), 3);
@@ -336,7 +342,7 @@ fn r_counts_failures_forgets_and_expires() {
     assert_eq!(q.core.forget(&1, 1), None, "its timer stays");
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[3]), (0, 1));
     q.core.expire_failures_after(Some(secs(10)));
-    let _ = q.on().add(1, 1, None, limited(l));
+    q.accept(1, limited(l));
     q.pass(secs(10));
     assert_eq!(q.work_off(), [1]);
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[4]), (1, 1), "on record until 11 s");
@@ -347,7 +353,7 @@ fn r_counts_failures_forgets_and_expires() {
     assert_eq!(q.core.forget(&1, 1), Some(1), "nothing else kept it");
     // a limiter that says when its counts expire goes first
     let own = Limit { expire_after: Some(SEC), ..l };
-    let _ = q.on().add(2, 2, None, limited(own));
+    q.accept(2, limited(own));
     let item = {
         q.pass(SEC);
         q.get()
@@ -365,13 +371,13 @@ fn r_the_clock_hand_frees_records_that_nobody_asks_for() {
     q.core.expire_failures_after(Some(SEC));
     let zero = |_: u32, _: Instant| Duration::ZERO;
     for key in 0..2_000 {
-        let _ = q.on().add(key, key, None, Delay::Limited(limit(&zero), Policy::Earliest));
+        q.accept(key, Delay::Limited(limit(&zero), Policy::Earliest));
     }
     q.work_off();
     assert_eq!(q.counts()[4], 2_000);
     q.pass(secs(2));
     for key in 10_000..12_000 {
-        let _ = q.on().add(key, key, None, Delay::Limited(limit(&zero), Policy::Earliest));
+        q.accept(key, Delay::Limited(limit(&zero), Policy::Earliest));
     }
     assert_eq!(q.counts()[4], 2_000, "the old ones are gone");
     assert_eq!(q.core.take_trash().len(), 2_000);
@@ -382,12 +388,26 @@ fn r_the_clock_hand_frees_records_that_nobody_asks_for() {
 }
 
 #[test]
+fn r_a_record_that_expires_at_once_is_no_trouble() {
+    let mut q = Q::new();
+    q.core.expire_failures_after(Some(Duration::ZERO));
+    let zero = |_: u32, _: Instant| Duration::ZERO;
+    for key in 0..100 {
+        q.accept(key % 3, Delay::Limited(limit(&zero), Policy::Earliest));
+        let item = q.get();
+        let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&zero))));
+        assert_eq!(q.work_off().len(), 1);
+    }
+    assert_eq!(q.core.num_requeues(&0, 0), 0);
+}
+
+#[test]
 fn r_a_limiter_that_counts_nothing_leaves_no_record() {
     let mut q = Q::new();
     let second = |failures: u32, _: Instant| SEC * (failures + 1);
     let l = Limit { delay: &second, counts: false, expire_after: None };
     for _ in 0..2 {
-        let accepted = q.on().add(1, 1, None, Delay::Limited(l, Policy::Replace)).expect("open");
+        let accepted = q.accept(1, Delay::Limited(l, Policy::Replace));
         assert_eq!((accepted.added, accepted.delay), (Added::Waiting, SEC));
         q.pass(Duration::from_nanos(1));
     }
@@ -944,7 +964,8 @@ fn q13_a_burst_comes_and_goes() {
         for key in 0..n {
             // spread as a hasher would
             let hash = key.wrapping_mul(0x9e37_79b9);
-            let _ = q.on().add(key, hash, Some(vec![key]), if key % 2 == round { NOW } else { after(1) });
+            let delay = if key % 2 == round { NOW } else { after(1) };
+            q.on().add(&mut Trigger::new(key, Some(vec![key])), hash, delay).map(|_| ()).expect("open");
         }
         assert_eq!(q.counts()[4], n as usize);
         q.pass(SEC);

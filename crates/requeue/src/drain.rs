@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use requeue_core::{DrainCounts as Drained, Dropped as ShutDown, WaitingKeys};
+pub use requeue_core::{Drained, ShutDown, WaitingKeys};
 
 /// What a drain does with waiting keys, and how long it waits.
 ///

@@ -37,12 +37,6 @@ impl<K, V> fmt::Display for AddError<K, V> {
 
 impl<K, V> std::error::Error for AddError<K, V> {}
 
-impl<K, V> From<requeue_core::Rejected<K, V>> for AddError<K, V> {
-    fn from(r: requeue_core::Rejected<K, V>) -> Self {
-        Self { key: r.key, value: r.value, reason: r.reason }
-    }
-}
-
 /// What a trigger returns: what became of it, or the refused key.
 ///
 /// ```
@@ -130,6 +124,28 @@ pub struct RefusedItem<'q, K, V = ()> {
     pub item: Item<'q, K, V>,
     /// Why.
     pub reason: Refused,
+}
+
+impl<K, V> RefusedItem<'_, K, V> {
+    /// Why, for a `?` in a function whose error outlives the queue. The item is
+    /// dropped, and its key done.
+    ///
+    /// ```
+    /// # use requeue::{Refused, WorkQueue};
+    /// fn fail(q: &WorkQueue<String>) -> Result<(), Refused> {
+    ///     if let Ok(item) = q.try_get() {
+    ///         item.retry().map_err(|refused| refused.into_reason())?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let q = WorkQueue::new();
+    /// # q.add("a".to_string()).unwrap();
+    /// # assert!(fail(&q).is_ok());
+    /// ```
+    #[must_use]
+    pub fn into_reason(self) -> Refused {
+        self.reason
+    }
 }
 
 impl<K, V> fmt::Debug for RefusedItem<'_, K, V> {

@@ -129,9 +129,10 @@ impl<K> Ending<'_, K> {
         shared: &Shared<K, V>,
         instead: Option<Duration>,
         payload: &mut Option<V>,
+        reading: &mut Option<Instant>,
     ) -> Result<Duration, Refused> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
-        let now = shared.now();
+        let now = *reading.get_or_insert_with(|| shared.now());
         let ended = if shared.keeps_own() {
             let (asked, asking) = shared.ask(run.key(), now, Some(run))?;
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(asked), asking));
@@ -222,8 +223,11 @@ impl<K, V> Guard<'_, K, V> {
     #[inline]
     fn abandon(&mut self, payload: &mut Option<V>) {
         let (shared, mut ending) = self.ending();
-        if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload).is_err() {
-            ending.done(shared);
+        // one reading for both, where both are asked
+        let mut reading = None;
+        if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err()
+        {
+            let _ = ending.end(shared, How::Done, None, reading);
         }
     }
 
@@ -428,7 +432,7 @@ impl<'q, K, V> Item<'q, K, V> {
 
     fn retry_with(mut self, instead: Option<Duration>) -> Result<Duration, RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
-        let retried = ending.retry(shared, instead, &mut self.value);
+        let retried = ending.retry(shared, instead, &mut self.value, &mut None);
         retried.map_err(|reason| RefusedItem { item: self, reason })
     }
 

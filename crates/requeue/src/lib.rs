@@ -42,3 +42,8 @@ pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
 pub use worker::{BoxError, Failure, IntoOutcome, Outcome, Run, Stop, StopReport, Worker, WorkerBuilder};
+
+/// The examples of the repository's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

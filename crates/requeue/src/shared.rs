@@ -16,7 +16,7 @@ use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Asking, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, Rejected, RunRef};
+use requeue_core::{Asking, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger};
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -201,16 +201,19 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let delayed = !matches!(delay, Delay::Now);
-        // the session ends with this statement, the spare key is dropped after it
-        let added = self.enter(&mut reading).core.add(key, hash, value, delay);
-        match added {
-            Ok(accepted) => {
+        // declared before the lock is taken, so that what is left of it is dropped
+        // after it is released, also where users' code panics
+        let mut trigger = Trigger::new(key, value);
+        let accepted = self.enter(&mut reading).core.add(&mut trigger, hash, delay);
+        match (accepted, trigger.into_parts()) {
+            (Ok(accepted), _spare) => {
                 if delayed {
                     self.tell(Metrics::retried);
                 }
                 Ok(accepted.added)
             }
-            Err(Rejected { key, value, reason }) => Err(AddError { key, value, reason }),
+            (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
+            (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
         }
     }
 
@@ -231,7 +234,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// What `shut_down` does; once more where a handle is dropped.
-    pub(crate) fn shut_down(&self) -> requeue_core::Dropped {
+    pub(crate) fn shut_down(&self) -> requeue_core::ShutDown {
         let now = self.now();
         let dropped = self.enter_at(now).core.shut_down();
         self.finish_sweep(now);

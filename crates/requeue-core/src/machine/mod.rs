@@ -23,8 +23,8 @@ mod trigger;
 
 pub use self::observe::{Gauges, KeyState, Stats};
 pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunRef};
-pub use self::shutdown::{DrainBase, DrainCounts, Dropped, WaitingKeys};
-pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Rejected};
+pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
+pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
 
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};

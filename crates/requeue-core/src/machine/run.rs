@@ -303,6 +303,9 @@ impl<K, V> Core<K, V> {
     /// is set before it is called: if it panics the run has ended.
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
+        if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
+            self.turn_the_hand(limit);
+        }
         let now = self.now;
         let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
@@ -344,14 +347,12 @@ impl<K, V> Core<K, V> {
             dead = value;
         }
         if let Some(after) = delay {
-            let due_now = after.is_zero() || {
-                let moved = self.set_timer(slot, after, Policy::Earliest);
-                if failed && moved == Some(true) {
+            if !after.is_zero() {
+                let plan = self.plan_timer(slot, after, Policy::Earliest);
+                if self.set_timer(slot, plan) && failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
                 }
-                moved.is_none()
-            };
-            if due_now && !dirty {
+            } else if !dirty {
                 self.make_ready(slot, now);
                 self.line.enter(slot);
             }
@@ -365,13 +366,19 @@ impl<K, V> Core<K, V> {
         Ended { key: None, value: dead, worked, delay: delay.unwrap_or_default() }
     }
 
+    fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
+        let (delay, failed) = self.ask_limit(slot, limit);
+        self.record(slot, failed);
+        delay
+    }
+
     /// When the failed key comes back; `None` if a shutdown dropped the retry
     /// while its limiter was asked.
     fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
-            RetryDelay::Limited(limit) => Some(self.limited(slot, limit)),
+            RetryDelay::Limited(limit) => Some(self.count_failure(slot, limit)),
             RetryDelay::Instead(limit, delay) => {
-                self.limited(slot, limit);
+                self.count_failure(slot, limit);
                 Some(delay)
             }
             RetryDelay::Asked(delay, asking) => {

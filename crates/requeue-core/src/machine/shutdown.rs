@@ -3,7 +3,7 @@
 use super::Core;
 use crate::Instant;
 
-/// Keys that one lock hold moves at most when timers fall due: 12 to 16 µs.
+/// Keys that one lock hold moves at most when timers fall due.
 const BATCH: usize = 64;
 
 /// Who may still trigger a run.
@@ -43,7 +43,8 @@ pub enum WaitingKeys {
 
 /// What `shut_down` found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Dropped {
+#[non_exhaustive]
+pub struct ShutDown {
     /// Keys in line: they are still handed out.
     pub ready: usize,
     /// Keys that workers have.
@@ -66,7 +67,7 @@ pub struct DrainBase {
 /// A drain's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct DrainCounts {
+pub struct Drained {
     /// Whether everything was worked off.
     pub complete: bool,
     /// Runs that ended since the drain began.
@@ -156,12 +157,12 @@ impl<K, V> Core<K, V> {
 
     /// Refuses all triggers, drops the timers and releases every drain. Call
     /// [`settle`](Self::settle) until it has no more to do.
-    pub fn shut_down(&mut self) -> Dropped {
+    pub fn shut_down(&mut self) -> ShutDown {
         self.releases += 1;
         self.end_phase();
         let before = self.dropped;
         self.begin_dropping();
-        Dropped {
+        ShutDown {
             ready: self.ready,
             held: self.held,
             dirty: self.dirty,
@@ -268,8 +269,8 @@ impl<K, V> Core<K, V> {
 
     /// A drain's counts.
     #[must_use]
-    pub fn drain_counts(&self, base: &DrainBase) -> DrainCounts {
-        DrainCounts {
+    pub fn drain_counts(&self, base: &DrainBase) -> Drained {
+        Drained {
             complete: self.is_drained(),
             done: self.runs_done - base.done,
             dropped: self.dropped - base.dropped,

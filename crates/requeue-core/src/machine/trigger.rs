@@ -46,27 +46,37 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// A refused trigger: the key and the value come back.
+/// A trigger as it is handed to [`Core::add`], which takes out of it what it
+/// keeps: all that is left is the caller's, to be dropped outside the lock, also
+/// where users' code panicked.
 #[derive(Debug)]
-pub struct Rejected<K, V> {
-    /// The key.
-    pub key: K,
-    /// Its payload.
-    pub value: Option<V>,
-    /// Why.
-    pub reason: Refused,
+pub struct Trigger<K, V = ()> {
+    key: Option<K>,
+    value: Option<V>,
+}
+
+impl<K, V> Trigger<K, V> {
+    /// Of a key, with or without a payload.
+    #[inline]
+    pub fn new(key: K, value: Option<V>) -> Self {
+        Self { key: Some(key), value }
+    }
+
+    /// What the queue did not take: both of a refused trigger, the key of one
+    /// that the queue has a key of its own for.
+    #[inline]
+    pub fn into_parts(self) -> (Option<K>, Option<V>) {
+        (self.key, self.value)
+    }
 }
 
 /// An accepted trigger.
-#[derive(Debug)]
-#[must_use = "the spare key is to be dropped outside the lock"]
-pub struct Accepted<K> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
     /// What became of it.
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
-    /// The caller's key, if the queue had one of its own.
-    pub spare: Option<K>,
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -184,64 +194,95 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Sets the key's timer as the policy says; false if it stays as it was.
-    /// `None` if that makes it due at once.
-    pub(super) fn set_timer(&mut self, slot: u32, delay: Duration, policy: Policy) -> Option<bool> {
+    /// What a delay does to the key's timer; nothing has changed yet.
+    pub(super) fn plan_timer(&self, slot: u32, delay: Duration, policy: Policy) -> TimerPlan {
         let new = self.now + delay;
         let old = self.heap.due(slot);
+        let mut window = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
             (Policy::Earliest, Some(old)) => old.min(new),
             (Policy::Latest { max }, _) => {
-                let began = *self.windows.entry(slot).get_or_insert(self.now);
+                let began = self.windows.get(slot).copied().flatten().unwrap_or(self.now);
+                window = Some(began);
                 new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
             }
             (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
         };
-        if !matches!(policy, Policy::Latest { .. }) {
-            // the window was that of the timer which this one replaces
-            if old != Some(due) {
-                if let Some(window) = self.windows.get_mut(slot) {
-                    *window = None;
-                }
-            }
-        }
-        if old == Some(due) {
-            return Some(false);
-        }
-        if due <= self.now {
-            if old.is_none() {
-                if let Some(window) = self.windows.get_mut(slot) {
-                    *window = None;
-                }
-            }
-            return None;
-        }
-        self.heap.set(slot, due);
-        let flags = self.arena.flags(slot);
-        self.arena.set_flags(slot, flags & !BACKOFF);
-        Some(true)
+        TimerPlan { due, moved: old != Some(due), window }
     }
 
-    /// What the limiter says of a key whose count the queue keeps.
-    pub(super) fn limited(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
-        let now = self.now;
-        if !limit.counts {
-            return (limit.delay)(0, now);
+    /// Sets the key's timer as planned; false if it stays as it was.
+    pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan) -> bool {
+        if plan.window.is_some() {
+            *self.windows.entry(slot) = plan.window;
+        } else if plan.moved {
+            // the window was that of the timer which this one replaces
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
         }
-        let expire_after = limit.expire_after.or(self.expire_after);
-        let record = self.records.entry(slot);
-        let failures = record.failures_at(now);
-        let delay = (limit.delay)(failures, now);
-        record.failures = failures.saturating_add(1);
-        record.expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
-        if expire_after.is_some() {
-            // the clock hand passes two records while one can be made
-            self.expire_one_record();
-            self.expire_one_record();
+        if plan.moved {
+            self.heap.set(slot, plan.due);
+            let flags = self.arena.flags(slot);
+            self.arena.set_flags(slot, flags & !BACKOFF);
         }
-        delay
+        plan.moved
     }
+
+    /// What the limiter says of a key whose count the queue keeps, and what is
+    /// to be recorded of it.
+    pub(super) fn ask_limit(&self, slot: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
+        let now = self.now;
+        let failures = if limit.counts { self.failures(slot) } else { 0 };
+        let delay = (limit.delay)(failures, now);
+        let expire_after = limit.expire_after.or(self.expire_after);
+        let expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
+        let failed = Failed { failures: failures.saturating_add(1), expires };
+        (delay, limit.counts.then_some(failed))
+    }
+
+    /// Records that a limiter was asked.
+    pub(super) fn record(&mut self, slot: u32, failed: Option<Failed>) {
+        if let Some(Failed { failures, expires }) = failed {
+            let record = self.records.entry(slot);
+            record.failures = failures;
+            record.expires = expires;
+        }
+    }
+
+    /// Before a record may be made: looks at two others, so that those which
+    /// nobody asks for are freed faster than new ones are made. Not while the
+    /// key in hand is between two states.
+    pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
+        if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
+            self.expire_one_record();
+            self.expire_one_record();
+        }
+    }
+}
+
+/// What a delay does to a key's timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimerPlan {
+    due: Instant,
+    moved: bool,
+    /// When the window of a timer that is pushed back began.
+    window: Option<Instant>,
+}
+
+impl TimerPlan {
+    /// Whether it makes the key due at once: no timer then.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.moved && self.due <= now
+    }
+}
+
+/// What is to be recorded of a key that a limiter was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    failures: u32,
+    expires: Instant,
 }
 
 impl<K: Eq, V> Core<K, V> {
@@ -249,35 +290,35 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Rejected`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue takes no more triggers.
+    ///
+    /// # Panics
+    ///
+    /// If users' code does (`Eq`, merge, their order), and then the trigger is
+    /// not accepted; or if `trigger` has been handed in before.
     #[inline]
     pub fn add(
         &mut self,
-        key: K,
+        trigger: &mut Trigger<K, V>,
         hash: u32,
-        value: Option<V>,
         delay: Delay<'_>,
-    ) -> Result<Accepted<K>, Rejected<K, V>> {
-        let delay = match self.admit(delay) {
-            Ok(Some(delay)) => delay,
-            Ok(None) => {
-                self.trash.push((None, value));
-                return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, spare: Some(key) });
-            }
-            Err(reason) => return Err(Rejected { key, value, reason }),
+    ) -> Result<Accepted, Refused> {
+        let Some(delay) = self.admit(delay)? else {
+            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
         };
-        match self.find(hash, &key) {
-            Some(slot) => {
-                let (added, delay) = self.trigger(slot, value, delay);
-                Ok(Accepted { added, delay, spare: Some(key) })
-            }
-            None => {
-                let slot = self.insert(key, hash);
-                self.suspect = Some(slot);
-                let (added, delay) = self.trigger(slot, value, delay);
-                Ok(Accepted { added, delay, spare: None })
-            }
+        if let Delay::Limited(limit, _) = delay {
+            self.turn_the_hand(limit);
         }
+        let Trigger { key, value } = trigger;
+        let slot = match self.find(hash, key.as_ref().expect("a trigger is handed in once")) {
+            Some(slot) => slot,
+            None => {
+                let slot = self.insert(key.take().expect("it was there"), hash);
+                self.suspect = Some(slot);
+                slot
+            }
+        };
+        Ok(self.trigger(slot, value, delay))
     }
 
     /// A trigger from outside for a key that is known already: `None` if it is
@@ -293,7 +334,7 @@ impl<K: Eq, V> Core<K, V> {
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, None, delay).0))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay).added))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -315,53 +356,49 @@ impl<K: Eq, V> Core<K, V> {
     /// The trigger itself. Users' code (merge, their order) runs before
     /// anything changes, so that its panic leaves the key as it was.
     #[inline]
-    fn trigger(&mut self, slot: u32, value: Option<V>, delay: Delay<'_>) -> (Added, Duration) {
+    fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>) -> Accepted {
+        let mut failed = None;
         let (delay, policy) = match delay {
-            Delay::Now => return (self.trigger_now(slot, value), Duration::ZERO),
-            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => {
-                if delay.is_zero() {
-                    return (self.trigger_now(slot, value), Duration::ZERO);
-                }
-                self.merge_in(slot, value);
-                (delay, policy)
-            }
+            Delay::Now => (Duration::ZERO, Policy::Keep),
+            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => (delay, policy),
             Delay::Limited(limit, policy) => {
-                self.merge_in(slot, value);
-                let delay = self.limited(slot, limit);
-                if delay.is_zero() {
-                    return (self.trigger_now(slot, None), delay);
-                }
+                let (delay, asked) = self.ask_limit(slot, limit);
+                failed = asked;
                 (delay, policy)
             }
         };
-        let added = match self.set_timer(slot, delay, policy) {
-            Some(true) => Added::Waiting,
-            Some(false) => Added::Coalesced,
-            None => self.trigger_now(slot, None),
+        let timer = (!delay.is_zero())
+            .then(|| self.plan_timer(slot, delay, policy))
+            .filter(|plan| !plan.is_due(self.now));
+        let added = match timer {
+            None => self.trigger_now(slot, value),
+            Some(plan) => {
+                self.merge_in(slot, value.take());
+                if self.set_timer(slot, plan) { Added::Waiting } else { Added::Coalesced }
+            }
         };
+        self.record(slot, failed);
         self.suspect = None;
-        (added, delay)
+        Accepted { added, delay }
     }
 
     #[inline]
-    fn trigger_now(&mut self, slot: u32, value: Option<V>) -> Added {
+    fn trigger_now(&mut self, slot: u32, value: &mut Option<V>) -> Added {
         let flags = self.arena.flags(slot);
-        let added = if flags & HELD != 0 {
-            self.merge_in(slot, value);
+        if flags & HELD != 0 {
+            self.merge_in(slot, value.take());
             if self.make_dirty(slot, self.now) { Added::Dirty } else { Added::Coalesced }
         } else if flags & READY != 0 {
             self.line.touch(&self.arena, slot);
-            self.merge_in(slot, value);
+            self.merge_in(slot, value.take());
             Added::Coalesced
         } else {
             self.line.announce(&self.arena, slot);
-            self.merge_in(slot, value);
+            self.merge_in(slot, value.take());
             self.restart_attempts(slot);
             self.make_ready(slot, self.now);
             self.line.enter_announced(slot);
             Added::Ready
-        };
-        self.suspect = None;
-        added
+        }
     }
 }

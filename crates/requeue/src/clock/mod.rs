@@ -148,7 +148,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// assert_eq!(clock.alarms(), 0);
 /// ```
 #[must_use = "dropping an alarm takes it back"]
-pub struct Alarm(Option<Box<dyn FnOnce() + Send>>);
+pub struct Alarm(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Alarm {
     /// An alarm that runs `take_back` when it is dropped. To be called by
@@ -163,7 +163,7 @@ impl Alarm {
     /// drop(alarm);
     /// assert_eq!(taken_back.try_recv(), Ok("taken back"));
     /// ```
-    pub fn on_drop(take_back: impl FnOnce() + Send + 'static) -> Self {
+    pub fn on_drop(take_back: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(take_back)))
     }
 

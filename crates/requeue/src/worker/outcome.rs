@@ -16,6 +16,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// let hopeless = Outcome::GiveUp("no such object".into());
 /// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Outcome {
     /// It is done; the failures of the key are forgotten.
     Done,

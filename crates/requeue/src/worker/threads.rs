@@ -195,7 +195,7 @@ where
         let refused = match verdict {
             Verdict::Succeed => return ending.succeed(queue),
             Verdict::Again(delay) => ending.again(queue, delay).is_err(),
-            Verdict::Retry(instead) => ending.retry(queue, instead, payload).is_err(),
+            Verdict::Retry(instead) => ending.retry(queue, instead, payload, &mut None).is_err(),
         };
         if refused {
             // shut down, and counted as refused

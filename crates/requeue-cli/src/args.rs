@@ -1,0 +1,324 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::duration;
+
+/// A controller for the shell.
+#[derive(Debug, Parser)]
+#[command(name = "requeue", version, about, long_about = None, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    // The variant, for a comment of the documentation would otherwise take its place.
+    #[command(
+        about = "Run PROGRAM once per key, never twice at a time for one key",
+        long_about = ABOUT,
+        after_help = MORE,
+        override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]..."
+    )]
+    Run(Box<Run>),
+}
+
+const ABOUT: &str = "\
+Run PROGRAM once per key, never twice at a time for one key.
+
+Keys are the lines of standard input. A key that comes while it waits is run once; \
+a key that comes while PROGRAM runs for it is run once more afterwards, however often \
+it came. A key whose run fails comes back with back-off until it succeeds or has had \
+its attempts. At the end of the input everything is worked off, retries included.";
+
+const MORE: &str = "\
+The program:
+  {} in an ARG becomes the key; without any {} the key is the last argument. Options
+  of requeue stand before PROGRAM; what follows PROGRAM belongs to it.
+  In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
+  a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
+  Its standard input is empty, and it runs in a process group of its own.
+  Its output is passed on line by line. A last line without newline gets one; a line
+  longer than 1 MiB is cut into lines of that length.
+
+What a run's end means:
+  exit status 0            done
+  75 with --again-after    again after that time, not a failure
+  one of --fatal-code      the key gives up
+  anything else            failure: retry after base-delay x 2^failures
+  A key that no program can be given (with a NUL, or too long) gives up without a run.
+
+Signals:
+  first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
+  second                   stop the programs (TERM, after --grace KILL) and leave
+  third                    KILL at once
+
+Exit status:
+  0     all keys ended well
+  1     some gave up, were left by --drain-timeout, or something could not be read or written
+  2     the command line is wrong
+  126   PROGRAM cannot be executed
+  127   PROGRAM is not found
+  128+n stopped by signal n with work left; 141 (PIPE) when nobody reads the output any more
+
+Examples:
+  Fetch every address, four at a time, six attempts each, and keep those that failed:
+    requeue run -j 4 --max-attempts 6 --failed-to failed.txt curl -sSfO < urls.txt
+    requeue run --failed-to failed.txt curl -sSfO < failed.txt
+
+  Make `site` when something in src changes, once more for all that changes meanwhile:
+    inotifywait -mrq -e close_write --format site src | requeue run make
+
+  Names with any character in them:
+    find . -name '*.wav' -print0 | requeue run -0 sh -c 'flac -s \"$REQUEUE_KEY\"'
+
+  Ask again every 10 seconds until ready.sh exits with anything but 75:
+    requeue run --again-after 10s ./ready.sh < hosts.txt";
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Keys end with a NUL, not with a newline; --failed-to writes them so, too
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// Put the key and a tab in front of each line of output
+    #[arg(long)]
+    pub(crate) tag: bool,
+
+    /// Print what would be run, once for each key, and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Run at most N programs at a time [default: number of cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = workers, help_heading = "Running")]
+    pub(crate) workers: Option<NonZeroUsize>,
+
+    /// A run that takes longer than D fails: TERM, then KILL, to its process group
+    #[arg(long, value_name = "D", value_parser = positive, help_heading = "Running")]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Time between TERM and KILL
+    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
+    pub(crate) grace: Duration,
+
+    /// Delay before the first retry; it doubles with every failure in a row
+    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "1s", help_heading = "Retrying")]
+    pub(crate) base_delay: Duration,
+
+    /// The longest delay before a retry
+    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "5m", help_heading = "Retrying")]
+    pub(crate) max_delay: Duration,
+
+    /// Lengthen each delay by a random part of it, up to this fraction
+    #[arg(long, value_name = "F", value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
+    pub(crate) jitter: f64,
+
+    /// At most R retries a second over all keys (off by default)
+    #[arg(long, value_name = "R", value_parser = rate, help_heading = "Retrying")]
+    pub(crate) retry_rate: Option<f64>,
+
+    /// Up to N retries at once under --retry-rate [default: 1]
+    #[arg(long, value_name = "N", requires = "retry_rate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Retrying")]
+    pub(crate) retry_burst: Option<u32>,
+
+    /// A key gives up at its N-th failed attempt; 0: never
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Retrying")]
+    pub(crate) max_attempts: u32,
+
+    /// Exit status 75 means "again after D", not a failure
+    #[arg(long, value_name = "D", value_parser = duration::parse, help_heading = "Retrying")]
+    pub(crate) again_after: Option<Duration>,
+
+    /// A run that ends with this exit status is not retried; can be given several times
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..), help_heading = "Retrying")]
+    pub(crate) fatal_code: Vec<u8>,
+
+    /// After the end of the input, or the first signal, leave after D at the latest
+    #[arg(long, value_name = "D", value_parser = duration::parse, help_heading = "Ending")]
+    pub(crate) drain_timeout: Option<Duration>,
+
+    /// When a key gives up, begin no further run: the running ones end, the rest is left
+    #[arg(long, help_heading = "Ending")]
+    pub(crate) fail_fast: bool,
+
+    /// At the end write the keys that gave up to FILE, fit to be read again
+    #[arg(long, value_name = "FILE", help_heading = "Reporting")]
+    pub(crate) failed_to: Option<PathBuf>,
+
+    /// What is told on standard error about runs that fail [default: text]
+    #[arg(long, value_name = "FORM", help_heading = "Reporting")]
+    pub(crate) log: Option<Form>,
+
+    /// The summary on standard error at the end [default: text]
+    #[arg(long, value_name = "FORM", help_heading = "Reporting")]
+    pub(crate) summary: Option<Form>,
+
+    /// No log, no summary and no progress line, unless asked for
+    #[arg(short, long, help_heading = "Reporting")]
+    pub(crate) quiet: bool,
+
+    /// The program and its arguments
+    // Trailing, but without hyphen values: an unknown option before PROGRAM is an error,
+    // and everything behind PROGRAM is taken as it is.
+    #[arg(value_name = "PROGRAM [ARG]", required = true, trailing_var_arg = true)]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    Text,
+    Json,
+    Off,
+}
+
+impl Run {
+    /// What the parser of single options cannot see.
+    ///
+    /// # Errors
+    ///
+    /// Options that contradict each other.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.base_delay > self.max_delay {
+            return Err(format!(
+                "--base-delay ({}) is longer than --max-delay ({})",
+                duration::show(self.base_delay),
+                duration::show(self.max_delay)
+            ));
+        }
+        if self.again_after.is_some() && self.fatal_code.contains(&AGAIN) {
+            return Err(format!(
+                "--fatal-code {AGAIN} contradicts --again-after, which gives that exit status another meaning"
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn log_form(&self) -> Form {
+        self.form(self.log)
+    }
+
+    pub(crate) fn summary_form(&self) -> Form {
+        self.form(self.summary)
+    }
+
+    fn form(&self, chosen: Option<Form>) -> Form {
+        chosen.unwrap_or(if self.quiet { Form::Off } else { Form::Text })
+    }
+
+    pub(crate) fn separator(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+}
+
+/// Says what is wrong as the parser does, and leaves with status 2.
+pub(crate) fn usage_error(why: &str) -> ! {
+    use clap::CommandFactory as _;
+    let mut cli = Cli::command();
+    cli.build();
+    let run = cli.find_subcommand_mut("run").cloned();
+    run.unwrap_or(cli).error(clap::error::ErrorKind::ArgumentConflict, why).exit()
+}
+
+/// `EX_TEMPFAIL` of sysexits.h.
+pub(crate) const AGAIN: u8 = 75;
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        d => Ok(d),
+    }
+}
+
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .ok()
+        .filter(|n: &NonZeroUsize| n.get() <= 10_000)
+        .ok_or_else(|| "give a number from 1 to 10000".to_owned())
+}
+
+fn number(text: &str) -> Option<f64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    text.parse().ok().filter(|_| plain)
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    number(text).filter(|f| *f <= 1.0).ok_or_else(|| "give a number from 0 to 1, such as 0.2".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|r| *r >= 1e-6 && *r <= 1e6)
+        .ok_or_else(|| "give retries a second from 0.000001 to 1000000, such as 10 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn parse(args: &[&str]) -> Result<Run, clap::Error> {
+        let words = ["requeue", "run"].into_iter().chain(args.iter().copied());
+        Cli::try_parse_from(words).map(|cli| match cli.command {
+            Command::Run(run) => *run,
+        })
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_belongs_to_it() {
+        for (args, program) in [
+            (&["-j", "2", "true"][..], &["true"][..]),
+            (&["true", "-j", "2"], &["true", "-j", "2"]),
+            (&["-j2", "--", "true", "--", "-x"], &["true", "--", "-x"]),
+            (&["make", "--", "-j4"], &["make", "--", "-j4"]),
+            (&["sh", "-c", "exit 3", "--help"], &["sh", "-c", "exit 3", "--help"]),
+            (&["--", "--odd", "--tag"], &["--odd", "--tag"]),
+            (&["echo", "{}", "--", "--tag"], &["echo", "{}", "--", "--tag"]),
+            (&["p", "-0"], &["p", "-0"]),
+        ] {
+            let run = parse(args).unwrap();
+            assert_eq!(run.program, program, "{args:?}");
+            assert!(!run.tag && !run.null, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_documentation() {
+        let run = parse(&["true"]).unwrap();
+        assert_eq!(run.base_delay, Duration::from_secs(1));
+        assert_eq!(run.max_delay, Duration::from_secs(300));
+        assert_eq!(run.jitter, 0.2);
+        assert_eq!(run.max_attempts, 5);
+        assert_eq!((run.retry_rate, run.retry_burst), (None, None));
+        assert_eq!((run.timeout, run.drain_timeout, run.again_after), (None, None, None));
+        assert_eq!((run.log_form(), run.summary_form()), (Form::Text, Form::Text));
+        assert_eq!(run.separator(), b'\n');
+    }
+
+    #[test]
+    fn quiet_leaves_what_is_asked_for() {
+        let run = parse(&["-q", "--summary", "json", "true"]).unwrap();
+        assert_eq!((run.log_form(), run.summary_form()), (Form::Off, Form::Json));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let run = parse(&["--base-delay", "10m", "true"]).unwrap();
+        assert!(run.check().unwrap_err().contains("--max-delay (5m)"));
+        let run = parse(&["--again-after", "1s", "--fatal-code", "75", "true"]).unwrap();
+        assert!(run.check().is_err());
+        let run = parse(&["--fatal-code", "75", "--fatal-code", "3", "true"]).unwrap();
+        assert!(run.check().is_ok());
+        assert_eq!(run.fatal_code, [75, 3]);
+    }
+}

@@ -1,0 +1,54 @@
+//! `--dry-run`: what would be run, as lines that a shell would run.
+
+use std::io::{self, BufWriter, Write as _};
+
+use crate::control::Control;
+use crate::keys::{self, Piece};
+use crate::run::refuse;
+use crate::show;
+use crate::tally::Distinct;
+use crate::template::{Template, Unpassable};
+
+/// Prints one command line for each key, in the order in which they come first.
+/// The exit status is that of a run in which the program always ends well.
+pub(crate) fn print(template: &Template, separator: u8) -> u8 {
+    match write(template, separator) {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => crate::run::CLOSED,
+        Err(e) => refuse(1, &e.to_string()),
+    }
+}
+
+fn write(template: &Template, separator: u8) -> io::Result<bool> {
+    // Nothing needs to be worked off: a signal may end this as it ends any program.
+    let never = Control::new(|| {})?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut distinct = Distinct::default();
+    let mut all_well = true;
+    let mut result = Ok(());
+    let mut each = |piece: Piece<'_>| {
+        let (key, line) = match piece {
+            Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
+            Piece::Key(_) | Piece::Repeated => return true,
+            Piece::TooLong { start, .. } => (start, Err(Unpassable::TooLong)),
+        };
+        result = match line {
+            Ok(line) => writeln!(out, "{line}"),
+            Err(why) => {
+                all_well = false;
+                refuse(1, &format!("{}: {why}; would give up", show::key(key)));
+                Ok(())
+            }
+        };
+        result.is_ok()
+    };
+    let read = keys::read_keys(rustix::stdio::stdin(), never.reading_ends.fd(), separator, &mut each)
+        .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}")));
+    result.and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => e,
+        _ => io::Error::other(format!("standard output: {e}")),
+    })?;
+    read?;
+    Ok(all_well)
+}

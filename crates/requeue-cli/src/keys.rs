@@ -1,0 +1,266 @@
+//! Keys from standard input.
+//!
+//! Reading never waits for the program: a key that is already in the queue is
+//! recognised from the reader's own buffer and costs no memory, so a flood of equal
+//! lines is taken as fast as it comes and ends in one more run.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use memchr::{memchr, memchr_iter};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, read};
+
+/// The longest key that is kept. No system passes one of this length to a program,
+/// so a longer one gives up anyhow, and input without any separator cannot use up
+/// the memory.
+pub(crate) const LONGEST: usize = 1 << 20;
+
+const CHUNK: usize = 64 * 1024;
+
+/// What stands between two separators.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// A key.
+    Key(&'a [u8]),
+    /// The key before it once more, read in one go with it: a run that begins for the
+    /// one has begun after both were read.
+    Repeated,
+    /// More than [`LONGEST`] bytes without a separator.
+    TooLong {
+        /// Its beginning.
+        start: &'a [u8],
+        /// All its bytes, counted.
+        bytes: u64,
+    },
+}
+
+/// Cuts a stream of bytes into keys.
+#[derive(Debug)]
+pub(crate) struct Splitter {
+    separator: u8,
+    /// The beginning of a key that the next chunk continues.
+    rest: Vec<u8>,
+    /// How many bytes of an over-long key are no longer in `rest`.
+    dropped: u64,
+}
+
+impl Splitter {
+    pub(crate) fn new(separator: u8) -> Self {
+        Self { separator, rest: Vec::new(), dropped: 0 }
+    }
+
+    /// Hands the keys that end in this chunk to `each`, until that says no.
+    /// False if it did.
+    pub(crate) fn feed(&mut self, chunk: &[u8], each: &mut impl FnMut(Piece<'_>) -> bool) -> bool {
+        let mut begin = 0;
+        if !self.rest.is_empty() {
+            let Some(end) = memchr(self.separator, chunk) else {
+                self.keep(chunk);
+                return true;
+            };
+            self.keep(&chunk[..end]);
+            begin = end + 1;
+            if !self.finish(each) {
+                return false;
+            }
+        }
+        let tail = &chunk[begin..];
+        let mut begin = 0;
+        let mut previous: &[u8] = &[];
+        for end in memchr_iter(self.separator, tail) {
+            let key = &tail[begin..end];
+            begin = end + 1;
+            if key.is_empty() {
+                continue;
+            }
+            let piece = if key == previous { Piece::Repeated } else { Piece::Key(key) };
+            previous = key;
+            if !each(piece) {
+                return false;
+            }
+        }
+        self.keep(&tail[begin..]);
+        true
+    }
+
+    /// The end of a key, or of the input: what has no separator counts too.
+    pub(crate) fn finish(&mut self, each: &mut impl FnMut(Piece<'_>) -> bool) -> bool {
+        let go_on = match self.dropped {
+            0 if self.rest.is_empty() => true,
+            0 => each(Piece::Key(&self.rest)),
+            dropped => each(Piece::TooLong { start: &self.rest, bytes: self.rest.len() as u64 + dropped }),
+        };
+        self.rest.clear();
+        self.dropped = 0;
+        go_on
+    }
+
+    /// True between two keys.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        let room = LONGEST - self.rest.len();
+        let (kept, dropped) = part.split_at(part.len().min(room));
+        self.rest.extend_from_slice(kept);
+        self.dropped += dropped.len() as u64;
+    }
+}
+
+/// How reading ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Everything was read.
+    Input,
+    /// `stop` came, or `each` said no.
+    Stopped {
+        /// There was input that nobody has seen.
+        unread: bool,
+    },
+}
+
+/// Reads keys until the input ends, `stop` is hung up, or `each` says no.
+///
+/// # Errors
+///
+/// The input could not be read; what came before was handed out.
+pub(crate) fn read_keys(
+    input: BorrowedFd<'_>,
+    stop: BorrowedFd<'_>,
+    separator: u8,
+    each: &mut impl FnMut(Piece<'_>) -> bool,
+) -> std::io::Result<End> {
+    let mut splitter = Splitter::new(separator);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let mut fds =
+            [PollFd::from_borrowed_fd(stop, PollFlags::IN), PollFd::from_borrowed_fd(input, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        if !fds[0].revents().is_empty() {
+            let unread = !splitter.is_empty() || has_more(input, &mut chunk);
+            return Ok(End::Stopped { unread });
+        }
+        match read(input, &mut chunk[..]) {
+            Ok(0) => {
+                splitter.finish(each);
+                return Ok(End::Input);
+            }
+            Ok(n) => {
+                if !splitter.feed(&chunk[..n], each) {
+                    return Ok(End::Stopped { unread: true });
+                }
+            }
+            // Somebody else may have made the pipe non-blocking, or have read it.
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(e) => {
+                splitter.finish(each);
+                return Err(e.into());
+            }
+        }
+    }
+}
+
+/// Whether there is input that could be read now. Takes some of it: an end of input
+/// looks the same until one reads.
+fn has_more(input: BorrowedFd<'_>, chunk: &mut [u8]) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+    let now = rustix::event::Timespec::default();
+    matches!(poll(&mut fds, Some(&now)), Ok(1)) && matches!(read(input, chunk), Ok(1..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(separator: u8, chunks: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let mut splitter = Splitter::new(separator);
+        let mut each = |piece: Piece<'_>| {
+            match piece {
+                Piece::Key(key) => keys.push(key.to_vec()),
+                Piece::Repeated => keys.push(keys[keys.len() - 1].clone()),
+                Piece::TooLong { bytes, .. } => keys.push(format!("too long: {bytes}").into()),
+            }
+            true
+        };
+        for chunk in chunks {
+            assert!(splitter.feed(chunk, &mut each));
+        }
+        assert!(splitter.finish(&mut each));
+        keys
+    }
+
+    #[test]
+    fn lines_are_keys_and_empty_lines_are_not() {
+        assert_eq!(split(b'\n', &[b"a\n\nb b\n\n\nc\xff\x00\n"]), [&b"a"[..], b"b b", b"c\xff\x00"]);
+    }
+
+    #[test]
+    fn a_last_line_without_newline_counts() {
+        assert_eq!(split(b'\n', &[b"a\nb"]), [b"a", b"b"]);
+        assert_eq!(split(b'\n', &[b"a\n"]), [b"a"]);
+        assert!(split(b'\n', &[b""]).is_empty());
+        assert!(split(b'\n', &[b"\n\n"]).is_empty());
+    }
+
+    #[test]
+    fn keys_do_not_depend_on_where_the_chunks_are_cut() {
+        let whole: &[u8] = b"one\ntwo\n\nthree\n";
+        for a in 0..whole.len() {
+            for b in a..whole.len() {
+                let chunks = [&whole[..a], &whole[a..b], &whole[b..]];
+                assert_eq!(split(b'\n', &chunks), [&b"one"[..], b"two", b"three"], "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn nul_separates_and_newline_is_then_an_ordinary_byte() {
+        assert_eq!(split(0, &[b"a\nb\0c\0\0d"]), [&b"a\nb"[..], b"c", b"d"]);
+    }
+
+    #[test]
+    fn a_key_without_end_is_counted_and_not_kept() {
+        let mebibyte = vec![b'x'; LONGEST];
+        assert_eq!(split(b'\n', &[&mebibyte, b"\nb"]), [&mebibyte[..], b"b"]);
+        assert_eq!(
+            split(b'\n', &[&mebibyte, &mebibyte, b"y\nb"]),
+            [format!("too long: {}", 2 * LONGEST + 1).into_bytes(), b"b".to_vec()]
+        );
+        let mut splitter = Splitter::new(b'\n');
+        for _ in 0..10 {
+            splitter.feed(&mebibyte, &mut |_| true);
+        }
+        assert!(splitter.rest.capacity() <= 2 * LONGEST);
+    }
+
+    #[test]
+    fn a_repeated_key_is_told_only_within_what_was_read_in_one_go() {
+        let mut seen = Vec::new();
+        let mut splitter = Splitter::new(b'\n');
+        let mut each = |piece: Piece<'_>| {
+            seen.push(piece == Piece::Repeated);
+            true
+        };
+        splitter.feed(b"a\na\n\na\nb\na\n", &mut each);
+        splitter.feed(b"a\na", &mut each);
+        splitter.feed(b"\na\n", &mut each);
+        assert_eq!(seen, [false, true, true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn saying_no_ends_the_reading() {
+        let mut splitter = Splitter::new(b'\n');
+        let mut seen = 0;
+        let mut each = |_: Piece<'_>| {
+            seen += 1;
+            seen < 2
+        };
+        assert!(!splitter.feed(b"a\nb\nc\n", &mut each));
+        assert_eq!(seen, 2);
+    }
+}

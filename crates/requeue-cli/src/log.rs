@@ -1,0 +1,142 @@
+//! What is told on standard error while keys are run.
+//!
+//! The text is for people and tells what went wrong; a key that ends well is not worth
+//! a line. The JSON form is for programs: one object a line, every run.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::args::Form;
+use crate::duration;
+use crate::outcome::Failure;
+use crate::output::Console;
+use crate::show;
+
+/// Which run is spoken about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) attempt: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    form: Form,
+    console: Arc<Console>,
+    max_attempts: u32,
+}
+
+impl Log {
+    pub(crate) fn new(form: Form, console: Arc<Console>, max_attempts: u32) -> Self {
+        Self { form, console, max_attempts }
+    }
+
+    pub(crate) fn done(&self, subject: Subject<'_>, took: Duration) {
+        if self.form == Form::Json {
+            self.event("done", Some(subject), &seconds("run_seconds", took));
+        }
+    }
+
+    pub(crate) fn retry(&self, subject: Subject<'_>, why: &Failure, delay: Duration) {
+        match self.form {
+            Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
+            Form::Json => {
+                let more = reason(why) + &seconds("delay_seconds", delay);
+                self.event("retry", Some(subject), &more);
+            }
+            Form::Off => {}
+        }
+    }
+
+    pub(crate) fn again(&self, subject: Subject<'_>, delay: Duration) {
+        match self.form {
+            Form::Text => self.console.line(&format!(
+                "requeue: {}: not yet, again in {}",
+                show::key(subject.key),
+                duration::show(delay)
+            )),
+            Form::Json => self.event("again", Some(subject), &seconds("delay_seconds", delay)),
+            Form::Off => {}
+        }
+    }
+
+    pub(crate) fn gave_up(&self, subject: Subject<'_>, why: &Failure) {
+        match self.form {
+            // Attempts mean nothing where there was no run.
+            Form::Text if matches!(why, Failure::Unpassable(_)) => {
+                self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
+            }
+            Form::Text => self.text(subject, why, "gave up"),
+            Form::Json => self.event("gave_up", Some(subject), &reason(why)),
+            Form::Off => {}
+        }
+    }
+
+    /// The key will not be run again before we leave. `why` is missing where the run
+    /// itself was stopped.
+    pub(crate) fn left(&self, subject: Subject<'_>, why: Option<&Failure>) {
+        match (self.form, why) {
+            (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
+            (Form::Text, None) => {
+                self.console.line(&format!("requeue: {}: stopped, left", show::key(subject.key)));
+            }
+            (Form::Json, why) => {
+                let more = why.map(reason).unwrap_or_default();
+                self.event("left", Some(subject), &more);
+            }
+            (Form::Off, _) => {}
+        }
+    }
+
+    /// Something about the whole.
+    pub(crate) fn note(&self, text: &str) {
+        match self.form {
+            Form::Text => self.console.line(&format!("requeue: {text}")),
+            Form::Json => self.event("note", None, &format!(",\"message\":{}", show::json(text))),
+            Form::Off => {}
+        }
+    }
+
+    fn text(&self, subject: Subject<'_>, why: &Failure, then: &str) {
+        let key = show::key(subject.key);
+        let attempt = subject.attempt;
+        let of = match self.max_attempts {
+            0 => String::new(),
+            max => format!(" of {max}"),
+        };
+        self.console.line(&format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}"));
+    }
+
+    fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut line =
+            format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
+        if let Some(Subject { key, attempt }) = subject {
+            let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
+        }
+        line.push_str(more);
+        line.push('}');
+        self.console.line(&line);
+    }
+}
+
+/// A duration as a JSON member, with a comma in front.
+fn seconds(name: &str, d: Duration) -> String {
+    format!(",\"{name}\":{}.{:06}", d.as_secs(), d.subsec_micros())
+}
+
+/// A failure as JSON members, with a comma in front: the text, and the number in it.
+pub(crate) fn reason(why: &Failure) -> String {
+    let mut out = format!(",\"reason\":{}", show::json(&why.to_string()));
+    match why {
+        Failure::Exit(code) => {
+            let _ = write!(out, ",\"exit_status\":{code}");
+        }
+        Failure::Signal(n) => {
+            let _ = write!(out, ",\"signal\":{n}");
+        }
+        _ => {}
+    }
+    out
+}

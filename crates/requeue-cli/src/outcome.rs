@@ -1,0 +1,101 @@
+//! What the end of a run means for its key.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::args::{AGAIN, Run};
+use crate::child::Ended;
+use crate::duration;
+use crate::template::Unpassable;
+
+/// Why a run, or a key, failed.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    Exit(i32),
+    Signal(i32),
+    TimedOut(Duration),
+    /// The program did not start; the next time it may.
+    NotStarted(String),
+    Unpassable(Unpassable),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exit(code) => write!(f, "exit status {code}"),
+            Self::Signal(n) => match signal_hook::low_level::signal_name(*n) {
+                Some(name) => write!(f, "killed by {name}"),
+                None => write!(f, "killed by signal {n}"),
+            },
+            Self::TimedOut(limit) => write!(f, "timed out after {}", duration::show(*limit)),
+            Self::NotStarted(why) => write!(f, "could not be started: {why}"),
+            Self::Unpassable(why) => why.fmt(f),
+        }
+    }
+}
+
+/// What becomes of the key.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Done,
+    Again(Duration),
+    Retry(Failure),
+    GiveUp(Failure),
+    /// We had to leave before its end.
+    Left,
+}
+
+/// Judges a run that was the `attempt`-th.
+pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
+    let failure = match ended {
+        Ended::Exit(0) => return Verdict::Done,
+        Ended::Stopped => return Verdict::Left,
+        Ended::Exit(code) => {
+            if let (Some(d), true) = (args.again_after, code == i32::from(AGAIN)) {
+                return Verdict::Again(d);
+            }
+            if args.fatal_code.iter().any(|fatal| i32::from(*fatal) == code) {
+                return Verdict::GiveUp(Failure::Exit(code));
+            }
+            Failure::Exit(code)
+        }
+        Ended::Signal(n) => Failure::Signal(n),
+        Ended::TimedOut => Failure::TimedOut(args.timeout.unwrap_or_default()),
+    };
+    retry(failure, attempt, args)
+}
+
+fn retry(failure: Failure, attempt: u32, args: &Run) -> Verdict {
+    if args.max_attempts != 0 && attempt >= args.max_attempts {
+        Verdict::GiveUp(failure)
+    } else {
+        Verdict::Retry(failure)
+    }
+}
+
+/// A program that did not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// It is about the key, or may pass.
+    Key(Verdict),
+    /// It is about PROGRAM: the exit status to leave with.
+    Program(u8, io::Error),
+}
+
+/// Judges why the program did not start; `ever` tells that it has started before, so
+/// that a program which is just being replaced is no reason to end.
+pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run) -> StartError {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    match errno {
+        Some(Errno::TOOBIG) => StartError::Key(Verdict::GiveUp(Failure::Unpassable(Unpassable::TooLong))),
+        Some(Errno::NOENT | Errno::NOTDIR) if !ever => StartError::Program(127, error),
+        Some(Errno::ACCESS | Errno::NOEXEC | Errno::PERM | Errno::ISDIR | Errno::LIBBAD | Errno::LOOP)
+            if !ever =>
+        {
+            StartError::Program(126, error)
+        }
+        _ => StartError::Key(retry(Failure::NotStarted(error.to_string()), attempt, args)),
+    }
+}

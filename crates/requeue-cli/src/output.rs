@@ -1,0 +1,292 @@
+//! What the children write, passed on line by line.
+//!
+//! Every child has pipes of its own; whole lines go out under one lock, so lines of
+//! different keys stand side by side and never in each other. What a child leaves
+//! without a newline at its end gets one, or the next key's line would continue it.
+//!
+//! A line longer than [`LONGEST_LINE`] is cut into lines of that length. Holding it
+//! back would take memory without bound; letting it through in pieces would either
+//! mix it with others' lines or make every other key wait for its end.
+//!
+//! Whoever reads our output slowly slows the programs down, as with any pipe. A worker
+//! that waits for the reader looks at its child's time limit when it goes on; a second
+//! signal reaches it at once.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memchr::{memchr_iter, memrchr};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::control::{Control, Level};
+
+/// The longest line that is kept whole.
+pub(crate) const LONGEST_LINE: usize = 1 << 20;
+
+/// A pipe that polls as writable takes this much (`PIPE_BUF`) without blocking.
+const PORTION: usize = 4096;
+
+const CLEAR_LINE: &[u8] = b"\r\x1b[K";
+
+/// Which of our two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+/// Standard output and standard error.
+///
+/// Each has a lock of its own, so that a reader of the one who does not read does not
+/// silence the other. Where both are the terminal, whoever writes to the first holds
+/// the second too, or the progress line would come between.
+#[derive(Debug)]
+pub(crate) struct Console {
+    out: Mutex<Sink>,
+    /// Locked after `out` where both are.
+    err: Mutex<Sink>,
+    /// A reader has gone away.
+    closed: AtomicBool,
+    /// Why standard output could not be written, but for that.
+    failure: Mutex<Option<io::Error>>,
+    control: Arc<Control>,
+}
+
+#[derive(Debug)]
+struct Sink {
+    fd: BorrowedFd<'static>,
+    terminal: bool,
+    open: bool,
+    /// The progress line stands there, so that other text must clear it first.
+    progress_shown: bool,
+}
+
+impl Sink {
+    fn new(fd: BorrowedFd<'static>) -> Mutex<Self> {
+        let terminal = rustix::termios::isatty(fd);
+        Mutex::new(Self { fd, terminal, open: true, progress_shown: false })
+    }
+
+    /// Writes everything, unless `stop` comes while the reader does not read.
+    fn write(&self, mut bytes: &[u8], stop: BorrowedFd<'_>) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.fd, PollFlags::OUT),
+                PollFd::from_borrowed_fd(stop, PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            if fds[0].revents().is_empty() {
+                return Ok(());
+            }
+            match rustix::io::write(self.fd, &bytes[..bytes.len().min(PORTION)]) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_progress(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        if std::mem::take(&mut self.progress_shown) {
+            self.write(CLEAR_LINE, stop)?;
+        }
+        Ok(())
+    }
+}
+
+impl Console {
+    pub(crate) fn new(control: Arc<Control>) -> Self {
+        Self {
+            out: Sink::new(rustix::stdio::stdout()),
+            err: Sink::new(rustix::stdio::stderr()),
+            closed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            control,
+        }
+    }
+
+    /// Writes whole lines.
+    pub(crate) fn write(&self, stream: Stream, lines: &[u8]) {
+        let stop = self.control.children_stop.fd();
+        let result = match stream {
+            Stream::Out => {
+                let mut out = lock(&self.out);
+                if !out.open {
+                    return;
+                }
+                let mut beside = out.terminal.then(|| lock(&self.err));
+                let cleared = beside.as_mut().map_or(Ok(()), |err| err.clear_progress(stop));
+                let result = cleared.and_then(|()| out.write(lines, stop));
+                out.open = result.is_ok();
+                result
+            }
+            Stream::Err => {
+                let mut err = lock(&self.err);
+                if !err.open {
+                    return;
+                }
+                let result = err.clear_progress(stop).and_then(|()| err.write(lines, stop));
+                err.open = result.is_ok();
+                result
+            }
+        };
+        match result {
+            Ok(()) => {}
+            // Nobody reads any more: what goes on running runs for nobody.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.store(true, Ordering::SeqCst);
+                self.control.raise(Level::Stop);
+            }
+            Err(e) if stream == Stream::Out => {
+                lock(&self.failure).get_or_insert(e);
+                self.control.raise(Level::Stop);
+            }
+            // A full disk under standard error only silences messages.
+            Err(_) => {}
+        }
+    }
+
+    /// One line of ours on standard error. None once a reader has gone away: that is
+    /// an end which nobody wants to be told of.
+    pub(crate) fn line(&self, text: &str) {
+        if self.closed() {
+            return;
+        }
+        let mut line = Vec::with_capacity(text.len() + 1);
+        line.extend_from_slice(text.as_bytes());
+        line.push(b'\n');
+        self.write(Stream::Err, &line);
+    }
+
+    /// Shows `text` as the progress line, or takes the line away.
+    pub(crate) fn progress(&self, text: Option<&str>) {
+        let mut err = lock(&self.err);
+        if !err.open || (text.is_none() && !err.progress_shown) {
+            return;
+        }
+        let mut line = CLEAR_LINE.to_vec();
+        line.extend_from_slice(text.unwrap_or_default().as_bytes());
+        err.progress_shown = text.is_some();
+        // A terminal that has gone away is noticed by the next line.
+        let _ = err.write(&line, self.control.children_stop.fd());
+    }
+
+    /// A reader of our output has gone away.
+    pub(crate) fn closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Why standard output could not be written.
+    pub(crate) fn take_failure(&self) -> Option<io::Error> {
+        lock(&self.failure).take()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One output of one child on its way to one of ours.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    stream: Stream,
+    /// Stands in front of every line.
+    tag: Option<Arc<[u8]>>,
+    /// The beginning of a line whose end is not yet there.
+    rest: Vec<u8>,
+}
+
+impl Relay {
+    pub(crate) fn new(stream: Stream, tag: Option<Arc<[u8]>>) -> Self {
+        Self { stream, tag, rest: Vec::new() }
+    }
+
+    /// Passes on the lines that end in `chunk`.
+    pub(crate) fn feed(&mut self, chunk: &[u8], console: &Console) {
+        let mut chunk = chunk;
+        if let Some(end) = memrchr(b'\n', chunk) {
+            let (lines, tail) = chunk.split_at(end + 1);
+            if self.rest.is_empty() {
+                self.send(lines, console);
+            } else {
+                let mut whole = std::mem::take(&mut self.rest);
+                whole.extend_from_slice(lines);
+                self.send(&whole, console);
+                whole.clear();
+                self.rest = whole;
+            }
+            chunk = tail;
+        }
+        self.rest.extend_from_slice(chunk);
+        while self.rest.len() > LONGEST_LINE {
+            let tail = self.rest.split_off(LONGEST_LINE);
+            self.end_line(console);
+            self.rest = tail;
+        }
+    }
+
+    /// The child writes no more: an unfinished line becomes a line.
+    pub(crate) fn finish(&mut self, console: &Console) {
+        if !self.rest.is_empty() {
+            self.end_line(console);
+        }
+    }
+
+    fn end_line(&mut self, console: &Console) {
+        let mut line = std::mem::take(&mut self.rest);
+        line.push(b'\n');
+        self.send(&line, console);
+    }
+
+    fn send(&self, lines: &[u8], console: &Console) {
+        match &self.tag {
+            None => console.write(self.stream, lines),
+            Some(tag) => console.write(self.stream, &tagged(tag, lines)),
+        }
+    }
+}
+
+/// `lines`, each with the tag and a tab in front.
+fn tagged(tag: &[u8], lines: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(lines.len() + 2 * tag.len());
+    let mut from = 0;
+    for end in memchr_iter(b'\n', lines) {
+        out.extend_from_slice(tag);
+        out.push(b'\t');
+        out.extend_from_slice(&lines[from..=end]);
+        from = end + 1;
+    }
+    out
+}
+
+/// A key as a tag: its bytes as they are, but a newline (which keys can hold when NUL
+/// separates them) would end the line.
+pub(crate) fn tag(key: &[u8]) -> Arc<[u8]> {
+    if memchr::memchr(b'\n', key).is_none() {
+        return key.into();
+    }
+    let parts: Vec<&[u8]> = key.split(|b| *b == b'\n').collect();
+    parts.join(&b"\\n"[..]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_gets_the_tag() {
+        assert_eq!(tagged(b"k", b"a\n\nb\n"), b"k\ta\nk\t\nk\tb\n");
+    }
+
+    #[test]
+    fn a_tag_is_one_line() {
+        assert_eq!(&*tag(b"a\nb\xff"), b"a\\nb\xff");
+    }
+}

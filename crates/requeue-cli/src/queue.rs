@@ -1,0 +1,56 @@
+//! The queue, as the command uses it.
+
+use std::error::Error;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use requeue::limiter::{Bucket, Exponential, Jitter};
+use requeue::{Drain, DrainOptions, WaitingKeys, WorkQueue};
+
+use crate::args::Run;
+use crate::tally::Key;
+
+/// The queue that the options ask for.
+///
+/// A run absorbs the timers that were set before it: a success after a failure is not
+/// run again by the old back-off.
+///
+/// # Errors
+///
+/// What the library refuses of the options, beyond what was refused before.
+pub(crate) fn build(args: &Run) -> Result<WorkQueue<Key>, Box<dyn Error + Send + Sync>> {
+    // Two of us that failed at the same moment must not come back at the same moment.
+    let seed = RandomState::new().hash_one(std::process::id());
+    let back_off = Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)?;
+    let builder = WorkQueue::builder().timers_absorbed(true);
+    let builder = match args.retry_rate {
+        None => builder.limiter(back_off),
+        Some(rate) => {
+            let burst = args.retry_burst.unwrap_or(1);
+            builder.limiter((back_off, Bucket::new(rate, burst)?))
+        }
+    };
+    Ok(builder.build()?)
+}
+
+/// What becomes of keys that wait for a retry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Retries {
+    WorkOff,
+    Drop,
+}
+
+/// Begins the end: nothing comes in from outside any more. Waiting on the answer ends
+/// when the workers have worked everything off, or somebody else shuts the queue down,
+/// or `limit` is over.
+pub(crate) fn drain(queue: &WorkQueue<Key>, retries: Retries, limit: Option<Duration>) -> Drain<'_, Key> {
+    let waiting = match retries {
+        Retries::WorkOff => WaitingKeys::Wait,
+        Retries::Drop => WaitingKeys::Drop,
+    };
+    let options = DrainOptions::default().waiting_keys(waiting);
+    queue.shut_down_with(match limit {
+        Some(limit) => options.deadline(limit),
+        None => options,
+    })
+}

@@ -1,0 +1,282 @@
+//! `requeue run`: puts the parts together, and sees to the end.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use requeue::{Added, WorkQueue};
+
+use crate::args::{Form, Run};
+use crate::child::Keeper;
+use crate::control::{Control, Level};
+use crate::dry_run;
+use crate::failed_to::FailedTo;
+use crate::keys::{self, End, Piece};
+use crate::limits;
+use crate::linger::Linger;
+use crate::log::{Log, Subject};
+use crate::lookup::{self, NoProgram};
+use crate::outcome::Failure;
+use crate::output::{Console, Stream};
+use crate::progress::{self, InQueue};
+use crate::queue::{self, Retries};
+use crate::signals::Listener;
+use crate::summary::Summary;
+use crate::tally::{Distinct, GaveUp, Key, Tally};
+use crate::template::{Template, Unpassable};
+use crate::worker::Shop;
+
+/// Exit status: the command line is wrong.
+const USAGE: u8 = 2;
+
+/// As if ended by `SIGPIPE`, which is how most programs end that write to nobody.
+pub(crate) const CLOSED: u8 = 128 + 13;
+
+/// The stack of a worker. It calls nothing deep.
+const STACK: usize = 256 * 1024;
+
+/// The exit status of `requeue run`.
+pub(crate) fn run(args: Run) -> u8 {
+    let (file, template_args) = match program(&args) {
+        Ok(found) => found,
+        Err(NoProgram::NotFound(why)) => return refuse(127, &why),
+        Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
+    };
+    let template = Template::new(file, args.program[0].clone(), template_args);
+    if args.dry_run {
+        return dry_run::print(&template, args.separator());
+    }
+    let failed_to = match args.failed_to.as_deref().map(|path| (path, FailedTo::open(path))) {
+        None => None,
+        Some((_, Ok(file))) => Some(file),
+        Some((path, Err(e))) => {
+            return refuse(USAGE, &format!("--failed-to {}: {e}", path.display()));
+        }
+    };
+    match control(args, template, failed_to) {
+        Ok(status) => status,
+        Err(e) => refuse(1, &e.to_string()),
+    }
+}
+
+fn program(args: &Run) -> Result<(PathBuf, Vec<std::ffi::OsString>), NoProgram> {
+    let path = std::env::var_os("PATH");
+    let file = lookup::find(&args.program[0], path.as_deref())?;
+    Ok((file, args.program[1..].to_vec()))
+}
+
+/// Says why there will be no run at all.
+pub(crate) fn refuse(status: u8, why: &str) -> u8 {
+    let line = format!("requeue: {why}\n");
+    // Where nobody hears it the status still tells.
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+    status
+}
+
+fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Result<u8> {
+    let began = Instant::now();
+    limits::raise_for(workers_wanted(&args));
+    let queue = queue::build(&args).map_err(io::Error::other)?;
+    let shutter = queue.clone();
+    let control = Arc::new(Control::new(move || {
+        shutter.shut_down();
+    })?);
+    let console = Arc::new(Console::new(Arc::clone(&control)));
+    let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
+    let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
+    let shop = Shop {
+        keeper: Keeper {
+            timeout: args.timeout,
+            grace: args.grace,
+            control: Arc::clone(&control),
+            console: Arc::clone(&console),
+            linger: Linger::new(Arc::clone(&console)),
+            started: AtomicBool::new(false),
+        },
+        template,
+        tally: Tally::default(),
+        log: Arc::clone(&log),
+        unusable: Mutex::new(None),
+        args,
+    };
+    let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+    let (end_progress, progress_ends) = mpsc::channel();
+    let (input, read_error) = std::thread::scope(|scope| {
+        if watched {
+            let in_queue = || {
+                let stats = queue.stats();
+                InQueue { ready: stats.ready, waiting: stats.waiting }
+            };
+            let (console, tally) = (&console, &shop.tally);
+            scope.spawn(move || progress::draw(console, tally, in_queue, &progress_ends));
+        }
+        let mut workers = Vec::new();
+        for _ in 0..workers_wanted(&shop.args) {
+            let builder = std::thread::Builder::new().name("worker".to_owned()).stack_size(STACK);
+            match builder.spawn_scoped(scope, || shop.work(&queue)) {
+                Ok(worker) => workers.push(worker),
+                // Fewer hands do the same work; none would do none.
+                Err(_) if !workers.is_empty() => break,
+                Err(e) => {
+                    control.raise(Level::Stop);
+                    drop(end_progress);
+                    return (End::Stopped { unread: true }, Some(e));
+                }
+            }
+        }
+        let (input, mut error) = read(&shop, &queue);
+        see_off(&shop, &queue);
+        for worker in workers {
+            if worker.join().is_err() {
+                error = error.or_else(|| Some(io::Error::other("a worker failed")));
+            }
+        }
+        drop(end_progress);
+        (input, error)
+    });
+    shop.keeper.linger.end();
+    signals.messages_said();
+    let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
+    let status = report(&shop, &ending, failed_to);
+    // Only now: somebody may want to interrupt the last words, too.
+    drop(signals);
+    Ok(status)
+}
+
+fn workers_wanted(args: &Run) -> usize {
+    match args.workers {
+        Some(n) => n.get(),
+        None => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+    }
+}
+
+/// Feeds the queue until the input or our patience with it ends.
+fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
+    let tally = &shop.tally;
+    let mut distinct = Distinct::default();
+    let mut each = |piece: Piece<'_>| match piece {
+        Piece::Key(key) => {
+            let Ok(added) = queue.add_ref(key) else { return false };
+            Tally::add(&tally.triggers);
+            if matches!(added, Added::Coalesced) {
+                Tally::add(&tally.coalesced);
+            } else if distinct.is_new(key) {
+                Tally::add(&tally.keys);
+            }
+            true
+        }
+        Piece::Repeated => {
+            Tally::add(&tally.triggers);
+            Tally::add(&tally.coalesced);
+            true
+        }
+        Piece::TooLong { start, bytes } => {
+            give_up_unread(shop, start, bytes);
+            !shop.args.fail_fast
+        }
+    };
+    let stop = shop.keeper.control.reading_ends.fd();
+    let stdin = rustix::stdio::stdin();
+    match keys::read_keys(stdin.as_fd(), stop, shop.args.separator(), &mut each) {
+        Ok(end) => (end, None),
+        Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
+    }
+}
+
+/// A key that is too long even to be kept. It gives up where it stands.
+fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
+    let tally = &shop.tally;
+    Tally::add(&tally.triggers);
+    Tally::add(&tally.keys);
+    let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
+    let why = Failure::Unpassable(Unpassable::TooLong);
+    shop.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
+    tally.give_up(GaveUp { key, why, attempts: 1, cut: true });
+    if shop.args.fail_fast {
+        shop.keeper.control.raise(Level::LastRuns);
+    }
+}
+
+/// Waits until everything is worked off, or may be left.
+fn see_off(shop: &Shop, queue: &WorkQueue<Key>) {
+    let control = &shop.keeper.control;
+    let limit = shop.args.drain_timeout;
+    let drain = control.before_the_end(|| queue::drain(queue, Retries::WorkOff, limit));
+    let complete = drain.is_some_and(|drain| drain.wait().complete);
+    if !complete && control.reached(Level::WorkOff) {
+        // A signal has a time of its own, also when it came during the wait above.
+        if limit.is_some() && !queue::drain(queue, Retries::Drop, limit).wait().complete {
+            out_of_time(shop, limit);
+        }
+    } else if !complete {
+        out_of_time(shop, limit);
+    }
+}
+
+fn out_of_time(shop: &Shop, limit: Option<Duration>) {
+    if !shop.keeper.control.reached(Level::Stop) {
+        let limit = crate::duration::show(limit.unwrap_or_default());
+        shop.log.note(&format!("--drain-timeout {limit} is over: stopping what runs"));
+        shop.keeper.control.raise(Level::Stop);
+    }
+}
+
+struct Ending {
+    input: End,
+    read_error: Option<io::Error>,
+    signal: Option<i32>,
+    took: Duration,
+}
+
+/// Says what there is to say, and finds the exit status.
+fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
+    let console = &shop.keeper.console;
+    let complain = |what: &str| console.line(&format!("requeue: {what}"));
+    let unusable = shop.unusable.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((status, e)) = unusable {
+        let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
+        complain(&format!("{name}: cannot be executed: {e}"));
+        return status;
+    }
+    let left = shop.tally.left();
+    let unread = ending.input == End::Stopped { unread: true };
+    let gave_up = shop.tally.take_gave_up();
+    let mut status = u8::from(!gave_up.is_empty() || left > 0 || unread);
+    if let Some(signal) = ending.signal.filter(|_| left > 0 || unread) {
+        status = 128 + u8::try_from(signal).unwrap_or(0);
+    }
+    let mut trouble = Vec::new();
+    if let Some(e) = &ending.read_error {
+        trouble.push(e.to_string());
+    }
+    if let Some(e) = console.take_failure() {
+        trouble.push(format!("standard output: {e}"));
+    }
+    if let Some(file) = failed_to {
+        let whole = gave_up.iter().filter(|g| !g.cut).map(|g| &g.key[..]);
+        if let Err(e) = file.write(whole, shop.args.separator()) {
+            let path = shop.args.failed_to.as_deref().unwrap_or("".as_ref());
+            trouble.push(format!("--failed-to {}: {e}", path.display()));
+        }
+    }
+    for what in &trouble {
+        complain(what);
+    }
+    if !trouble.is_empty() && status == 0 {
+        status = 1;
+    }
+    // Nobody reads any more: nothing more is said.
+    if console.closed() {
+        return CLOSED;
+    }
+    let form = shop.args.summary_form();
+    if form != Form::Off {
+        let summary =
+            Summary { tally: &shop.tally, gave_up: &gave_up, left, unread, took: ending.took, status };
+        console.write(Stream::Err, summary.render(form).as_bytes());
+    }
+    status
+}

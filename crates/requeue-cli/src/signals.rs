@@ -1,0 +1,99 @@
+//! INT, TERM and HUP: the first asks to finish, the second to leave, the third insists.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+use crate::control::{Control, Level};
+use crate::log::Log;
+
+/// Listens from `new` on; dropped, it listens no more.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+    first: Arc<AtomicI32>,
+    messages: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Listener {
+    /// # Errors
+    ///
+    /// The system refuses the handlers or the thread.
+    pub(crate) fn new(control: Arc<Control>, log: Arc<Log>) -> io::Result<Self> {
+        let mut wanted = vec![SIGINT, SIGTERM];
+        // `nohup requeue …` asks to outlive its terminal.
+        if !ignored(SIGHUP) {
+            wanted.push(SIGHUP);
+        }
+        let mut signals = Signals::new(wanted)?;
+        let handle = signals.handle();
+        let first = Arc::new(AtomicI32::new(0));
+        let seen = Arc::clone(&first);
+        let messages: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
+        let theirs = Arc::clone(&messages);
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for (count, signal) in signals.forever().enumerate() {
+                let _ = seen.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+                let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
+                let (level, message) = match count {
+                    0 => (Level::WorkOff, "working off what is ready; once more to stop"),
+                    1 => (Level::Stop, "stopping what runs; once more to kill it"),
+                    _ => (Level::Kill, "killing what runs"),
+                };
+                // Beside: where standard error is not read a message waits, and the
+                // next signal must not.
+                let log = Arc::clone(&log);
+                let say = move || log.note(&format!("{name}: {message}"));
+                let saying = std::thread::Builder::new().spawn(say).ok();
+                theirs.lock().unwrap_or_else(PoisonError::into_inner).extend(saying);
+                control.raise(level);
+            }
+        })?;
+        Ok(Self { handle, thread: Some(thread), first, messages })
+    }
+
+    /// The signal that began the end.
+    pub(crate) fn first(&self) -> Option<i32> {
+        match self.first.load(Ordering::SeqCst) {
+            0 => None,
+            n => Some(n),
+        }
+    }
+}
+
+impl Listener {
+    /// Waits until all that was to be said about signals so far is said.
+    pub(crate) fn messages_said(&self) {
+        let messages = std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner));
+        for message in messages {
+            let _ = message.join();
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether whoever started us had this signal ignored. Only Linux can be asked
+/// without unsafe code; elsewhere the answer is no.
+fn ignored(signal: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        return false;
+    };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}

@@ -1,0 +1,103 @@
+//! The last words: what was done, and which keys are not well.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::args::Form;
+use crate::duration;
+use crate::log::reason;
+use crate::outcome::Failure;
+use crate::show;
+use crate::tally::{GaveUp, Tally};
+
+#[derive(Debug)]
+pub(crate) struct Summary<'a> {
+    pub(crate) tally: &'a Tally,
+    pub(crate) gave_up: &'a [GaveUp],
+    pub(crate) left: usize,
+    pub(crate) unread: bool,
+    pub(crate) took: Duration,
+    pub(crate) status: u8,
+}
+
+impl Summary<'_> {
+    /// The lines of the summary, with their newlines; empty if there is to be none.
+    pub(crate) fn render(&self, form: Form) -> String {
+        match form {
+            Form::Text => self.text(),
+            Form::Json => self.json(),
+            Form::Off => String::new(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let t = self.tally;
+        let mut out = format!(
+            "requeue: {}, {}, {}, {} coalesced, {}, {} gave up, {} left, {}\n",
+            counted(&t.keys, "key", "keys"),
+            counted(&t.triggers, "trigger", "triggers"),
+            counted(&t.runs, "run", "runs"),
+            read(&t.coalesced),
+            counted(&t.retries, "retry", "retries"),
+            self.gave_up.len(),
+            self.left,
+            duration::show(self.took),
+        );
+        if self.unread {
+            out.push_str("requeue: the input was not read to its end\n");
+        }
+        for g in self.gave_up {
+            let _ = write!(out, "requeue: gave up: {}: {}", show::key(&g.key), g.why);
+            let _ = match (&g.why, g.attempts) {
+                (Failure::Unpassable(_), _) => writeln!(out),
+                (_, 1) => writeln!(out, " (1 attempt)"),
+                (_, n) => writeln!(out, " ({n} attempts)"),
+            };
+        }
+        out
+    }
+
+    fn json(&self) -> String {
+        let t = self.tally;
+        let mut out = format!(
+            "{{\"keys\":{},\"triggers\":{},\"runs\":{},\"coalesced\":{},\"retries\":{},\
+             \"gave_up\":{},\"left\":{},\"unread\":{},\"wall_seconds\":{}.{:06},\"exit_status\":{},\
+             \"gave_up_keys\":[",
+            read(&t.keys),
+            read(&t.triggers),
+            read(&t.runs),
+            read(&t.coalesced),
+            read(&t.retries),
+            self.gave_up.len(),
+            self.left,
+            self.unread,
+            self.took.as_secs(),
+            self.took.subsec_micros(),
+            self.status,
+        );
+        for (i, g) in self.gave_up.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let _ = write!(
+                out,
+                "{comma}{{{},\"attempts\":{}{}}}",
+                show::json_key(&g.key),
+                g.attempts,
+                reason(&g.why)
+            );
+        }
+        out.push_str("]}\n");
+        out
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn counted(counter: &AtomicU64, one: &str, many: &str) -> String {
+    match read(counter) {
+        1 => format!("1 {one}"),
+        n => format!("{n} {many}"),
+    }
+}

@@ -1,0 +1,258 @@
+//! Starting the command, catching it at a point, and seeing how it ended.
+
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Only a command that hangs is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `requeue run` with these arguments.
+pub(crate) fn requeue(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    command.arg("run").args(args);
+    command
+}
+
+/// `requeue run ARGS sh -c SCRIPT`, with `$D` as a directory; the key is `$REQUEUE_KEY`.
+pub(crate) fn script(args: &[&str], dir: &Path, script: &str) -> Command {
+    let mut command = requeue(args);
+    command.args(["sh", "-c", script]).env("D", dir);
+    command
+}
+
+/// How the command ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The exit status, as a shell would say it.
+    pub(crate) status: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Done {
+    /// Standard output as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+
+    /// Standard output as sorted lines.
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.text().lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    /// A number of the JSON summary, which must be the last line.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.summary()[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.err))
+    }
+
+    /// The JSON summary.
+    pub(crate) fn summary(&self) -> serde_json::Value {
+        let line = self.err.lines().last().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", self.err))
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Job {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    out: Reader,
+    err: Reader,
+}
+
+struct Reader {
+    seen: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn new(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&seen);
+        let thread = pipe.map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut chunk = [0; 4096];
+                while let Ok(n @ 1..) = pipe.read(&mut chunk) {
+                    theirs.lock().unwrap().extend_from_slice(&chunk[..n]);
+                }
+            })
+        });
+        Self { seen, thread }
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+/// Starts the command with pipes. What is set on `command` already stays: pass a
+/// command with its standard output elsewhere through [`start_as_is`].
+pub(crate) fn start(mut command: Command) -> Job {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    start_as_is(command)
+}
+
+/// Starts the command with a pipe as its input.
+pub(crate) fn start_as_is(mut command: Command) -> Job {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    Job {
+        stdin: child.stdin.take(),
+        out: Reader::new(child.stdout.take()),
+        err: Reader::new(child.stderr.take()),
+        child,
+    }
+}
+
+impl Job {
+    pub(crate) fn send(&mut self, input: &[u8]) {
+        self.stdin.as_mut().unwrap().write_all(input).unwrap();
+    }
+
+    /// Sends these keys, and waits until the command has put them in its queue.
+    ///
+    /// The reader takes the next portion only when it is done with the one before, so
+    /// an empty line (no key) that has been taken tells of the keys before it.
+    pub(crate) fn put(&mut self, input: &[u8]) {
+        for portion in [input, b"\n"] {
+            self.send(portion);
+            until("reading", || rustix::io::ioctl_fionread(self.stdin.as_ref().unwrap()).unwrap() == 0);
+        }
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until standard error has this text.
+    pub(crate) fn said(&self, text: &str) {
+        until(text, || {
+            let seen = self.err.seen.lock().unwrap();
+            String::from_utf8_lossy(&seen).contains(text)
+        });
+    }
+
+    /// Whether standard output has this by now.
+    pub(crate) fn out_seen(&self, text: &[u8]) -> bool {
+        let seen = self.out.seen.lock().unwrap();
+        seen.windows(text.len()).any(|w| w == text)
+    }
+
+    /// Waits until it has ended; its input may still be open.
+    pub(crate) fn done(mut self) -> Done {
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > end {
+                let _ = self.child.kill();
+                let err = self.err.end();
+                panic!("the command hangs; it said: {}", String::from_utf8_lossy(&err));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        self.stdin = None;
+        Done {
+            status: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap()),
+            out: self.out.end(),
+            err: String::from_utf8(self.err.end()).unwrap(),
+        }
+    }
+}
+
+/// Runs the command on this input.
+pub(crate) fn run(command: Command, input: &[u8]) -> Done {
+    let mut job = start(command);
+    let input = input.to_vec();
+    // From a thread: a command that writes before it reads must not block us both.
+    let mut stdin = job.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        // A command that does not read to the end is no failure of the test.
+        let _ = stdin.write_all(&input);
+    });
+    let done = job.done();
+    feeder.join().unwrap();
+    done
+}
+
+/// Waits for something that must come.
+pub(crate) fn until(what: &str, come: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !come() {
+        assert!(Instant::now() < end, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A pipe that no other test's command inherits.
+pub(crate) fn pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap()
+}
+
+/// Where programs wait, once each: `cat $D/NAME` blocks until the test lets it go.
+pub(crate) struct Gate(PathBuf);
+
+/// A program that waits at the gate, until this is dropped.
+#[must_use]
+pub(crate) struct Waiting {
+    _writer: File,
+}
+
+impl Gate {
+    pub(crate) fn new(dir: &Path, name: &str) -> Self {
+        let path = dir.join(name);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o600.into(), 0).unwrap();
+        Self(path)
+    }
+
+    /// Waits until a program waits at the gate.
+    pub(crate) fn reached(&self) -> Waiting {
+        use rustix::fs::{Mode, OFlags, open};
+        let mut writer = None;
+        let end = Instant::now() + PATIENCE;
+        while writer.is_none() {
+            assert!(Instant::now() < end, "nobody came to {}", self.0.display());
+            // Without a reader this fails, so it tells when there is one.
+            writer = open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok();
+        }
+        Waiting { _writer: writer.unwrap().into() }
+    }
+}
+
+/// Whether this process runs. One that is only not yet reaped does not.
+pub(crate) fn alive(pid: &str) -> bool {
+    match std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) {
+        Ok(stat) => !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'),
+        Err(_) => false,
+    }
+}
+
+pub(crate) fn read(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+pub(crate) fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}

@@ -1,0 +1,16 @@
+//! The command from outside: the built binary, its input, its outputs, its signals.
+//!
+//! Nothing here sleeps to give something time. Programs that must be caught in the
+//! middle of a run wait at a gate (a FIFO), and the test opens it; what must happen is
+//! waited for, with a bound that only a hanging command reaches.
+#![cfg(unix)]
+
+mod ends;
+mod harness;
+mod keys;
+mod outcomes;
+mod output;
+mod people;
+mod program;
+mod reports;
+mod usage;

@@ -1,0 +1,94 @@
+//! The promises about time and memory, measured.
+//!
+//! The two that do not depend on how busy the machine is run with the other tests. The
+//! comparison with xargs does not, and measures the built binary, so ask for it:
+//! `cargo test --release -p requeue-cli --test measured -- --ignored --nocapture`.
+#![cfg(target_os = "linux")]
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn requeue(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    command.arg("run").args(args);
+    command
+}
+
+#[test]
+fn a_flood_of_equal_lines_is_a_handful_of_runs_the_last_after_the_last_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("runs");
+    let text = format!("date +%s%N >> {}; sleep 0.2", log.display());
+    let mut command = requeue(&["-j", "1", "sh", "-c", &text]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines = b"a\n".repeat(1_000_000);
+    stdin.write_all(&lines[2..]).unwrap();
+    let before_the_last = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
+    stdin.write_all(&lines[..2]).unwrap();
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    let runs = std::fs::read_to_string(log).unwrap();
+    let runs: Vec<u128> = runs.lines().map(|l| l.parse().unwrap()).collect();
+    println!("{} runs", runs.len());
+    assert!((1..=5).contains(&runs.len()), "{runs:?}");
+    assert!(*runs.last().unwrap() > before_the_last);
+}
+
+#[test]
+fn a_million_waiting_keys_stay_under_200_mb() {
+    let mut child =
+        requeue(&["-j", "2", "-q", "sh", "-c", "sleep 1000"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut lines = String::new();
+    for key in 1..=1_000_000 {
+        lines.push_str(&key.to_string());
+        lines.push('\n');
+    }
+    stdin.write_all(lines.as_bytes()).unwrap();
+    // What was written is in the pipe or read. An empty line that is taken from the
+    // empty pipe tells that the keys before it have been added.
+    let empty = || rustix::io::ioctl_fionread(&stdin).unwrap() == 0;
+    let end = Instant::now() + Duration::from_secs(60);
+    for portion in ["", "\n"] {
+        (&stdin).write_all(portion.as_bytes()).unwrap();
+        while !empty() {
+            assert!(Instant::now() < end, "the keys are not read");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
+    let peak: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    println!("{peak} kB at most");
+    let pid = rustix::process::Pid::from_child(&child);
+    // Three: finish, stop, kill. The second may arrive together with the first.
+    while child.try_wait().unwrap().is_none() {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(peak < 200_000, "{peak} kB");
+}
+
+#[test]
+#[ignore = "a comparison of times wants a quiet machine and an optimised build"]
+fn five_thousand_runs_take_at_most_a_fifth_longer_than_with_xargs() {
+    let keys: String = (1..=5000).map(|key| format!("{key}\n")).collect();
+    let time = |command: &mut Command| {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        child.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+        begun.elapsed()
+    };
+    let mut best = [Duration::MAX; 2];
+    // In turns, so that both meet the same disturbances; the best of each counts.
+    for _ in 0..5 {
+        best[0] = best[0].min(time(Command::new("xargs").args(["-P2", "-n1", "true"])));
+        best[1] = best[1].min(time(&mut requeue(&["-q", "-j", "2", "true"])));
+    }
+    let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();
+    println!("xargs {:?}, requeue {:?}, ratio {ratio:.2}", best[0], best[1]);
+    assert!(ratio <= 1.2, "{ratio}");
+}

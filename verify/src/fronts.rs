@@ -1,0 +1,421 @@
+//! The library behind the suite's adapter, once for each manner of waiting.
+//!
+//! One adapter serves them all: they differ in how a future of the queue is
+//! waited for, and in whether their guards borrow the queue.
+
+use crate::adapter::{
+    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Nothing,
+    OwnOrder, Policy, Polled, Rejected, Seen, Waiters, When,
+};
+use crate::probe::{Key, Value};
+use requeue::{
+    Add, Added, Drain, DrainOptions, Get, GetError, GetTimeout, Item, Order, ReadyOrder, Ticket, TryGetError,
+    Unfinished, WaitingKeys, WorkQueue,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How a front waits, and what its guards are like.
+pub trait Manner: Clone + Send + Sync + 'static {
+    /// Waits for a key.
+    fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>>;
+    /// Waits for a key until a deadline.
+    fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError>;
+    /// Waits for a drain.
+    fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained;
+    /// What a guard of this front is like.
+    fn guard<'q>(item: Item<'q, Key, Value>) -> Item<'q, Key, Value> {
+        item
+    }
+}
+
+/// Threads: every wait blocks, guards borrow the queue.
+#[derive(Clone, Debug)]
+pub struct Threads;
+
+impl Manner for Threads {
+    fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>> {
+        get.wait()
+    }
+    fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
+        get.wait()
+    }
+    fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
+        drain.wait()
+    }
+}
+
+/// A manner that awaits on an executor; guards are owned, as tasks want them.
+macro_rules! awaits {
+    ($(#[$doc:meta])* $name:ident, $block_on:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name;
+
+        impl Manner for $name {
+            fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>> {
+                $block_on(get)
+            }
+            fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
+                $block_on(get)
+            }
+            fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
+                $block_on(drain)
+            }
+            fn guard<'q>(item: Item<'q, Key, Value>) -> Item<'q, Key, Value> {
+                item.into_owned()
+            }
+        }
+    };
+}
+
+awaits!(
+    /// Async without a runtime.
+    Bare,
+    crate::wake::block_on
+);
+awaits!(
+    /// Async under tokio's multi-thread runtime.
+    Tokio,
+    |future| tokio_runtime().block_on(future)
+);
+awaits!(
+    /// Async under smol, with its executor running beside.
+    Smol,
+    |future| smol::block_on(smol_executor().run(future))
+);
+
+/// The runtime that all tests of the tokio front share.
+pub fn tokio_runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .expect("a runtime without drivers")
+    })
+}
+
+/// The executor that all tests of the smol front share.
+pub fn smol_executor() -> &'static smol::Executor<'static> {
+    static EXECUTOR: OnceLock<smol::Executor<'static>> = OnceLock::new();
+    EXECUTOR.get_or_init(smol::Executor::new)
+}
+
+/// The library's queue, waited for in manner `M`.
+pub struct Front<M>(WorkQueue<Key, Value>, PhantomData<M>);
+
+/// Blocking threads.
+pub type Blocking = Front<Threads>;
+/// Async on a bare `block_on`.
+pub type BareAsync = Front<Bare>;
+/// Async on tokio.
+pub type TokioAsync = Front<Tokio>;
+/// Async on smol.
+pub type SmolAsync = Front<Smol>;
+
+impl<M> Front<M> {
+    /// The queue itself.
+    pub fn queue(&self) -> &WorkQueue<Key, Value> {
+        &self.0
+    }
+}
+
+impl<M> fmt::Debug for Front<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Front").field(&self.0).finish()
+    }
+}
+
+impl<M> Clone for Front<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), PhantomData)
+    }
+}
+
+/// A test's order by key numbers as the library's order by tickets.
+pub(crate) struct Ordered {
+    order: Box<dyn OwnOrder>,
+    tickets: BTreeMap<u64, Ticket>,
+}
+
+impl Ordered {
+    pub(crate) fn new(order: Box<dyn OwnOrder>) -> Self {
+        Self { order, tickets: BTreeMap::new() }
+    }
+}
+
+impl ReadyOrder<Key> for Ordered {
+    fn push(&mut self, key: &Key, ticket: Ticket) {
+        self.order.push(key.id);
+        self.tickets.insert(key.id, ticket);
+    }
+    fn touch(&mut self, key: &Key, _: Ticket) {
+        self.order.touch(key.id);
+    }
+    fn pop(&mut self) -> Option<Ticket> {
+        let key = self.order.pop()?;
+        self.tickets.get(&key).copied()
+    }
+}
+
+/// What `get` hands out, waited for in manner `M`.
+pub struct Guard<'q, M>(Item<'q, Key, Value>, PhantomData<M>);
+
+impl<M> fmt::Debug for Guard<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
+    Guard(M::guard(item), PhantomData)
+}
+
+pub(crate) fn accepted(added: Added) -> Fallible<Accepted> {
+    Ok(match added {
+        Added::Ready => Accepted::Ready,
+        Added::Dirty => Accepted::Dirty,
+        Added::Waiting => Accepted::Waiting,
+        Added::Coalesced => Accepted::Coalesced,
+        other => return Err(Failed(format!("an answer that the suite does not know: {other:?}"))),
+    })
+}
+
+fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
+    let options = DrainOptions::default().waiting_keys(match waiters {
+        Waiters::Drop => WaitingKeys::Drop,
+        Waiters::RunNow => WaitingKeys::RunNow,
+        Waiters::Wait => WaitingKeys::Wait,
+    });
+    match deadline {
+        Some(deadline) => options.deadline(deadline),
+        None => options,
+    }
+}
+
+pub(crate) fn drained(answer: requeue::Drained) -> Drained {
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    Drained {
+        complete: answer.complete,
+        done: count(answer.done),
+        dropped: count(answer.dropped),
+        refused: count(answer.refused),
+        ready: answer.ready,
+        held: answer.held,
+        waiting: answer.waiting,
+    }
+}
+
+fn no_key(error: GetError) -> Nothing {
+    match error {
+        GetError::TimedOut => Nothing::TimedOut,
+        GetError::ShutDown => Nothing::ShutDown,
+    }
+}
+
+impl<M: Manner> Adapter for Front<M> {
+    type Held<'q> = Guard<'q, M>;
+
+    fn build(config: Config) -> Fallible<Self> {
+        let mut builder = WorkQueue::merging(Value::merge).name("under test").clock(config.clock);
+        builder = match config.order {
+            Line::Fifo => builder,
+            Line::Lifo => builder.order(Order::Lifo),
+            Line::Own(order) => builder.custom_order(Ordered::new(order)),
+        };
+        if config.absorbed {
+            builder = builder.timers_absorbed(true);
+        }
+        if config.unfinished_retries {
+            builder = builder.unfinished(Unfinished::Retry);
+        }
+        // The limiter whose delays the tests without one of their own expect.
+        builder = match (config.limiter, config.exponential) {
+            (Some(limiter), _) => builder.limiter(limiter),
+            (None, Some(Exponential { base, max, expire_after })) => {
+                let limiter = requeue::limiter::Exponential::new(base, max);
+                let limiter = limiter.map_err(|error| Failed(error.to_string()))?;
+                match expire_after {
+                    Some(after) => builder.limiter(limiter.expire_after(after)),
+                    None => builder.limiter(limiter),
+                }
+            }
+            (None, None) => builder.limiter(requeue::limiter::default_per_item()),
+        };
+        if let Some(metrics) = config.metrics {
+            builder = builder.metrics(metrics);
+        }
+        let queue = builder.build().map_err(|error| Failed(error.to_string()))?;
+        Ok(Self(queue, PhantomData))
+    }
+
+    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
+        let q = &self.0;
+        let answer = match (when, value) {
+            (When::Now, None) => q.add(key),
+            (When::Now, Some(value)) => q.add_value(key, value),
+            (When::After(delay, Policy::Earliest), None) => q.add_after(key, delay),
+            (When::RateLimited, None) => q.add_rate_limited(key),
+            (when, value) => {
+                let how = match when {
+                    When::Now => Add::now(),
+                    When::RateLimited => Add::rate_limited(),
+                    When::After(delay, Policy::Earliest) => Add::after(delay),
+                    When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
+                    When::After(delay, Policy::Replace) => Add::after(delay).replace(),
+                    When::After(delay, Policy::Keep) => Add::after(delay).keep(),
+                };
+                q.add_with(key, value.into_iter().fold(how, Add::value))
+            }
+        };
+        match answer {
+            Ok(added) => Ok(Ok(accepted(added)?)),
+            Err(refused) => Ok(Err(Rejected { key: refused.key, value: refused.value })),
+        }
+    }
+
+    fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
+        self.0.add_ref(key).map_or(Ok(Err(())), |added| accepted(added).map(Ok))
+    }
+
+    fn forget(&self, key: &Key) -> Fallible<()> {
+        self.0.forget(key);
+        Ok(())
+    }
+
+    fn num_requeues(&self, key: &Key) -> Fallible<u32> {
+        Ok(self.0.num_requeues(key))
+    }
+
+    fn get(&self) -> Fallible<Option<Guard<'_, M>>> {
+        Ok(M::get(self.0.get()).map(guard))
+    }
+
+    fn get_timeout(&self, limit: Duration) -> Fallible<Result<Guard<'_, M>, Nothing>> {
+        Ok(M::get_timeout(self.0.get().timeout(limit)).map(guard).map_err(no_key))
+    }
+
+    fn try_get(&self) -> Fallible<Result<Guard<'_, M>, Nothing>> {
+        Ok(self.0.try_get().map(guard).map_err(|error| match error {
+            TryGetError::Empty => Nothing::Empty,
+            TryGetError::ShutDown => Nothing::ShutDown,
+        }))
+    }
+
+    fn getting(&self) -> Polled<'_, Option<Guard<'_, M>>> {
+        let get = self.0.get();
+        Box::pin(async move { Ok(get.await.map(guard)) })
+    }
+
+    fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Guard<'_, M>, Nothing>> {
+        let get = self.0.get().timeout(limit);
+        Box::pin(async move { Ok(get.await.map(guard).map_err(no_key)) })
+    }
+
+    fn done(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.0.done(key).is_ok())
+    }
+
+    fn len(&self) -> Fallible<usize> {
+        Ok(self.0.len())
+    }
+
+    fn is_empty(&self) -> Fallible<bool> {
+        Ok(self.0.is_empty())
+    }
+
+    fn counts(&self) -> Fallible<Counts> {
+        let stats = self.0.stats();
+        Ok(Counts { ready: stats.ready, held: stats.held, dirty: stats.dirty, waiting: stats.waiting })
+    }
+
+    fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
+        let Some(state) = self.0.state(key) else { return Ok(None) };
+        let seen =
+            Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
+        // A key of which only failures are left is as good as unknown here.
+        Ok(Some(seen).filter(|seen| *seen != Seen::default()))
+    }
+
+    fn close(&self) -> Fallible<()> {
+        self.0.close();
+        Ok(())
+    }
+
+    fn shutting_down(&self) -> Fallible<bool> {
+        Ok(self.0.shutting_down())
+    }
+
+    fn shut_down(&self) -> Fallible<Down> {
+        let down = self.0.shut_down();
+        Ok(Down { ready: down.ready, held: down.held, dropped: down.dropped })
+    }
+
+    fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
+        let drain = self.0.shut_down_with(options(waiters, deadline));
+        Box::pin(async move { Ok(drained(drain.await)) })
+    }
+
+    fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
+        let drain = match (waiters, deadline) {
+            (Waiters::Drop, None) => self.0.shut_down_with_drain(),
+            _ => self.0.shut_down_with(options(waiters, deadline)),
+        };
+        Ok(drained(M::drain(drain)))
+    }
+}
+
+impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
+    type Owned = Guard<'static, M>;
+
+    fn key(&self) -> &Key {
+        self.0.key()
+    }
+    fn value(&self) -> Option<&Value> {
+        self.0.value()
+    }
+    fn take_value(&mut self) -> Option<Value> {
+        self.0.take_value()
+    }
+    fn attempt(&self) -> u32 {
+        self.0.attempt()
+    }
+    fn done(self) -> Fallible<()> {
+        self.0.done();
+        Ok(())
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.0.succeed();
+        Ok(())
+    }
+    fn retry(self) -> Fallible<Result<Duration, Self>> {
+        Ok(self.0.retry().map_err(|refused| Self(refused.item, PhantomData)))
+    }
+    fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>> {
+        Ok(self.0.retry_after(delay).map_err(|refused| Self(refused.item, PhantomData)))
+    }
+    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
+        Ok(self.0.requeue_after(delay).map_err(|refused| Self(refused.item, PhantomData)))
+    }
+    fn give_up(self) -> Fallible<()> {
+        self.0.give_up();
+        Ok(())
+    }
+    fn next(self) -> Fallible<Option<Self>> {
+        Ok(M::get(self.0.next()).map(guard))
+    }
+    fn nexting(self) -> Polled<'q, Option<Self>> {
+        let next = self.0.next();
+        Box::pin(async move { Ok(next.await.map(guard)) })
+    }
+    fn into_owned(self) -> Guard<'static, M> {
+        Guard(self.0.into_owned(), PhantomData)
+    }
+    fn detach(self) -> Fallible<(Key, Option<Value>)> {
+        Ok(self.0.detach())
+    }
+}

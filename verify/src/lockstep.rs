@@ -1,0 +1,501 @@
+//! Random operation sequences, run by the reference model and by a queue side by
+//! side: after every step both must have answered the same and must look the
+//! same from outside.
+//!
+//! Beside the state this watches the wake-ups, which the model does not know:
+//! whenever a key is ready and somebody waits for one, somebody who waits has
+//! been woken and has not looked since; and at the end of the queue all have.
+
+use crate::adapter::{
+    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Held, Limiter, Line, Nothing, Policy,
+    Polled, Seen, Subject, TestClock, Waiters, When, sound,
+};
+use crate::limits::Metered;
+use crate::model::{self, DrainId, Model, Options, Run};
+use crate::probe::Value;
+use crate::suite::b_value::Smallest;
+use crate::wake::Count;
+use requeue::Instant;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How many different keys the operations are about: few, so that they meet.
+pub const KEYS: u64 = 4;
+
+/// One operation. Whatever has an index takes the one that is there, modulo how
+/// many there are, and is nothing where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A trigger, with a value or without.
+    Trigger(u64, When, bool),
+    /// `add` by reference.
+    AddRef(u64),
+    /// `try_get`.
+    TryGet,
+    /// Ends a run that goes on, or an inert guard.
+    End(usize, Word),
+    /// `done` by key.
+    Done(u64),
+    /// `forget`.
+    Forget(u64),
+    /// Takes the value out of a guard.
+    TakeValue(usize),
+    /// Time passes.
+    Advance(u64),
+    /// Begins to wait for a key.
+    Get,
+    /// Polls one who waits, woken or not.
+    Poll(usize),
+    /// One who waits leaves.
+    Leave(usize),
+    /// `close`.
+    Close,
+    /// `shut_down`.
+    ShutDown,
+    /// Begins a drain.
+    Drain(Waiters, Option<u64>),
+    /// Nobody waits for that drain any more.
+    LeaveDrain(usize),
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// `done`.
+    Done,
+    /// `succeed`.
+    Succeed,
+    /// `give_up`.
+    GiveUp,
+    /// `retry`.
+    Retry,
+    /// `retry_after`.
+    RetryAfter(u64),
+    /// `requeue_after`.
+    RequeueAfter(u64),
+    /// The guard is dropped.
+    Drop,
+    /// The guard is detached; the run goes on.
+    Detach,
+    /// Done and get the next, which leaves if there is none.
+    Next,
+}
+
+/// Which queue, and how closely it is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// The order of the ready line.
+    pub order: model::Order,
+    /// `timers absorbed`.
+    pub absorbed: bool,
+    /// A dropped guard retries.
+    pub unfinished_retries: bool,
+    /// The limiter keeps its counts itself, as a user's own does.
+    pub own_limiter: bool,
+    /// Metrics are on.
+    pub metered: bool,
+    /// Whether those who wait are woken at all: the state machine alone wakes
+    /// nobody.
+    pub wakes: bool,
+}
+
+const BASE: Duration = Duration::from_nanos(2);
+const MAX: Duration = Duration::from_nanos(9);
+
+struct Waits<'q, A: Adapter> {
+    getting: Polled<'q, Option<A::Held<'q>>>,
+    count: Arc<Count>,
+    /// Its wake-ups when it last looked.
+    looked: usize,
+}
+
+struct Drains<'q> {
+    id: DrainId,
+    drain: Polled<'q, Drained>,
+    count: Arc<Count>,
+    looked: Option<usize>,
+}
+
+impl Drains<'_> {
+    fn is_woken(&self) -> bool {
+        self.looked.is_none_or(|looked| self.count.wakes() > looked)
+    }
+}
+
+struct Step<'q, A: Adapter> {
+    q: &'q Subject<A>,
+    clock: TestClock,
+    metrics: Arc<Metered>,
+    model: Model,
+    setup: Setup,
+    guards: Vec<(A::Held<'q>, Run)>,
+    waits: Vec<Waits<'q, A>>,
+    drains: Vec<Drains<'q>>,
+    values: u32,
+}
+
+/// Runs `steps`; each says whether the whole state is looked at after it, for
+/// looking is itself something that may set the queue right.
+///
+/// # Panics
+///
+/// Where the queue and the model part.
+pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
+    let exponential = Exponential { base: BASE, max: MAX, expire_after: None };
+    let metrics = Metered::new();
+    let own = requeue::limiter::Exponential::new(BASE, MAX).expect("a limiter");
+    let q = Subject::<A>::with(Config {
+        order: match setup.order {
+            model::Order::Fifo => Line::Fifo,
+            model::Order::Lifo => Line::Lifo,
+            model::Order::Own => Line::Own(Box::new(Smallest::default())),
+        },
+        absorbed: setup.absorbed,
+        unfinished_retries: setup.unfinished_retries,
+        limiter: setup.own_limiter.then(|| Limiter(Arc::new(own))),
+        exponential: Some(exponential),
+        metrics: setup.metered.then(|| Arc::clone(&metrics)),
+        ..Config::default()
+    });
+    let options = Options {
+        order: setup.order,
+        absorbed: setup.absorbed,
+        unfinished_retries: setup.unfinished_retries,
+        base: nanos(BASE),
+        max: nanos(MAX),
+    };
+    let mut both = Step {
+        q: &q,
+        clock: q.clock.clone(),
+        metrics,
+        model: Model::new(options),
+        setup,
+        guards: Vec::new(),
+        waits: Vec::new(),
+        drains: Vec::new(),
+        values: 0,
+    };
+    for (op, look) in steps {
+        both.step(*op);
+        both.wakes();
+        if *look {
+            both.look();
+        }
+    }
+    both.look();
+    // Whatever is left ends without a panic, guards before queues.
+    both.guards.clear();
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn items(value: Option<&Value>) -> Option<Vec<u32>> {
+    value.map(|value| value.items.clone())
+}
+
+impl<'q, A: Adapter> Step<'q, A> {
+    /// The model looks at the clock, as every call of the queue does.
+    fn model(&mut self) -> &mut Model {
+        self.model.look(self.clock.at().as_nanos());
+        &mut self.model
+    }
+
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Trigger(key, when, valued) => self.trigger(key, when, valued),
+            Op::AddRef(key) => {
+                let expected = self.model().add(key, None).ok();
+                let added = sound(self.q.queue.add_ref(&key.into())).ok();
+                assert_eq!(added, expected.map(accepted), "add_ref");
+            }
+            Op::TryGet => {
+                let expected = self.model().try_get();
+                let found = self.q.try_get();
+                self.handed_out(found, expected);
+            }
+            Op::End(index, word) => {
+                if !self.guards.is_empty() {
+                    let (guard, run) = self.guards.remove(index % self.guards.len());
+                    self.end(guard, run, word);
+                }
+            }
+            Op::Done(key) => {
+                let expected = self.model().done(key);
+                assert_eq!(self.q.done(key), expected, "done by key");
+            }
+            Op::Forget(key) => {
+                self.model().forget(key);
+                self.q.forget(key);
+            }
+            Op::TakeValue(index) => {
+                if !self.guards.is_empty() {
+                    let index = index % self.guards.len();
+                    let (guard, run) = &mut self.guards[index];
+                    assert_eq!(items(guard.take_value().as_ref()), run.value.take(), "take_value");
+                }
+            }
+            Op::Advance(by) => self.clock.advance(Duration::from_nanos(by)),
+            Op::Get => {
+                if self.waits.len() < 4 {
+                    self.waits.push(Waits { getting: self.q.getting(), count: Count::new(), looked: 0 });
+                    self.poll(self.waits.len() - 1);
+                }
+            }
+            Op::Poll(index) => {
+                if !self.waits.is_empty() {
+                    self.poll(index % self.waits.len());
+                }
+            }
+            Op::Leave(index) => {
+                if !self.waits.is_empty() {
+                    drop(self.waits.remove(index % self.waits.len()));
+                }
+            }
+            Op::Close => {
+                self.model().close();
+                self.q.close();
+            }
+            Op::ShutDown => {
+                let (ready, held, dropped) = self.model().shut_down();
+                assert_eq!(self.q.shut_down(), Down { ready, held, dropped }, "shut_down");
+            }
+            Op::Drain(waiters, deadline) => self.drain(waiters, deadline),
+            Op::LeaveDrain(index) => {
+                if !self.drains.is_empty() {
+                    drop(self.drains.remove(index % self.drains.len()));
+                }
+            }
+        }
+    }
+
+    fn trigger(&mut self, key: u64, when: When, valued: bool) {
+        self.values += 1;
+        let value = valued.then_some(self.values);
+        let model = self.model();
+        let expected = match when {
+            When::Now => model.add(key, value),
+            When::RateLimited => model.add_rate_limited(key, value),
+            When::After(delay, policy) => {
+                let policy = match policy {
+                    Policy::Earliest => model::Policy::Earliest,
+                    Policy::Latest(max) => model::Policy::Latest(nanos(max)),
+                    Policy::Replace => model::Policy::Replace,
+                    Policy::Keep => model::Policy::Keep,
+                };
+                model.add_after(key, nanos(delay), policy, value)
+            }
+        };
+        let added = self.q.trigger(key, when, value.map(Value::of));
+        if let Err(back) = &added {
+            assert_eq!(
+                (back.key.id, items(back.value.as_ref())),
+                (key, value.map(|v| vec![v])),
+                "what comes back"
+            );
+        }
+        assert_eq!(added.ok(), expected.ok().map(accepted), "{when:?}");
+    }
+
+    fn handed_out(&mut self, found: Result<A::Held<'q>, Nothing>, expected: Result<Run, model::Nothing>) {
+        match (found, expected) {
+            (Ok(guard), Ok(run)) => {
+                let handed = (guard.key().id, items(guard.value()), guard.attempt());
+                assert_eq!(
+                    handed,
+                    (run.key, run.value.clone(), run.attempt),
+                    "key, value and attempt handed out"
+                );
+                self.guards.push((guard, run));
+            }
+            (Err(nothing), Err(expected)) => {
+                let expected = match expected {
+                    model::Nothing::Empty => Nothing::Empty,
+                    model::Nothing::ShutDown => Nothing::ShutDown,
+                };
+                assert_eq!(nothing, expected);
+            }
+            (Ok(guard), Err(expected)) => {
+                panic!("{expected:?} expected, but {:?} was handed out", guard.key())
+            }
+            (Err(nothing), Ok(run)) => panic!("{nothing:?}, but key {} is to be handed out", run.key),
+        }
+    }
+
+    fn end(&mut self, guard: A::Held<'q>, run: Run, word: Word) {
+        // A refused word gives the guard back, and the run goes on.
+        let mut back = None;
+        match word {
+            Word::Done => {
+                self.model().end(&run);
+                sound(guard.done());
+            }
+            Word::Succeed | Word::GiveUp => {
+                // Whether an inert guard may still forget is not said.
+                if self.model().holds(&run) {
+                    self.model().succeed(&run);
+                    sound(if word == Word::Succeed { guard.succeed() } else { guard.give_up() });
+                }
+            }
+            Word::Retry => {
+                let expected = self.model().retry(&run, None).map(Duration::from_nanos);
+                let answer = sound(guard.retry()).map_err(|guard| back = Some(guard));
+                assert_eq!(answer.ok(), expected.ok(), "retry");
+            }
+            Word::RetryAfter(delay) => {
+                let expected = self.model().retry(&run, Some(delay)).map(Duration::from_nanos);
+                let answer =
+                    sound(guard.retry_after(Duration::from_nanos(delay))).map_err(|guard| back = Some(guard));
+                assert_eq!(answer.ok(), expected.ok(), "retry_after");
+            }
+            Word::RequeueAfter(delay) => {
+                let expected = self.model().requeue_after(&run, delay);
+                let answer = sound(guard.requeue_after(Duration::from_nanos(delay)))
+                    .map_err(|guard| back = Some(guard));
+                assert_eq!(answer.ok(), expected.ok(), "requeue_after");
+            }
+            Word::Drop => {
+                self.model().drop_guard(&run);
+                drop(guard);
+            }
+            Word::Detach => {
+                self.model();
+                let (key, value) = sound(guard.detach());
+                assert_eq!((key.id, items(value.as_ref())), (run.key, run.value.clone()), "detach");
+            }
+            Word::Next => {
+                self.model().end(&run);
+                let expected = self.model().try_get();
+                let mut next = guard.nexting();
+                match Count::new().poll(&mut next) {
+                    Poll::Pending => {
+                        assert_eq!(expected, Err(model::Nothing::Empty), "done and get the next");
+                    }
+                    Poll::Ready(found) => self.handed_out(sound(found).ok_or(Nothing::ShutDown), expected),
+                }
+            }
+        }
+        if let Some(guard) = back {
+            assert_eq!(
+                (guard.key().id, items(guard.value())),
+                (run.key, run.value.clone()),
+                "what comes back"
+            );
+            self.guards.push((guard, run));
+        }
+    }
+
+    fn poll(&mut self, index: usize) {
+        let expected = self.model().try_get();
+        let mut waits = self.waits.remove(index);
+        waits.looked = waits.count.wakes();
+        match waits.count.poll(&mut waits.getting) {
+            Poll::Pending => {
+                assert_eq!(expected, Err(model::Nothing::Empty), "get waits");
+                self.waits.insert(index, waits);
+            }
+            Poll::Ready(found) => self.handed_out(sound(found).ok_or(Nothing::ShutDown), expected),
+        }
+    }
+
+    fn drain(&mut self, waiters: Waiters, deadline: Option<u64>) {
+        let theirs = match waiters {
+            Waiters::Drop => model::Waiters::Drop,
+            Waiters::RunNow => model::Waiters::RunNow,
+            Waiters::Wait => model::Waiters::Wait,
+        };
+        let id = self.model().drain(theirs, deadline);
+        let drain = self.q.queue.drain(waiters, deadline.map(Duration::from_nanos));
+        self.drains.push(Drains { id, drain, count: Count::new(), looked: None });
+    }
+}
+
+impl<A: Adapter> Step<'_, A> {
+    /// Who waits, and has something to be woken for, was woken.
+    fn wakes(&mut self) {
+        let (ready, over) = {
+            let model = self.model();
+            (model.len(), model.is_over())
+        };
+        if self.setup.wakes && !self.waits.is_empty() {
+            let woken = self.waits.iter().any(|waits| waits.count.wakes() > waits.looked);
+            assert!(ready == 0 || woken, "{ready} keys are ready, somebody waits, and nobody was woken");
+            // Who is woken first may have to tell the others.
+            if over {
+                while let Some(index) = self.waits.iter().position(|waits| waits.count.wakes() > waits.looked)
+                {
+                    self.poll(index);
+                }
+                assert!(self.waits.is_empty(), "the queue is over, and somebody who waits was not told");
+            }
+        }
+        // Drains look when they are woken, as on an executor, so that one of them
+        // may tell the others.
+        while let Some(index) = self.drains.iter().position(Drains::is_woken) {
+            let id = self.drains[index].id;
+            let expected = self.model().drained(id);
+            let Drains { drain, count, looked, .. } = &mut self.drains[index];
+            *looked = Some(count.wakes());
+            match (count.poll(drain), expected) {
+                (Poll::Pending, None) => {}
+                (Poll::Pending, Some(answer)) => panic!("the drain is over, and still waits: {answer:?}"),
+                (Poll::Ready(answer), None) => panic!("the drain is not over, but says {answer:?}"),
+                (Poll::Ready(answer), Some(expected)) => {
+                    let model::Drained { complete, done, dropped, refused, ready, held, waiting } = expected;
+                    let expected = Drained { complete, done, dropped, refused, ready, held, waiting };
+                    assert_eq!(sound(answer), expected);
+                    self.drains.remove(index);
+                }
+            }
+        }
+        for index in 0..self.drains.len() {
+            let id = self.drains[index].id;
+            let waits = self.model().drained(id).is_none();
+            assert!(waits || !self.setup.wakes, "a drain is over and was not told");
+        }
+    }
+
+    /// Compares everything that can be seen from outside.
+    fn look(&mut self) {
+        let model::Counts { ready, held, dirty, waiting } = self.model().counts();
+        assert_eq!(self.q.counts(), Counts { ready, held, dirty, waiting }, "stats");
+        assert_eq!(self.q.len(), ready, "len");
+        assert_eq!(self.q.is_empty(), ready == 0, "is_empty");
+        for key in 0..KEYS {
+            let expected = self.model().state(key).map(|model::Seen { ready, held, dirty, due }| Seen {
+                ready,
+                held,
+                dirty,
+                due: due.map(Instant::from_nanos),
+            });
+            assert_eq!(self.q.state(key), expected, "state of key {key}");
+            assert_eq!(self.q.num_requeues(key), self.model().num_requeues(key), "num_requeues of key {key}");
+        }
+        if self.setup.metered {
+            let (depth, unfinished, longest) = self.model().gauges();
+            let expected = (depth, Duration::from_nanos(unfinished), Duration::from_nanos(longest));
+            assert_eq!(self.metrics.gauges(), Some(expected), "gauges");
+            let told = self.metrics.told();
+            let all = |durations: &[Duration]| durations.iter().map(|d| nanos(*d)).collect();
+            let (waited, worked) = (all(&told.waited), all(&told.worked));
+            let told = model::Told { adds: told.adds, retries: told.retries, waited, worked };
+            assert_eq!(&told, self.model().told(), "what the metrics were told");
+        }
+        assert_eq!(self.q.shutting_down(), self.model().shutting_down(), "shutting_down");
+        for (guard, run) in &self.guards {
+            let seen = (guard.key().id, items(guard.value()), guard.attempt());
+            assert_eq!(seen, (run.key, run.value.clone(), run.attempt), "a guard that is out");
+        }
+    }
+}
+
+fn accepted(added: model::Added) -> Accepted {
+    match added {
+        model::Added::Ready => Accepted::Ready,
+        model::Added::Dirty => Accepted::Dirty,
+        model::Added::Waiting => Accepted::Waiting,
+        model::Added::Coalesced => Accepted::Coalesced,
+    }
+}

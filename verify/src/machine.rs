@@ -1,0 +1,356 @@
+//! The state machine alone behind the suite's adapter, for the lock-step test:
+//! it waits for nobody and wakes nobody. Its keys' hashes collide on purpose.
+
+use crate::adapter::{
+    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Nothing,
+    Policy, Polled, Rejected, Seen, TestClock, Waiters, When,
+};
+use crate::fronts::Ordered;
+use crate::probe::{Key, Value};
+use requeue::Clock;
+use requeue_core::{Core, Delay, Got, How, Instant, Limit, Order, RetryDelay, RunRef, Trigger, WaitingKeys};
+use std::fmt;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+struct Inner {
+    core: Mutex<Core<Key, Value>>,
+    clock: TestClock,
+    limiter: Exponential,
+    unfinished_retries: bool,
+}
+
+/// A queue that is nothing but the state machine.
+#[derive(Clone)]
+pub struct Machine(Arc<Inner>);
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+/// Two different hashes for all keys, so that most collide.
+fn hash(key: &Key) -> u32 {
+    (key.id % 2) as u32
+}
+
+impl Inner {
+    /// The bargain of the state machine's callers: settle until there is no more
+    /// to do, conclude, and take what is to be dropped.
+    fn with<T>(&self, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
+        let now = self.clock.now();
+        let mut core: MutexGuard<'_, _> = self.core.lock().unwrap_or_else(PoisonError::into_inner);
+        while core.settle(now) {}
+        let answer = step(&mut core);
+        while core.settle(now) {}
+        core.conclude();
+        let trash = core.take_trash();
+        drop(core);
+        drop(trash);
+        answer
+    }
+
+    fn limited<T>(&self, step: impl FnOnce(Limit<'_>) -> T) -> T {
+        let Exponential { base, max, expire_after } = self.limiter;
+        let delay = |failures: u32, _: Instant| {
+            let times = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+            base.saturating_mul(times).min(max)
+        };
+        step(Limit { delay: &delay, counts: true, expire_after })
+    }
+}
+
+/// A run of the state machine as a guard.
+pub struct Hand<'q> {
+    inner: Arc<Inner>,
+    run: Option<RunRef<Key>>,
+    value: Option<Value>,
+    attempt: u32,
+    queue: PhantomData<&'q ()>,
+}
+
+impl fmt::Debug for Hand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hand({:?})", self.run)
+    }
+}
+
+impl Hand<'_> {
+    /// Ends the run; a refused retry gives the guard back.
+    fn end(mut self, how: How<'_>) -> Result<Duration, Self> {
+        let Some(run) = self.run.take() else { return Ok(Duration::ZERO) };
+        let value = if matches!(how, How::Retry(_)) { self.value.take() } else { None };
+        let inner = Arc::clone(&self.inner);
+        match inner.with(|core| core.end(run, how, value)) {
+            Ok(ended) => Ok(ended.delay),
+            Err((run, refused)) => {
+                self.run = Some(run);
+                self.value = refused.value.or(self.value.take());
+                Err(self)
+            }
+        }
+    }
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let mut hand = Hand {
+            inner: Arc::clone(&self.inner),
+            run: Some(run),
+            value: self.value.take(),
+            attempt: self.attempt,
+            queue: PhantomData,
+        };
+        if self.inner.unfinished_retries {
+            let inner = Arc::clone(&self.inner);
+            match inner.limited(|limit| hand.end(How::Retry(RetryDelay::Limited(limit)))) {
+                Ok(_) => return,
+                Err(refused) => hand = refused,
+            }
+        }
+        let ended = hand.end(How::Done);
+        assert!(ended.is_ok(), "done is never refused");
+    }
+}
+
+impl Adapter for Machine {
+    type Held<'q> = Hand<'q>;
+
+    fn build(config: Config) -> Fallible<Self> {
+        let order = match config.order {
+            Line::Fifo => Order::Fifo,
+            Line::Lifo => Order::Lifo,
+            Line::Own(order) => Order::Own(Box::new(Ordered::new(order))),
+        };
+        let core = Core::new(requeue_core::Config {
+            order,
+            merge: Some(Box::new(Value::merge)),
+            timers_absorbed: config.absorbed,
+            ..requeue_core::Config::default()
+        });
+        let limiter = config.exponential.ok_or_else(|| Failed("it counts by itself only".to_owned()))?;
+        Ok(Self(Arc::new(Inner {
+            core: Mutex::new(core),
+            clock: config.clock,
+            limiter,
+            unfinished_retries: config.unfinished_retries,
+        })))
+    }
+
+    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
+        let hash = hash(&key);
+        let mut trigger = Trigger::new(key, value);
+        let answer = self.0.limited(|limit| {
+            let delay = match when {
+                When::Now => Delay::Now,
+                When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),
+                When::After(delay, policy) => Delay::After(
+                    delay,
+                    match policy {
+                        Policy::Earliest => requeue_core::Policy::Earliest,
+                        Policy::Latest(max) => requeue_core::Policy::Latest { max },
+                        Policy::Replace => requeue_core::Policy::Replace,
+                        Policy::Keep => requeue_core::Policy::Keep,
+                    },
+                ),
+            };
+            self.0.with(|core| core.add(&mut trigger, hash, delay))
+        });
+        match (answer, trigger.into_parts()) {
+            (Ok(accepted), _) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
+            (Err(_), (Some(key), value)) => Ok(Err(Rejected { key, value })),
+            (Err(_), (None, _)) => panic!("a refused trigger keeps its key"),
+        }
+    }
+
+    fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
+        let known = self.0.with(|core| core.add_known(key, hash(key), Delay::Now));
+        match known {
+            Err(_) => Ok(Err(())),
+            Ok(Some(added)) => crate::fronts::accepted(added).map(Ok),
+            Ok(None) => Ok(self.trigger(key.clone(), When::Now, None)?.map_err(drop)),
+        }
+    }
+
+    fn forget(&self, key: &Key) -> Fallible<()> {
+        drop(self.0.with(|core| core.forget(key, hash(key))));
+        Ok(())
+    }
+
+    fn num_requeues(&self, key: &Key) -> Fallible<u32> {
+        Ok(self.0.with(|core| core.num_requeues(key, hash(key))))
+    }
+
+    fn get(&self) -> Fallible<Option<Hand<'_>>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+
+    fn get_timeout(&self, _: Duration) -> Fallible<Result<Hand<'_>, Nothing>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+
+    fn try_get(&self) -> Fallible<Result<Hand<'_>, Nothing>> {
+        Ok(match self.0.with(Core::get) {
+            Got::Empty => Err(Nothing::Empty),
+            Got::ShutDown => Err(Nothing::ShutDown),
+            Got::Item(handout) => Ok(Hand {
+                inner: Arc::clone(&self.0),
+                run: Some(handout.run),
+                value: handout.value,
+                attempt: handout.attempt,
+                queue: PhantomData,
+            }),
+        })
+    }
+
+    /// Tries at each poll, and is woken by nobody.
+    fn getting(&self) -> Polled<'_, Option<Hand<'_>>> {
+        Box::pin(poll_fn(|_| match self.try_get() {
+            Ok(Ok(hand)) => Poll::Ready(Ok(Some(hand))),
+            Ok(Err(Nothing::Empty | Nothing::TimedOut)) => Poll::Pending,
+            Ok(Err(Nothing::ShutDown)) => Poll::Ready(Ok(None)),
+            Err(failed) => Poll::Ready(Err(failed)),
+        }))
+    }
+
+    fn getting_timeout(&self, _: Duration) -> Polled<'_, Result<Hand<'_>, Nothing>> {
+        Box::pin(async { Err(Failed("the state machine does not wait".to_owned())) })
+    }
+
+    fn done(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.0.with(|core| core.done(key, hash(key)).is_ok()))
+    }
+
+    fn len(&self) -> Fallible<usize> {
+        Ok(self.0.with(|core| core.len()))
+    }
+
+    fn is_empty(&self) -> Fallible<bool> {
+        Ok(self.0.with(|core| core.is_empty()))
+    }
+
+    fn counts(&self) -> Fallible<Counts> {
+        let stats = self.0.with(|core| core.stats());
+        Ok(Counts { ready: stats.ready, held: stats.held, dirty: stats.dirty, waiting: stats.waiting })
+    }
+
+    fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
+        let Some(state) = self.0.with(|core| core.state(key, hash(key))) else { return Ok(None) };
+        let seen =
+            Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
+        Ok(Some(seen).filter(|seen| *seen != Seen::default()))
+    }
+
+    fn close(&self) -> Fallible<()> {
+        self.0.with(Core::close);
+        Ok(())
+    }
+
+    fn shutting_down(&self) -> Fallible<bool> {
+        Ok(self.0.with(|core| core.shutting_down()))
+    }
+
+    fn shut_down(&self) -> Fallible<Down> {
+        let down = self.0.with(Core::shut_down);
+        Ok(Down { ready: down.ready, held: down.held, dropped: down.dropped })
+    }
+
+    fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
+        let waiting = match waiters {
+            Waiters::Drop => WaitingKeys::Drop,
+            Waiters::RunNow => WaitingKeys::RunNow,
+            Waiters::Wait => WaitingKeys::Wait,
+        };
+        let deadline = deadline.map_or(Instant::NEVER, |limit| self.0.clock.at() + limit);
+        let base = self.0.with(|core| core.begin_drain(waiting, deadline));
+        Box::pin(poll_fn(move |_| {
+            let now = self.0.clock.at();
+            self.0.with(|core| {
+                if core.drain_is_over(&base) || deadline <= now {
+                    return Poll::Ready(Ok(crate::fronts::drained(core.drain_counts(&base))));
+                }
+                Poll::Pending
+            })
+        }))
+    }
+
+    fn drain_wait(&self, _: Waiters, _: Option<Duration>) -> Fallible<Drained> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+}
+
+impl<'q> Held<'q> for Hand<'q> {
+    type Owned = Hand<'static>;
+
+    fn key(&self) -> &Key {
+        self.run.as_ref().expect("a guard has its run").key()
+    }
+    fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+    fn take_value(&mut self) -> Option<Value> {
+        self.value.take()
+    }
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+    fn done(self) -> Fallible<()> {
+        self.end(How::Done).map(drop).map_err(|_| Failed("done was refused".to_owned()))
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.end(How::Succeed).map(drop).map_err(|_| Failed("succeed was refused".to_owned()))
+    }
+    fn retry(self) -> Fallible<Result<Duration, Self>> {
+        let inner = Arc::clone(&self.inner);
+        Ok(inner.limited(|limit| self.end(How::Retry(RetryDelay::Limited(limit)))))
+    }
+    fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>> {
+        let inner = Arc::clone(&self.inner);
+        Ok(inner.limited(|limit| self.end(How::Retry(RetryDelay::Instead(limit, delay)))))
+    }
+    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
+        Ok(self.end(How::Again(delay)).map(drop))
+    }
+    fn give_up(self) -> Fallible<()> {
+        self.succeed()
+    }
+    fn next(self) -> Fallible<Option<Self>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+    fn nexting(self) -> Polled<'q, Option<Self>> {
+        let machine = Machine(Arc::clone(&self.inner));
+        let mut ending = Some(self);
+        Box::pin(poll_fn(move |_| {
+            if let Some(hand) = ending.take() {
+                hand.done()?;
+            }
+            match machine.try_get()? {
+                Ok(hand) => Poll::Ready(Ok(Some(hand.into_owned()))),
+                Err(Nothing::ShutDown) => Poll::Ready(Ok(None)),
+                Err(_) => Poll::Pending,
+            }
+        }))
+    }
+    fn into_owned(mut self) -> Hand<'static> {
+        Hand {
+            inner: Arc::clone(&self.inner),
+            run: self.run.take(),
+            value: self.value.take(),
+            attempt: self.attempt,
+            queue: PhantomData,
+        }
+    }
+    fn detach(mut self) -> Fallible<(Key, Option<Value>)> {
+        let key = self.key().clone();
+        let value = self.value.take();
+        if let Some(run) = self.run.take() {
+            drop(self.inner.with(|core| core.detach(run)));
+        }
+        Ok((key, value))
+    }
+}

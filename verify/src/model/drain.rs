@@ -1,0 +1,178 @@
+//! Closing, shutting down and draining (Q10, Q11, Q14, D9).
+
+use super::{Model, Nanos, Phase};
+use std::collections::BTreeMap;
+
+/// One `shut_down_with_drain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DrainId(u64);
+
+/// What a drain does with waiting keys (D9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiters {
+    /// Drops them.
+    #[default]
+    Drop,
+    /// Makes them ready now.
+    RunNow,
+    /// Waits for them.
+    Wait,
+}
+
+/// What a drain answers: "what was done since it began, what it dropped or
+/// refused since, and what is ready, held and waiting as it returns" (Q11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Nothing was left.
+    pub complete: bool,
+    /// Runs that ended.
+    pub done: usize,
+    /// Waiting keys that were dropped.
+    pub dropped: usize,
+    /// Triggers and retries that were refused.
+    pub refused: usize,
+    /// Ready as it returns.
+    pub ready: usize,
+    /// Held as it returns.
+    pub held: usize,
+    /// Waiting as it returns.
+    pub waiting: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Drain {
+    deadline: Option<Nanos>,
+    answer: Drained,
+    over: bool,
+}
+
+/// The drains that were begun.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drains {
+    all: BTreeMap<DrainId, Drain>,
+}
+
+impl Drains {
+    fn under_way(&mut self) -> impl Iterator<Item = &mut Drain> {
+        self.all.values_mut().filter(|drain| !drain.over)
+    }
+    pub(super) fn run_ended(&mut self) {
+        self.under_way().for_each(|drain| drain.answer.done += 1);
+    }
+    pub(super) fn refused(&mut self) {
+        self.under_way().for_each(|drain| drain.answer.refused += 1);
+    }
+    fn dropped(&mut self, keys: usize) {
+        self.under_way().for_each(|drain| drain.answer.dropped += keys);
+    }
+}
+
+impl Model {
+    /// `close`: "refuses triggers from outside and still takes those that a
+    /// holder makes for the key that it holds" (Q14).
+    pub fn close(&mut self) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// `shutting_down`: "true from the close".
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
+    /// `shut_down`: ready, held, and dropped waiting keys. "Drops the timers and
+    /// releases them all" (Q11).
+    pub fn shut_down(&mut self) -> (usize, usize, usize) {
+        let dropped = self.drop_timers();
+        self.phase = Phase::ShutDown;
+        self.drain_waits = None;
+        let left = self.counts();
+        let answers: Vec<DrainId> = self.drains.all.keys().copied().collect();
+        for id in answers {
+            self.end_drain(id);
+        }
+        (left.ready, left.held, dropped)
+    }
+
+    fn drop_timers(&mut self) -> usize {
+        let timers = self.timers();
+        for (_, _, key) in &timers {
+            self.keys.get_mut(key).expect("a timer belongs to a key").timer = None;
+            self.tidy(*key);
+        }
+        self.drains.dropped(timers.len());
+        timers.len()
+    }
+
+    /// Begins a drain. "The latest decides about waiting keys".
+    pub fn drain(&mut self, waiters: Waiters, deadline: Option<Nanos>) -> DrainId {
+        let id = DrainId(self.drains.all.len() as u64);
+        let deadline = deadline.map(|limit| self.now.saturating_add(limit));
+        self.drains.all.insert(id, Drain { deadline, answer: Drained::default(), over: false });
+        self.drain_waits = (waiters == Waiters::Wait).then(|| deadline.unwrap_or(Nanos::MAX));
+        match waiters {
+            Waiters::Drop => {
+                self.drop_timers();
+                self.phase = Phase::ShutDown;
+            }
+            Waiters::RunNow => {
+                for (_, _, key) in self.timers() {
+                    self.fire(key);
+                }
+                self.phase = Phase::ShutDown;
+            }
+            Waiters::Wait => self.phase = Phase::Closed,
+        }
+        self.drains_may_end();
+        id
+    }
+
+    /// What a drain answers; `None` while it waits.
+    #[must_use]
+    pub fn drained(&self, id: DrainId) -> Option<Drained> {
+        let drain = &self.drains.all[&id];
+        drain.over.then_some(drain.answer)
+    }
+
+    /// "Complete when nothing is ready, dirty or held"; one that waits for
+    /// waiting keys, when nothing is waiting either.
+    pub(super) fn drains_may_end(&mut self) {
+        // "Shuts down when nothing is ready, dirty, held or waiting, or at its
+        // deadline" (Q14); of several drains that wait, the latest decides.
+        if self.drain_waits.is_some_and(|deadline| deadline <= self.now) {
+            self.drain_waits = None;
+            self.phase = Phase::ShutDown;
+            self.drop_timers();
+        }
+        let left = self.counts();
+        let idle = left.ready == 0 && left.held == 0 && (self.drain_waits.is_none() || left.waiting == 0);
+        let now = self.now;
+        let ids: Vec<DrainId> =
+            self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
+        for id in ids {
+            let passed = self.drains.all[&id].deadline.is_some_and(|deadline| deadline <= now);
+            if idle || passed {
+                self.end_drain(id);
+            }
+        }
+        if idle && self.drain_waits.is_some() {
+            self.drain_waits = None;
+            self.phase = Phase::ShutDown;
+        }
+    }
+
+    fn end_drain(&mut self, id: DrainId) {
+        let left = self.counts();
+        let drain = self.drains.all.get_mut(&id).expect("it was begun");
+        if drain.over {
+            return;
+        }
+        drain.over = true;
+        drain.answer.ready = left.ready;
+        drain.answer.held = left.held;
+        drain.answer.waiting = left.waiting;
+        drain.answer.complete = left.ready == 0 && left.held == 0 && left.waiting == 0;
+    }
+}

@@ -1,0 +1,392 @@
+//! The reference model behind the suite's adapter: a mutex and a list of
+//! wakers, everybody woken at every change.
+//!
+//! So the suite checks the model, and the model and the suite cannot read the
+//! contract differently. It knows no limiter but its own, no metrics and no
+//! users' code: the rules about these run against the library only.
+
+use crate::adapter::{
+    Accepted, Adapter, Config, Counts, Down, Drained, Fallible, Held, Line, Nothing, Policy, Polled,
+    Rejected, Seen, TestClock, Waiters, When,
+};
+use crate::model::{self, Model, Run};
+use crate::probe::{Key, Value};
+use crate::wake::block_on;
+use requeue::{Alarm, Clock, Instant};
+use std::fmt;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A queue that is the model.
+#[derive(Clone)]
+pub struct Reference {
+    handle: Arc<Handle>,
+}
+
+/// Dropping the last handle is `shut_down`; what waits or holds is not a handle.
+struct Handle(Arc<Shared>);
+
+struct Shared {
+    model: Mutex<Model>,
+    clock: TestClock,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reference")
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.change(Model::shut_down);
+    }
+}
+
+impl Shared {
+    fn look(&self) -> MutexGuard<'_, Model> {
+        let now = self.clock.now();
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        model.look(now.as_nanos());
+        model
+    }
+
+    fn change<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
+        let answer = step(&mut self.look());
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+        answer
+    }
+
+    /// Asks `step` until it has an answer, woken by changes and by the clock.
+    fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        alarm: &mut Option<Alarm>,
+        until: Option<Instant>,
+        step: impl FnOnce(&mut Model) -> Option<T>,
+    ) -> Poll<T> {
+        let waker = context.waker();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+        let mut model = self.look();
+        let answer = step(&mut model);
+        let due = [until, model.next_due().map(Instant::from_nanos)].into_iter().flatten().min();
+        drop(model);
+        if let Some(answer) = answer {
+            self.change(|_| ());
+            return Poll::Ready(answer);
+        }
+        *alarm = due.map(|at| self.clock.wake_at(at, waker));
+        Poll::Pending
+    }
+}
+
+fn get(
+    shared: Arc<Shared>,
+    limit: Option<Duration>,
+) -> impl Future<Output = Fallible<Result<Hand<'static>, Nothing>>> + Send {
+    let until = limit.map(|limit| shared.clock.at() + limit);
+    let mut alarm = None;
+    poll_fn(move |context| {
+        let passed = until.is_some_and(|at| at <= shared.clock.at());
+        let found = shared.poll(context, &mut alarm, until, |model| match model.try_get() {
+            Ok(run) => Some(Ok(run)),
+            Err(model::Nothing::ShutDown) => Some(Err(Nothing::ShutDown)),
+            Err(model::Nothing::Empty) if passed => Some(Err(Nothing::TimedOut)),
+            Err(model::Nothing::Empty) => None,
+        });
+        found.map(|found| Ok(found.map(|run| Hand::new(&shared, run))))
+    })
+}
+
+/// A run of the model as a guard.
+pub struct Hand<'q> {
+    shared: Arc<Shared>,
+    run: Option<Run>,
+    key: Key,
+    value: Option<Value>,
+    queue: PhantomData<&'q ()>,
+}
+
+impl fmt::Debug for Hand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hand({:?})", self.run)
+    }
+}
+
+impl Hand<'_> {
+    fn new(shared: &Arc<Shared>, run: Run) -> Self {
+        let value = run.value.clone().map(value_of);
+        Self { shared: Arc::clone(shared), key: run.key.into(), value, run: Some(run), queue: PhantomData }
+    }
+
+    fn end<T>(mut self, step: impl FnOnce(&mut Model, &Run) -> T) -> T {
+        let mut run = self.run.take().expect("a guard ends once");
+        run.value = self.value.take().map(|value| value.items.clone());
+        self.shared.change(|model| step(model, &run))
+    }
+
+    fn may_end<T>(
+        mut self,
+        step: impl FnOnce(&mut Model, &Run) -> Result<T, model::Refused>,
+    ) -> Result<T, Self> {
+        let mut run = self.run.take().expect("a guard ends once");
+        run.value = self.value.as_ref().map(|value| value.items.clone());
+        let answer = self.shared.change(|model| step(model, &run));
+        answer.map_err(|model::Refused| {
+            self.run = Some(run);
+            self
+        })
+    }
+}
+
+fn value_of(items: Vec<u32>) -> Value {
+    let mut value = Value::default();
+    value.items = items;
+    value
+}
+
+impl Drop for Hand<'_> {
+    fn drop(&mut self) {
+        if let Some(mut run) = self.run.take() {
+            run.value = self.value.take().map(|value| value.items.clone());
+            self.shared.change(|model| model.drop_guard(&run));
+        }
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Adapter for Reference {
+    type Held<'q> = Hand<'q>;
+
+    fn build(config: Config) -> Fallible<Self> {
+        let order = match config.order {
+            Line::Fifo => model::Order::Fifo,
+            Line::Lifo => model::Order::Lifo,
+            Line::Own(_) => model::Order::Own,
+        };
+        let options = model::Options {
+            order,
+            absorbed: config.absorbed,
+            unfinished_retries: config.unfinished_retries,
+            base: 1_000_000,
+            max: 1_000_000_000_000,
+        };
+        let shared =
+            Shared { model: Mutex::new(Model::new(options)), clock: config.clock, waiting: Mutex::default() };
+        Ok(Self { handle: Arc::new(Handle(Arc::new(shared))) })
+    }
+
+    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
+        let item = value.as_ref().map(|value| value.items[0]);
+        let id = key.id;
+        let answer = self.handle.0.change(|model| match when {
+            When::Now => model.add(id, item),
+            When::After(delay, policy) => {
+                let policy = match policy {
+                    Policy::Earliest => model::Policy::Earliest,
+                    Policy::Latest(max) => model::Policy::Latest(nanos(max)),
+                    Policy::Replace => model::Policy::Replace,
+                    Policy::Keep => model::Policy::Keep,
+                };
+                model.add_after(id, nanos(delay), policy, item)
+            }
+            When::RateLimited => model.add_rate_limited(id, item),
+        });
+        Ok(match answer {
+            Ok(added) => Ok(accepted(added)),
+            Err(model::Refused) => Err(Rejected { key, value }),
+        })
+    }
+
+    fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
+        Ok(self.handle.0.change(|model| model.add(key.id, None)).map(accepted).map_err(|model::Refused| ()))
+    }
+
+    fn forget(&self, key: &Key) -> Fallible<()> {
+        self.handle.0.change(|model| model.forget(key.id));
+        Ok(())
+    }
+
+    fn num_requeues(&self, key: &Key) -> Fallible<u32> {
+        Ok(self.handle.0.look().num_requeues(key.id))
+    }
+
+    fn get(&self) -> Fallible<Option<Hand<'_>>> {
+        Ok(block_on(get(Arc::clone(&self.handle.0), None))?.ok())
+    }
+
+    fn get_timeout(&self, limit: Duration) -> Fallible<Result<Hand<'_>, Nothing>> {
+        block_on(get(Arc::clone(&self.handle.0), Some(limit)))
+    }
+
+    fn try_get(&self) -> Fallible<Result<Hand<'_>, Nothing>> {
+        let run = self.handle.0.change(Model::try_get);
+        Ok(match run {
+            Ok(run) => Ok(Hand::new(&self.handle.0, run)),
+            Err(model::Nothing::Empty) => Err(Nothing::Empty),
+            Err(model::Nothing::ShutDown) => Err(Nothing::ShutDown),
+        })
+    }
+
+    fn getting(&self) -> Polled<'_, Option<Hand<'_>>> {
+        let get = get(Arc::clone(&self.handle.0), None);
+        Box::pin(async move { Ok(get.await?.ok()) })
+    }
+
+    fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Hand<'_>, Nothing>> {
+        let get = get(Arc::clone(&self.handle.0), Some(limit));
+        Box::pin(async move {
+            let found = get.await?;
+            Ok(found)
+        })
+    }
+
+    fn done(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.handle.0.change(|model| model.done(key.id)))
+    }
+
+    fn len(&self) -> Fallible<usize> {
+        Ok(self.handle.0.look().len())
+    }
+
+    fn is_empty(&self) -> Fallible<bool> {
+        Ok(self.handle.0.look().is_empty())
+    }
+
+    fn counts(&self) -> Fallible<Counts> {
+        let model::Counts { ready, held, dirty, waiting } = self.handle.0.look().counts();
+        Ok(Counts { ready, held, dirty, waiting })
+    }
+
+    fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
+        Ok(self.handle.0.look().state(key.id).map(|model::Seen { ready, held, dirty, due }| Seen {
+            ready,
+            held,
+            dirty,
+            due: due.map(Instant::from_nanos),
+        }))
+    }
+
+    fn close(&self) -> Fallible<()> {
+        self.handle.0.change(Model::close);
+        Ok(())
+    }
+
+    fn shutting_down(&self) -> Fallible<bool> {
+        Ok(self.handle.0.look().shutting_down())
+    }
+
+    fn shut_down(&self) -> Fallible<Down> {
+        let (ready, held, dropped) = self.handle.0.change(Model::shut_down);
+        Ok(Down { ready, held, dropped })
+    }
+
+    fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
+        let shared = Arc::clone(&self.handle.0);
+        let until = deadline.map(|limit| shared.clock.at() + limit);
+        let waiters = match waiters {
+            Waiters::Drop => model::Waiters::Drop,
+            Waiters::RunNow => model::Waiters::RunNow,
+            Waiters::Wait => model::Waiters::Wait,
+        };
+        let id = shared.change(|model| model.drain(waiters, deadline.map(nanos)));
+        let mut alarm = None;
+        Box::pin(poll_fn(move |context| {
+            shared.poll(context, &mut alarm, until, |model| model.drained(id)).map(|answer| {
+                let model::Drained { complete, done, dropped, refused, ready, held, waiting } = answer;
+                Ok(Drained { complete, done, dropped, refused, ready, held, waiting })
+            })
+        }))
+    }
+
+    fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
+        block_on(self.drain(waiters, deadline))
+    }
+}
+
+fn accepted(added: model::Added) -> Accepted {
+    match added {
+        model::Added::Ready => Accepted::Ready,
+        model::Added::Dirty => Accepted::Dirty,
+        model::Added::Waiting => Accepted::Waiting,
+        model::Added::Coalesced => Accepted::Coalesced,
+    }
+}
+
+impl<'q> Held<'q> for Hand<'q> {
+    type Owned = Hand<'static>;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+    fn value(&self) -> Option<&Value> {
+        self.value.as_ref()
+    }
+    fn take_value(&mut self) -> Option<Value> {
+        self.value.take()
+    }
+    fn attempt(&self) -> u32 {
+        self.run.as_ref().map_or(0, |run| run.attempt)
+    }
+    fn done(self) -> Fallible<()> {
+        self.end(Model::end);
+        Ok(())
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.end(Model::succeed);
+        Ok(())
+    }
+    fn retry(self) -> Fallible<Result<Duration, Self>> {
+        Ok(self.may_end(|model, run| model.retry(run, None)).map(Duration::from_nanos))
+    }
+    fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>> {
+        Ok(self.may_end(|model, run| model.retry(run, Some(nanos(delay)))).map(Duration::from_nanos))
+    }
+    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
+        Ok(self.may_end(|model, run| model.requeue_after(run, nanos(delay))))
+    }
+    fn give_up(self) -> Fallible<()> {
+        self.succeed()
+    }
+    fn next(self) -> Fallible<Option<Self>> {
+        block_on(self.nexting())
+    }
+    fn nexting(self) -> Polled<'q, Option<Self>> {
+        // The run ends at the first poll, or with the future.
+        let mut ending = Some(self);
+        let shared = ending.as_ref().map(|hand| Arc::clone(&hand.shared)).expect("just put there");
+        let mut alarm = None;
+        Box::pin(poll_fn(move |context| {
+            if let Some(hand) = ending.take() {
+                hand.end(Model::end);
+            }
+            let found = shared.poll(context, &mut alarm, None, |model| match model.try_get() {
+                Ok(run) => Some(Some(run)),
+                Err(model::Nothing::ShutDown) => Some(None),
+                Err(model::Nothing::Empty) => None,
+            });
+            found.map(|found| Ok(found.map(|run| Hand::new(&shared, run))))
+        }))
+    }
+    fn into_owned(mut self) -> Hand<'static> {
+        Hand {
+            shared: Arc::clone(&self.shared),
+            run: self.run.take(),
+            key: self.key.clone(),
+            value: self.value.take(),
+            queue: PhantomData,
+        }
+    }
+    fn detach(mut self) -> Fallible<(Key, Option<Value>)> {
+        self.run = None;
+        Ok((self.key.clone(), self.value.take()))
+    }
+}

@@ -1,0 +1,526 @@
+//! The names of all tests, so that each front can make a `#[test]` of each.
+//! `tests/promises.rs` checks that none is missing.
+
+/// Makes a `#[test]` of each named function of a file of the suite.
+#[macro_export]
+macro_rules! tests {
+    ($adapter:ty, $file:ident: $($name:ident,)*) => {$(
+        #[test]
+        fn $name() {
+            $crate::watchdog::run(stringify!($name), $crate::suite::$file::$name::<$adapter>);
+        }
+    )*};
+}
+
+/// B1, B7's `state`, and of B10 FIFO, LIFO and the user's own order.
+#[macro_export]
+macro_rules! b_value {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_value:
+            b1_a_trigger_may_carry_a_value_and_get_hands_it_out,
+            b1_every_accepted_trigger_merges_at_the_call_older_first,
+            b1_a_value_merges_whichever_timer_wins,
+            b1_get_hands_key_and_value_out_together_and_leaves_an_empty_slot,
+            b1_an_empty_slot_hands_out_none,
+            b1_a_value_for_a_held_key_is_for_the_next_run,
+            b1_a_retry_merges_the_old_value_in_front_of_what_came_meanwhile,
+            b1_a_retry_puts_the_value_back_for_its_own_run,
+            b1_a_value_that_was_taken_out_is_not_put_back,
+            b1_requeue_after_is_no_failure_and_puts_no_value_back,
+            b1_done_drops_the_value_of_its_run_and_keeps_the_next_ones,
+            b1_the_slot_dies_with_the_keys_last_reason_to_run,
+            b1_a_value_that_came_with_an_absorbed_timer_is_handed_out_with_the_run,
+            b1_a_slot_lives_as_long_as_a_timer_is_left,
+            b1_detach_hands_key_and_value_out,
+            b7_state_tells_what_is_known_of_a_key,
+            b7_state_fires_what_is_due_before_it_looks,
+            b10_fifo_is_the_default,
+            b10_lifo_hands_out_what_became_ready_last,
+            b10_lifo_puts_a_dirty_key_on_top_at_done,
+            b10_an_order_of_ones_own_decides_what_comes_next,
+            b10_an_order_of_ones_own_is_told_of_touches,
+            b10_an_order_of_ones_own_hears_of_timers_and_dirty_keys,
+            b10_a_wrong_order_changes_the_order_and_nothing_else,
+            b1_values_are_dropped_once_each,
+        }
+    };
+}
+
+/// D1, D2, D3, D5, D6: when a waiting key becomes ready.
+#[macro_export]
+macro_rules! d_timers {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, d_timers:
+            d1_a_delay_of_zero_is_add_under_every_policy,
+            d1_a_delay_of_zero_leaves_a_timer_that_is_set_as_it_is,
+            d2_a_second_timer_keeps_the_earlier_due_instant,
+            d2_any_number_of_timers_for_one_key_are_one,
+            d3_a_key_is_never_handed_out_before_its_due_instant,
+            d3_the_due_instant_counts_from_the_call,
+            d5_timers_become_ready_in_the_order_of_their_due_instants,
+            d5_equal_due_instants_become_ready_in_the_order_of_the_calls,
+            d5_equal_due_instants_set_at_different_times_keep_the_order_of_the_calls,
+            d5_a_call_that_does_not_change_the_instant_keeps_the_place,
+            d5_a_call_that_changes_the_instant_takes_a_new_place,
+            d5_a_key_whose_due_instant_has_come_stands_before_a_key_added_afterwards,
+            d5_a_due_timer_stands_before_a_key_that_becomes_ready_at_done,
+            d6_an_immediate_add_of_a_waiting_key_makes_it_ready_and_leaves_the_timer_armed,
+            d6_a_timer_that_fires_for_a_ready_key_changes_nothing,
+            d6_a_timer_that_fires_for_a_held_key_makes_it_dirty,
+            d6_a_timer_that_fires_for_a_dirty_key_changes_nothing,
+            d6_state_tells_every_combination_with_waiting,
+            d6_by_default_a_run_leaves_earlier_timers_armed,
+            d6_timers_absorbed_a_run_that_starts_absorbs_the_timers_set_before_it,
+            d6_timers_absorbed_a_run_that_starts_absorbs_back_offs_too,
+            d6_timers_absorbed_keeps_those_set_during_the_run,
+            d6_timers_absorbed_absorbs_nothing_while_the_key_is_only_ready,
+            d6_latest_pushes_the_timer_back_up_to_its_maximum,
+            d6_latest_never_moves_a_timer_to_an_earlier_instant,
+            d6_latest_begins_a_new_window_after_the_run,
+            d6_replace_takes_the_new_instant_earlier_or_later,
+            d6_keep_leaves_what_is_there,
+            d6_the_policy_belongs_to_the_call_and_not_to_the_key,
+            d6_every_policy_may_be_used_for_a_rate_limited_key_that_waits,
+        }
+    };
+}
+
+/// D4, D7-D10: promptness, sizes, shutdown, the clock.
+#[macro_export]
+macro_rules! d_wait {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, d_wait:
+            d4_a_timer_wakes_a_waiting_get_at_its_due_instant_without_another_call,
+            d4_a_timer_set_after_the_wait_began_is_prompt_too,
+            d4_a_sooner_timer_set_after_the_wait_began_is_prompt_too,
+            d4_a_timer_that_was_moved_earlier_is_prompt_too,
+            d4_every_due_key_finds_a_getter_when_all_are_waiting,
+            d4_a_worker_that_waits_in_its_own_manner_gets_the_key_at_its_due_instant,
+            d4_a_sooner_timer_reaches_a_worker_that_waits_in_its_own_manner,
+            d4_promotion_shows_wherever_one_looks,
+            d7_add_after_never_waits_whatever_the_number_of_waiting_keys,
+            d8_any_duration_is_accepted_and_does_what_it_says,
+            d8_a_waiting_get_sleeps_through_a_far_future_delay,
+            d8_requeue_and_retry_take_any_duration,
+            d9_shut_down_drops_the_timers_and_counts_them,
+            d9_shut_down_fires_what_is_due_before_it_drops_the_rest,
+            d9_no_alarm_outlives_the_shut_down,
+            d9_a_drain_drops_waiting_keys_by_default,
+            d9_a_drain_can_run_waiting_keys_now_in_the_order_of_their_instants,
+            d9_a_drain_that_runs_waiting_keys_now_wakes_a_getter,
+            d9_a_drain_can_wait_for_waiting_keys,
+            d10_all_time_comes_from_the_queues_clock,
+            d10_a_clock_that_goes_back_makes_nothing_early,
+            d10_a_step_over_many_instants_at_once_keeps_their_order,
+        }
+    };
+}
+
+/// M: what the queue tells of itself.
+#[macro_export]
+macro_rules! m_metrics {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, m_metrics:
+            m_depth_is_the_number_of_ready_keys_and_not_of_dirty_ones,
+            m_adds_counts_keys_that_became_ready_or_dirty,
+            m_adds_counts_retries_when_they_become_ready,
+            m_retries_counts_every_accepted_add_after_and_add_rate_limited,
+            m_retries_counts_what_holders_put_back,
+            m_queue_duration_runs_from_the_first_trigger_of_the_run,
+            m_queue_duration_of_a_dirty_key_includes_the_run_that_it_waited_for,
+            m_queue_duration_of_a_timer_begins_at_the_due_instant,
+            m_work_duration_runs_from_the_hand_out_to_done,
+            m_unfinished_and_longest_running_are_computed_when_they_are_read,
+            m_longest_running_is_right_whichever_run_ends_first,
+            m_gauges_equal_the_state_at_and_after_shutdown,
+            m_gauges_are_gone_with_the_queue,
+            m_nothing_ticks,
+            m_metrics_are_the_queues_own,
+            m_a_queue_without_metrics_and_timers_reads_no_clock,
+            m_a_drain_and_its_drops_are_told_once,
+            m_a_sink_may_call_the_queue,
+            m_a_sink_that_panics_loses_no_key,
+        }
+    };
+}
+
+/// Q14: close, and drains that wait.
+#[macro_export]
+macro_rules! q_close {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_close:
+            q14_close_refuses_triggers_from_outside,
+            q14_close_takes_what_a_holder_asks_for_the_key_that_it_holds,
+            q14_add_rate_limited_on_the_queue_is_outside_also_for_the_key_that_one_holds,
+            q14_after_close_alone_getters_wait_and_shutting_down_is_true,
+            q14_close_keeps_timers,
+            q14_a_drain_that_waits_works_retries_off_too,
+            q14_a_drain_that_waits_refuses_outside_triggers_at_once,
+            q14_a_drain_that_waits_shuts_down_when_nothing_is_left_and_tells_the_getters,
+            q14_a_drain_that_waits_shuts_down_although_nobody_polls_it,
+            q14_a_drain_that_waits_shuts_down_at_its_deadline,
+            q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it,
+            q14_a_later_drain_that_waits_takes_holders_retries_again,
+            q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting,
+            q14_requeue_after_zero_by_a_holder_is_taken_after_close,
+            q14_a_queue_that_is_not_closed_accepts,
+        }
+    };
+}
+
+/// Q12: done comes by itself; and what a guard can say instead.
+#[macro_export]
+macro_rules! q_done {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_done:
+            q12_dropping_the_guard_is_done,
+            q12_dropping_the_guard_is_done_after_shut_down_and_during_drains,
+            q12_dropping_the_guard_is_done_during_unwinding,
+            q12_the_guard_may_be_dropped_on_another_thread_and_after_the_queue,
+            q12_an_owned_guard_is_the_same_run,
+            q12_by_option_a_guard_dropped_without_a_word_ends_as_retry_does,
+            q12_by_option_an_unwinding_guard_retries_with_its_attempt_counted,
+            q12_by_option_a_guard_that_says_done_is_done,
+            q12_by_option_a_dropped_guard_whose_retry_is_refused_is_done_and_counted_as_left,
+            q12_by_default_a_dropped_guard_asks_no_limiter,
+            q12_a_refused_retry_gives_the_guard_back_with_its_payload,
+            q12_done_and_get_the_next_hands_out_the_next,
+            q12_done_and_get_the_next_of_a_dirty_key_may_be_the_same_key,
+            q12_done_and_get_the_next_ends_the_run_at_the_first_poll,
+            q12_done_and_get_the_next_ends_the_run_at_the_drop_of_the_future,
+            q12_dropping_done_and_get_the_next_after_a_wake_up_loses_no_key,
+            q12_done_for_a_key_that_is_not_held_is_an_error_value,
+            q12_the_guard_free_pair_hands_out_the_key_and_done_ends_the_run,
+            q12_a_guard_whose_run_was_ended_by_key_is_inert_and_its_key_stays_readable,
+            q12_no_word_of_an_inert_guard_ends_another_run,
+            q12_an_inert_guard_keeps_its_key_readable_after_the_queue_has_forgotten_it,
+            q12_a_detached_run_holds_its_key_until_done_by_key,
+        }
+    };
+}
+
+/// Q11: shut_down_with_drain.
+#[macro_export]
+macro_rules! q_drain {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_drain:
+            q11_an_empty_queue_is_drained_at_once,
+            q11_a_drain_refuses_outside_triggers_at_once_before_it_is_polled,
+            q11_a_drain_waits_for_ready_keys,
+            q11_a_drain_waits_for_held_keys,
+            q11_a_drain_waits_for_the_run_of_a_dirty_key,
+            q11_the_done_of_the_last_key_wakes_the_drain,
+            q11_several_drains_return_together,
+            q11_several_drains_return_together_in_their_own_manner_of_waiting,
+            q11_the_latest_drain_decides_about_waiting_keys,
+            q11_shut_down_called_later_drops_the_timers_and_releases_all_drains,
+            q11_shut_down_releases_a_drain_that_waits_in_its_own_manner,
+            q11_a_drain_has_a_deadline_past_which_the_queue_stays_shut_down,
+            q11_the_deadline_ends_a_drain_that_waits_in_its_own_manner,
+            q11_a_drain_that_is_complete_at_its_deadline_is_complete,
+            q11_a_deadline_of_any_length_is_accepted,
+            q11_the_answer_counts_what_was_done_dropped_and_refused_since_the_drain_began,
+            q11_each_drain_counts_since_it_began_itself,
+            q11_ready_keys_are_handed_out_during_a_drain_and_then_get_says_shut_down,
+            q11_a_drain_after_shut_down_waits_for_what_is_left,
+            q11_dropping_a_drain_leaves_the_others_and_the_queue_as_they_are,
+        }
+    };
+}
+
+/// Q5-Q8: freshness, many to many, the forms of get, cancellation.
+#[macro_export]
+macro_rules! q_get {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_get:
+            q5_after_an_add_a_run_starts_that_sees_what_was_written_before_it,
+            q5_an_add_during_a_run_is_not_satisfied_by_that_run,
+            q6_many_producers_and_consumers_threads_and_tasks_share_one_queue,
+            q7_get_waits_until_it_can_hand_out_a_key,
+            q7_a_waiting_get_is_woken_by_an_add,
+            q7_a_waiting_get_is_woken_by_the_done_of_a_dirty_key,
+            q7_get_says_shut_down_when_the_queue_is_shut_down_and_nothing_is_left,
+            q7_a_waiting_get_is_woken_by_shut_down_and_says_so,
+            q7_get_does_not_say_shut_down_while_a_held_key_is_dirty,
+            q7_the_done_of_the_last_dirty_key_tells_the_other_getters_of_the_end,
+            q7_a_held_key_that_is_not_dirty_does_not_delay_the_end,
+            q7_get_does_not_say_shut_down_while_a_key_waits_under_a_drain_that_waits,
+            q8_try_get_does_not_wait,
+            q8_a_get_with_a_deadline_times_out_at_its_deadline,
+            q8_a_waiting_get_with_a_deadline_times_out_in_its_own_manner_of_waiting,
+            q8_a_get_with_a_deadline_gets_a_key_that_comes_before_it,
+            q8_at_the_deadline_a_key_comes_before_shut_down_before_timed_out,
+            q8_a_timer_due_at_the_deadline_is_handed_out,
+            q8_a_deadline_in_the_past_is_try_get,
+            q8_a_deadline_of_any_length_is_accepted,
+            q8_a_key_is_taken_only_in_the_poll_that_returns_it,
+            q8_dropping_a_get_that_was_never_polled_loses_nothing,
+            q8_dropping_a_get_that_was_woken_loses_no_key,
+            q8_dropping_a_get_that_was_woken_passes_the_wake_up_on,
+            q8_dropping_the_get_that_watches_the_clock_leaves_another_to_watch,
+            q8_a_get_is_polled_with_another_waker_and_wakes_the_latest,
+            q8_dropping_a_get_with_a_deadline_takes_its_alarm_back,
+        }
+    };
+}
+
+/// Q1-Q4 and Q9: the ready line, de-duplication, single flight.
+#[macro_export]
+macro_rules! q_line {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_line:
+            q1_keys_are_handed_out_in_the_order_in_which_they_became_ready,
+            q1_order_holds_across_keys_that_come_and_go,
+            q1_a_key_that_becomes_ready_at_done_stands_behind_those_that_were_ready_before,
+            q2_a_ready_key_that_is_added_again_gives_one_entry_and_one_run,
+            q2_a_ready_key_that_is_added_again_stays_where_it_is_in_line,
+            q2_a_key_that_is_done_may_be_added_anew,
+            q2_add_by_reference_is_add,
+            q3_a_held_key_is_not_handed_out_again_before_it_is_done,
+            q3_no_two_workers_ever_hold_one_key,
+            q4_a_trigger_for_a_held_key_makes_it_dirty_and_ready_at_done,
+            q4_a_dirty_key_goes_to_the_back_of_the_line,
+            q4_any_number_of_triggers_during_a_run_give_one_more_run,
+            q4_every_run_that_is_triggered_gives_one_more_and_no_further,
+            q4_an_untriggered_run_gives_no_further_run,
+            q9_len_is_the_number_of_ready_keys_and_the_others_are_counted_apart,
+            q9_len_counts_a_key_whose_due_instant_has_come,
+            q9_a_key_that_is_waiting_and_ready_or_held_counts_as_both,
+        }
+    };
+}
+
+/// Q10: shut_down, from any thread, in any state, any number of times.
+#[macro_export]
+macro_rules! q_shut {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_shut:
+            q10_triggers_after_shut_down_are_refused_visibly,
+            q10_ready_keys_are_still_handed_out,
+            q10_a_held_dirty_key_still_gets_its_run,
+            q10_a_trigger_for_a_key_that_is_ready_or_held_is_refused_too,
+            q10_any_number_of_calls_in_any_state_neither_panics_nor_hangs,
+            q10_shut_down_from_many_threads_at_once,
+            q10_shut_down_during_drains_and_closes_from_many_threads,
+            q10_dropping_the_last_handle_is_shut_down,
+            q10_a_guard_or_a_waiting_getter_is_not_a_handle,
+            q10_dropping_a_handle_that_is_not_the_last_changes_nothing,
+            q10_a_holders_retry_is_refused_and_the_guard_comes_back,
+            q10_shut_down_is_seen_by_a_get_that_waits_in_its_own_manner,
+            q10_a_get_begun_before_and_polled_after_shut_down_ends,
+        }
+    };
+}
+
+/// R: add_rate_limited, forget and num_requeues of the queue, and how long
+#[macro_export]
+macro_rules! r_limit {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, r_limit:
+            r_add_rate_limited_is_add_after_what_the_limiter_says,
+            r_a_limiter_that_says_zero_is_add,
+            r_never_as_a_delay_is_duration_max,
+            r_every_accepted_call_asks_the_limiter_once_duplicates_too,
+            r_other_triggers_ask_no_limiter,
+            r_the_earlier_of_two_rate_limited_calls_wins,
+            r_forget_clears_the_record_and_leaves_a_timer_alone,
+            r_forget_of_an_unknown_key_is_nothing,
+            r_num_requeues_reads_the_record_which_done_leaves,
+            r_records_are_the_keys_own,
+            r_retry_asks_once_and_succeed_forgets,
+            r_retry_after_asks_once_and_again_and_give_up_forget,
+            r_a_bucket_takes_a_token_for_each_accepted_call_and_ignores_the_key,
+            r_the_count_is_exact_under_concurrent_calls,
+            r_a_record_expires_after_a_time_since_the_end_of_the_last_delay_that_it_gave,
+            r_reading_does_not_extend_a_record,
+            r_by_default_records_never_expire,
+            r_a_record_does_not_expire_while_its_delay_runs,
+            r_an_expired_record_of_a_key_that_is_worked_on_counts_from_the_beginning,
+        }
+    };
+}
+
+/// The opening rules: one clock reading a call, and a refused trigger changes
+#[macro_export]
+macro_rules! rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, rules:
+            rules_every_trigger_reads_the_clock_at_most_once,
+            rules_every_look_reads_the_clock_at_most_once,
+            rules_every_hand_out_reads_the_clock_at_most_once,
+            rules_every_end_of_a_run_reads_the_clock_at_most_once,
+            rules_every_shutdown_reads_the_clock_at_most_once,
+            rules_a_waiting_get_reads_the_clock_once_a_poll_and_not_in_between,
+            rules_limiter_and_due_instant_use_the_one_reading,
+            rules_metrics_use_the_one_reading,
+            rules_timers_due_by_the_reading_fire_by_instant_then_by_call_before_any_operation,
+            rules_many_timers_due_at_once_fire_as_if_at_once,
+            rules_a_refused_trigger_changes_nothing,
+            rules_a_refused_trigger_takes_no_token,
+            rules_a_refused_retry_asks_no_limiter_and_counts_no_retry,
+            rules_a_trigger_whose_limiter_is_asked_at_shut_down_is_dropped_and_counted,
+            rules_a_trigger_whose_limiter_is_asked_when_a_drain_drops_is_counted_by_it,
+            rules_a_drain_that_waits_waits_for_a_trigger_whose_limiter_is_asked,
+            rules_a_drain_that_runs_now_runs_a_trigger_whose_limiter_is_asked,
+            rules_a_retry_whose_limiter_is_asked_at_shut_down_is_dropped_and_the_run_ends,
+        }
+    };
+}
+
+/// What runs without the lock: wakers, limiters, drops, clones, the clock. Each
+#[macro_export]
+macro_rules! unlocked {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, unlocked:
+            unlocked_a_waker_may_call_the_queue,
+            unlocked_the_waker_of_a_drain_may_call_the_queue,
+            unlocked_a_waker_may_take_the_key_that_it_was_woken_for,
+            unlocked_dropping_a_get_may_call_the_queue_through_the_drop_of_its_waker,
+            unlocked_a_limiter_of_ones_own_may_call_the_queue,
+            unlocked_a_limiter_may_call_the_queue_when_a_guard_is_dropped,
+            unlocked_the_drop_of_a_redundant_key_may_call_the_queue,
+            unlocked_the_drop_of_a_key_or_value_that_is_done_may_call_the_queue,
+            unlocked_the_drop_of_a_waiting_key_at_shut_down_may_call_the_queue,
+            unlocked_the_drop_of_a_value_whose_slot_died_may_call_the_queue,
+            unlocked_the_drop_of_a_forgotten_key_may_call_the_queue,
+            unlocked_the_clone_of_a_detached_key_may_call_the_queue,
+            unlocked_a_clock_may_call_the_queue,
+        }
+    };
+}
+
+/// Users' code that panics, in every place where it may run.
+#[macro_export]
+macro_rules! users {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, users:
+            users_a_hash_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_an_eq_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_a_merge_that_panics_leaves_the_slot_as_merge_left_it_and_the_trigger_unaccepted,
+            users_a_merge_that_panics_in_a_retry_still_ends_the_run,
+            users_a_merge_that_panics_in_requeue_after_still_ends_the_run,
+            users_an_order_that_panics_at_push_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_an_order_that_panics_under_a_delay_that_turns_out_to_be_none_leaves_nothing,
+            users_an_order_that_panics_at_touch_reaches_the_caller_and_changes_nothing,
+            users_an_order_that_panics_at_pop_reaches_the_caller_and_loses_no_key,
+            users_an_order_that_panics_when_a_run_ends_still_ends_it_and_loses_no_key,
+            users_an_order_that_panics_when_a_timer_fires_loses_no_key,
+            users_a_limiter_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
+            users_a_limiter_that_panics_in_a_retry_reaches_the_caller_and_holds_nothing_up,
+            users_a_limiter_that_panics_at_forget_reaches_the_caller_and_the_run_ends,
+            users_a_panic_of_the_limiter_during_unwinding_is_caught,
+            users_a_panic_of_merge_during_unwinding_is_caught,
+            users_a_panic_of_the_order_during_unwinding_is_caught,
+            users_a_panic_of_a_drop_during_unwinding_is_caught,
+            users_a_panic_of_a_waker_during_unwinding_is_caught,
+            users_a_drop_that_panics_reaches_the_caller_and_the_run_has_ended,
+            users_a_waker_that_panics_loses_no_key_and_no_other_wake_up,
+        }
+    };
+}
+
+/// The attempts of W, as the guards of the queue count them, and their outcomes.
+#[macro_export]
+macro_rules! w_attempts {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, w_attempts:
+            w_attempts_count_the_runs_that_failed_in_a_row,
+            w_attempts_are_the_keys_own,
+            w_attempts_are_not_read_from_the_limiter,
+            w_attempts_restart_when_a_trigger_makes_the_held_key_dirty,
+            w_attempts_restart_when_a_timer_set_during_the_run_makes_the_key_dirty,
+            w_attempts_restart_when_a_timer_set_before_the_hand_out_makes_the_key_dirty,
+            w_attempts_restart_when_a_trigger_readies_a_key_that_waits_out_a_failure,
+            w_attempts_restart_when_a_trigger_with_a_sooner_timer_readies_it,
+            w_attempts_go_on_when_a_trigger_with_a_later_timer_changes_nothing,
+            w_attempts_restart_when_a_timer_set_before_the_hand_out_readies_it,
+            w_attempts_a_trigger_for_a_key_that_is_ready_changes_nothing,
+            w_attempts_a_retry_at_once_is_the_next_attempt,
+            w_attempts_again_after_is_not_a_failure_it_forgets,
+            w_attempts_give_up_forgets_and_a_dirty_key_still_gets_its_next_run_at_attempt_1,
+            w_retry_with_its_own_delay_still_asks_the_limiter_and_replaces_its_delay,
+            w_retry_of_a_dirty_key_runs_now_and_after_the_back_off,
+            w_attempts_of_a_back_off_that_outlives_another_run_restart,
+            w_attempts_restart_when_an_older_back_off_readies_it,
+            w_attempts_end_with_a_run_that_does_not_fail,
+            w_attempts_survive_a_close_and_a_drain_that_waits,
+        }
+    };
+}
+
+/// X: mistakes that others shipped, those whose subject exists.
+#[macro_export]
+macro_rules! x_mistakes {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, x_mistakes:
+            x01_a_drain_does_not_return_while_ready_keys_are_left,
+            x02_drains_and_getters_that_wait_together_all_wake_up,
+            x02_shut_down_racing_two_drains_leaves_nobody_asleep,
+            x03_done_without_get_duplicates_no_entry,
+            x04_a_second_shutdown_does_not_panic,
+            x05_a_key_that_was_handed_out_is_referred_to_by_no_buffer,
+            x05_values_and_waiting_keys_that_were_dropped_are_referred_to_by_no_buffer,
+            x06_a_drain_leaves_no_alarm_behind,
+            x08_a_timer_is_set_relative_to_the_clock_of_its_call_although_it_moves,
+            x09_get_after_shutdown_does_not_hang,
+            x10_a_wake_up_at_shutdown_that_calls_the_queue_does_not_deadlock,
+            x11_the_ready_order_may_change_while_it_is_worked_off,
+            x14_the_depth_gauge_is_len_at_every_step,
+            x19_a_consumer_that_feeds_its_own_queue_does_not_deadlock,
+            x20_a_key_does_not_stay_marked_as_scheduled,
+            x21_a_far_future_delay_does_not_panic,
+            x22_the_next_timer_is_prompt_when_the_soonest_is_replaced,
+            x22_the_next_timer_is_prompt_when_the_soonest_is_absorbed,
+            x23_the_value_handed_out_is_not_stale,
+            x24_under_overload_every_key_runs_in_the_order_in_which_it_was_due,
+            x24_a_debounce_with_a_maximum_fires_however_often_it_is_pushed_back,
+            x25_key_and_payload_do_not_race,
+            x27_a_newer_trigger_gives_the_key_its_attempts_back,
+            x28_an_exponential_delay_does_not_overflow,
+            x29_a_drain_does_not_wait_for_a_timer_when_the_getters_have_left,
+            x29_a_drain_that_waits_is_told_of_the_end_although_nobody_gets,
+            x29_a_drain_ends_at_the_deadline_of_the_latest_although_that_one_has_left,
+            x30_what_was_written_before_a_redundant_add_is_visible_to_the_run,
+            x11_an_order_that_changes_at_every_step_loses_no_key,
+        }
+    };
+}
+
+/// Makes a `#[test]` of every function of the suite.
+#[macro_export]
+macro_rules! conformance {
+    ($adapter:ty) => {
+        $crate::b_value!($adapter);
+        $crate::d_timers!($adapter);
+        $crate::d_wait!($adapter);
+        $crate::m_metrics!($adapter);
+        $crate::q_close!($adapter);
+        $crate::q_done!($adapter);
+        $crate::q_drain!($adapter);
+        $crate::q_get!($adapter);
+        $crate::q_line!($adapter);
+        $crate::q_shut!($adapter);
+        $crate::r_limit!($adapter);
+        $crate::rules!($adapter);
+        $crate::unlocked!($adapter);
+        $crate::users!($adapter);
+        $crate::w_attempts!($adapter);
+        $crate::x_mistakes!($adapter);
+    };
+}

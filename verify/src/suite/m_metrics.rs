@@ -1,0 +1,335 @@
+//! M: what the queue tells of itself.
+
+use crate::adapter::{Adapter, Config, Held, Subject, Waiters, When, ms, sound};
+use crate::limits::Metered;
+use crate::wake::{Count, poll_once};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn metered<A: Adapter>() -> (Subject<A>, Arc<Metered>) {
+    metered_with(Config::default())
+}
+
+fn metered_with<A: Adapter>(config: Config) -> (Subject<A>, Arc<Metered>) {
+    let metrics = Metered::new();
+    (Subject::with(Config { metrics: Some(Arc::clone(&metrics)), ..config }), metrics)
+}
+
+/// The gauges: depth, unfinished work, longest running.
+fn shows(metrics: &Metered, depth: usize, unfinished: Duration, longest: Duration) {
+    assert_eq!(metrics.gauges(), Some((depth, unfinished, longest)));
+}
+
+pub fn m_depth_is_the_number_of_ready_keys_and_not_of_dirty_ones<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let depth = || metrics.gauges().unwrap().0;
+    assert_eq!(depth(), 0);
+    q.add(1);
+    q.add(1);
+    q.add(2);
+    q.add_after(3, ms(5));
+    assert_eq!(depth(), 2);
+    let one = q.take(1);
+    q.add(1);
+    assert_eq!(depth(), 1, "a dirty held key is not ready");
+    drop(one);
+    assert_eq!(depth(), 2);
+    q.clock.advance(ms(5));
+    assert_eq!(depth(), 3, "what is due is ready");
+    q.work_off();
+    assert_eq!(depth(), 0);
+}
+
+pub fn m_adds_counts_keys_that_became_ready_or_dirty<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let adds = || metrics.told().adds;
+    q.add(1);
+    q.add(1);
+    assert_eq!(adds(), 1, "a duplicate became nothing");
+    let one = q.take(1);
+    q.add(1);
+    q.add(1);
+    assert_eq!(adds(), 2, "dirty once");
+    sound(one.done());
+    assert_eq!(adds(), 2, "ready again, but counted when it became dirty");
+    q.work_off();
+    q.add_after(2, ms(5));
+    assert_eq!(adds(), 2, "waiting is not ready");
+    q.clock.advance(ms(5));
+    q.work_off();
+    assert_eq!(adds(), 3);
+    q.add_after(3, ms(0));
+    q.add_after(3, ms(5));
+    q.clock.advance(ms(5));
+    assert_eq!(q.work_off(), [3]);
+    assert_eq!(adds(), 4, "a timer that fires for a ready key changes nothing");
+}
+
+pub fn m_adds_counts_retries_when_they_become_ready<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    assert!(sound(q.take(1).retry_after(ms(5))).is_ok());
+    assert_eq!(metrics.told().adds, 1);
+    q.clock.advance(ms(5));
+    assert!(sound(q.take(1).retry_after(ms(0))).is_ok());
+    q.work_off();
+    assert_eq!(metrics.told().adds, 3);
+}
+
+pub fn m_retries_counts_every_accepted_add_after_and_add_rate_limited<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let retries = || metrics.told().retries;
+    q.add(1);
+    q.add_value(1, 1);
+    assert_eq!(retries(), 0);
+    q.add_after(1, ms(5));
+    q.add_after(1, ms(5));
+    assert_eq!(retries(), 2);
+    q.add_after(1, ms(0));
+    assert_eq!(retries(), 3, "zero delays too");
+    q.add_rate_limited(1);
+    q.trigger(2, When::RateLimited, None).unwrap();
+    assert_eq!(retries(), 5);
+    q.shut_down();
+    assert!(q.trigger(1, When::RateLimited, None).is_err());
+    assert_eq!(retries(), 5, "refused");
+}
+
+pub fn m_retries_counts_what_holders_put_back<A: Adapter>() {
+    let (q, metrics) = metered_with::<A>(Config { unfinished_retries: true, ..Config::default() });
+    for key in 1..=5 {
+        q.add(key);
+    }
+    assert!(sound(q.take(1).retry()).is_ok());
+    assert!(sound(q.take(2).retry_after(ms(1))).is_ok());
+    assert!(sound(q.take(3).requeue_after(ms(1))).is_ok());
+    assert_eq!(metrics.told().retries, 3);
+    drop(q.take(4));
+    assert_eq!(metrics.told().retries, 4, "a guard that was dropped without a word");
+    sound(q.take(5).done());
+    assert_eq!(metrics.told().retries, 4);
+}
+
+pub fn m_queue_duration_runs_from_the_first_trigger_of_the_run<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    q.clock.advance(ms(3));
+    q.add(1);
+    q.clock.advance(ms(4));
+    sound(q.take(1).done());
+    assert_eq!(metrics.told().waited, [ms(7)]);
+    q.add(1);
+    sound(q.take(1).done());
+    assert_eq!(metrics.told().waited, [ms(7), ms(0)]);
+}
+
+pub fn m_queue_duration_of_a_dirty_key_includes_the_run_that_it_waited_for<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    let one = q.take(1);
+    q.clock.advance(ms(2));
+    q.add(1);
+    q.clock.advance(ms(3));
+    q.add(1);
+    sound(one.done());
+    q.clock.advance(ms(4));
+    sound(q.take(1).done());
+    assert_eq!(metrics.told().waited, [ms(0), ms(7)]);
+}
+
+pub fn m_queue_duration_of_a_timer_begins_at_the_due_instant<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add_after(1, ms(10));
+    // Nobody looks until long after it was due.
+    q.clock.advance(ms(25));
+    let one = q.take(1);
+    assert_eq!(metrics.told().waited, [ms(15)]);
+    q.add_after(1, ms(10));
+    q.clock.advance(ms(12));
+    sound(one.done());
+    q.clock.advance(ms(1));
+    sound(q.take(1).done());
+    assert_eq!(
+        metrics.told().waited,
+        [ms(15), ms(3)],
+        "the timer made the held key dirty at its due instant"
+    );
+}
+
+pub fn m_work_duration_runs_from_the_hand_out_to_done<A: Adapter>() {
+    type End<A> = fn(&Subject<A>, <A as Adapter>::Held<'_>);
+    let ends: [End<A>; 7] = [
+        |_, item| sound(item.done()),
+        |_, item| sound(item.succeed()),
+        |_, item| assert!(sound(item.retry_after(ms(0))).is_ok()),
+        |_, item| assert!(sound(item.requeue_after(ms(0))).is_ok()),
+        |_, item| drop(item),
+        |_, item| drop(item.nexting()),
+        |q, item| assert!(q.done(sound(item.detach()).0.id)),
+    ];
+    for (index, end) in ends.into_iter().enumerate() {
+        let (q, metrics) = metered::<A>();
+        q.add(1);
+        let item = q.take(1);
+        q.clock.advance(ms(9));
+        end(&q, item);
+        assert_eq!(metrics.told().worked, [ms(9)], "way {index} to end a run");
+    }
+}
+
+pub fn m_unfinished_and_longest_running_are_computed_when_they_are_read<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    for key in 1..=3 {
+        q.add(key);
+    }
+    shows(&metrics, 3, ms(0), ms(0));
+    let one = q.take(1);
+    q.clock.advance(ms(10));
+    let two = q.take(2);
+    q.clock.advance(ms(5));
+    shows(&metrics, 1, ms(20), ms(15));
+    q.clock.advance(ms(1));
+    shows(&metrics, 1, ms(22), ms(16));
+    sound(one.done());
+    shows(&metrics, 1, ms(6), ms(6));
+    sound(two.done());
+    shows(&metrics, 1, ms(0), ms(0));
+}
+
+pub fn m_longest_running_is_right_whichever_run_ends_first<A: Adapter>() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for order in orders {
+        let (q, metrics) = metered::<A>();
+        let mut items: Vec<_> = (0..3)
+            .map(|key| {
+                q.add(key);
+                let item = q.take(key);
+                q.clock.advance(ms(10));
+                Some(item)
+            })
+            .collect();
+        for end in order {
+            items[end] = None;
+            let running: Vec<u64> =
+                (0..3).filter(|i| items[*i as usize].is_some()).map(|i| 30 - 10 * i).collect();
+            let longest = running.iter().max().copied().unwrap_or(0);
+            shows(&metrics, 0, ms(running.iter().sum()), ms(longest));
+        }
+    }
+}
+
+pub fn m_gauges_equal_the_state_at_and_after_shutdown<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    q.add(2);
+    let one = q.take(1);
+    q.clock.advance(ms(5));
+    q.shut_down();
+    shows(&metrics, 1, ms(5), ms(5));
+    q.clock.advance(ms(5));
+    shows(&metrics, 1, ms(10), ms(10));
+    sound(one.done());
+    q.work_off();
+    shows(&metrics, 0, ms(0), ms(0));
+    q.is_over();
+    shows(&metrics, 0, ms(0), ms(0));
+}
+
+pub fn m_gauges_are_gone_with_the_queue<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    assert!(metrics.gauges().is_some());
+    drop(q);
+    assert!(metrics.gauges().is_none(), "a sink keeps no queue alive");
+}
+
+pub fn m_nothing_ticks<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    let one = q.take(1);
+    let count = Count::new();
+    let mut getting = q.getting();
+    assert!(count.poll(&mut getting).is_pending());
+    assert_eq!(q.clock.alarms(), 0, "an alarm although no timer is set");
+    let before = metrics.told();
+    let reads = q.clock.reads();
+    for _ in 0..100 {
+        q.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(count.wakes(), 0, "an idle queue costs no wake-ups");
+    assert_eq!((metrics.told(), q.clock.reads()), (before, reads));
+    drop(one);
+}
+
+pub fn m_metrics_are_the_queues_own<A: Adapter>() {
+    let (one, of_one) = metered::<A>();
+    let (two, of_two) = metered::<A>();
+    one.add(1);
+    assert_eq!((of_one.told().adds, of_two.told().adds), (1, 0));
+    two.add(1);
+    two.add(2);
+    assert_eq!((of_one.told().adds, of_two.told().adds), (1, 2));
+    assert_eq!((of_one.gauges().unwrap().0, of_two.gauges().unwrap().0), (1, 2));
+}
+
+pub fn m_a_queue_without_metrics_and_timers_reads_no_clock<A: Adapter>() {
+    let q = Subject::<A>::new();
+    let reads = q.clock.reads_of(|| {
+        for key in 0..10 {
+            q.add(key);
+        }
+        q.work_off();
+    });
+    assert_eq!(reads, 0, "nothing here needs the time");
+}
+
+pub fn m_a_drain_and_its_drops_are_told_once<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    q.add_after(2, ms(5));
+    q.add_after(3, ms(5));
+    let mut drain = q.drain(Waiters::RunNow);
+    assert_eq!(metrics.told().adds, 3, "keys that are run now became ready");
+    q.clock.advance(ms(1));
+    q.work_off();
+    assert!(poll_once(&mut drain).is_ready());
+    let told = metrics.told();
+    assert_eq!((told.waited.len(), told.worked.len()), (3, 3));
+}
+
+pub fn m_a_sink_may_call_the_queue<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let inner = q.clone();
+    metrics.on_push.set(move || {
+        let _ = inner.len();
+        let _ = inner.state(1);
+        let _ = inner.done(77);
+    });
+    q.add(1);
+    q.add_after(2, ms(1));
+    let one = q.take(1);
+    q.add(1);
+    sound(one.done());
+    q.clock.advance(ms(1));
+    let mut getting = q.getting();
+    assert!(poll_once(&mut getting).is_ready());
+    drop(q.drain(Waiters::RunNow));
+    q.work_off();
+    assert!(metrics.on_push.runs() > 5, "the sink was not told, so this test shows nothing");
+    metrics.on_push.clear();
+}
+
+pub fn m_a_sink_that_panics_loses_no_key<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    metrics.on_push.panics();
+    let quietly = |call: &dyn Fn()| {
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    };
+    quietly(&|| drop(q.trigger(1, When::Now, None)));
+    quietly(&|| drop(q.trigger(2, When::Now, None)));
+    quietly(&|| drop(q.try_get()));
+    metrics.on_push.clear();
+    q.work_off();
+    q.has(0, 0, 0, 0);
+    q.add(3);
+    assert_eq!(q.work_off(), [3]);
+}

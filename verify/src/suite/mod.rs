@@ -1,0 +1,28 @@
+//! The conformance suite: every promise of the contract as a function that
+//! takes the queue under test as a parameter.
+//!
+//! A function is named after its rule and the sentence that it checks. Nothing
+//! here sleeps, retries or depends on how fast the machine is: time comes from
+//! a fake clock, wake-ups are counted, and what could hang runs under the
+//! watchdog.
+
+#![allow(missing_docs, reason = "the tests' names are sentences")]
+
+pub mod b_value;
+pub mod d_timers;
+pub mod d_wait;
+pub mod m_metrics;
+pub mod q_close;
+pub mod q_done;
+pub mod q_drain;
+pub mod q_get;
+pub mod q_line;
+pub mod q_shut;
+pub mod r_limit;
+pub mod rules;
+pub mod unlocked;
+pub mod users;
+pub mod w_attempts;
+pub mod x_mistakes;
+
+mod catalogue;

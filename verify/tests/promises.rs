@@ -1,0 +1,119 @@
+//! Keeps the table in `README.md` true: each test that it names exists, each
+//! test exists in it, each rule in scope has a row, and each function of the
+//! suite is run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(here().join(folder)).expect("a folder of this crate");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    files.sort();
+    files
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).expect("a file of this crate")
+}
+
+/// What stands between `before` and the next `after` in each line that begins
+/// with `before`.
+fn names(text: &str, before: &str, after: &str) -> Vec<String> {
+    let named = text.lines().filter_map(|line| line.trim_start().strip_prefix(before)?.split_once(after));
+    named.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The functions of the suite.
+fn suite() -> BTreeSet<String> {
+    sources("src/suite").iter().flat_map(|file| names(&read(file), "pub fn ", "<A: Adapter>()")).collect()
+}
+
+/// The tests that stand in `tests/` as they are.
+fn others() -> BTreeSet<String> {
+    let mut tests = BTreeSet::new();
+    for file in [sources("tests"), sources("tests/loom")].concat() {
+        if file.ends_with("promises.rs") {
+            continue;
+        }
+        let text = read(&file);
+        let mut lines = text.lines().map(str::trim);
+        while let Some(line) = lines.next() {
+            if line == "#[test]" {
+                let name = lines.next().unwrap_or_default();
+                tests.extend(names(name, "fn ", "("));
+            }
+        }
+    }
+    tests
+}
+
+/// The rows of the table: rule, promise, tests.
+fn table() -> Vec<(String, String, Vec<String>)> {
+    let readme = read(&here().join("README.md"));
+    let (_, table) = readme.split_once("## Promise by promise").expect("the table's heading");
+    let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| rule |"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [rule, promise, tests] = cells[..] else { panic!("three cells: {row}") };
+        let tests = tests.split_whitespace().map(|name| name.trim_matches('`').to_owned()).collect();
+        (rule.to_owned(), promise.to_owned(), tests)
+    })
+    .collect()
+}
+
+#[test]
+fn every_test_that_the_table_names_exists() {
+    let known: BTreeSet<String> = suite().union(&others()).cloned().collect();
+    assert!(known.len() > 300, "only {} tests were found: is this looking in the right place?", known.len());
+    for (rule, promise, tests) in table() {
+        assert!(!tests.is_empty(), "{rule}: no test shows that \"{promise}\"");
+        for test in tests {
+            assert!(known.contains(&test), "{rule}: there is no test `{test}`");
+        }
+    }
+}
+
+#[test]
+fn every_test_shows_a_promise_of_the_table() {
+    let named: BTreeSet<String> = table().into_iter().flat_map(|(_, _, tests)| tests).collect();
+    for test in suite().union(&others()) {
+        assert!(named.contains(test), "`{test}` stands in no row of the table");
+    }
+}
+
+#[test]
+fn every_rule_in_scope_has_a_row() {
+    let rules: BTreeSet<String> = table().into_iter().map(|(rule, ..)| rule).collect();
+    let mut scope: Vec<String> = vec!["rules".into(), "R".into(), "W".into(), "M".into()];
+    scope.extend((1..=14).map(|n| format!("Q{n}")));
+    scope.extend((1..=10).map(|n| format!("D{n}")));
+    scope.extend([1, 7, 10].map(|n| format!("B{n}")));
+    // The others are about priorities, groups, batches and bounds.
+    let mistakes = (1..=30).filter(|n| ![12, 13, 15, 16, 18, 26].contains(n));
+    scope.extend(mistakes.map(|n| format!("X{n}")));
+    for rule in scope {
+        assert!(rules.contains(&rule), "no row for rule {rule}");
+    }
+}
+
+#[test]
+fn every_function_of_the_suite_is_run() {
+    let catalogue = read(&here().join("src/suite/catalogue.rs"));
+    let run: BTreeSet<String> = names(&catalogue, "", ",").into_iter().collect();
+    for test in suite() {
+        assert!(run.contains(&test), "`{test}` is missing from src/suite/catalogue.rs");
+    }
+    let all = catalogue.split_once("macro_rules! conformance").expect("the macro for all files").1;
+    for file in sources("src/suite") {
+        let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
+        if name != "mod" && name != "catalogue" {
+            assert!(all.contains(&format!("$crate::{name}!")), "`{name}` is missing from `conformance!`");
+        }
+    }
+}

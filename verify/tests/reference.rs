@@ -1,0 +1,15 @@
+//! The suite against the reference model: what both know of the contract must
+//! agree before either is believed.
+
+use requeue_verify::reference::Reference;
+
+requeue_verify::q_line!(Reference);
+requeue_verify::q_get!(Reference);
+requeue_verify::q_shut!(Reference);
+requeue_verify::q_drain!(Reference);
+requeue_verify::q_done!(Reference);
+requeue_verify::q_close!(Reference);
+requeue_verify::d_timers!(Reference);
+requeue_verify::d_wait!(Reference);
+requeue_verify::b_value!(Reference);
+requeue_verify::w_attempts!(Reference);

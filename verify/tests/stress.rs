@@ -1,0 +1,458 @@
+//! Threads and tasks mixed, on the system's clock, at random moments.
+//!
+//! In its short form, which runs with all tests, this takes a few seconds.
+//! `REQUEUE_STRESS=n` makes it n times as long, and `REQUEUE_SEED` begins with
+//! another seed than 1; a failure names the seed of its round.
+//!
+//! What a handler reads first is read plainly, with relaxed loads: a test that
+//! began with a read-modify-write would bring the barrier itself that it is to
+//! find missing.
+
+use requeue::{Add, DrainOptions, WaitingKeys, WorkQueue};
+use requeue_verify::fronts::{smol_executor, tokio_runtime};
+use requeue_verify::wake::{block_on, poll_once};
+use requeue_verify::watchdog::run_for;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+/// Runs `round` with ever new seeds: `rounds` times in the short form.
+fn stress(name: &'static str, rounds: u64, round: fn(Random)) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let (factor, first) = (number("REQUEUE_STRESS").unwrap_or(1), number("REQUEUE_SEED").unwrap_or(1));
+    run_for(name, Duration::from_secs(120 + 60 * factor), move || {
+        for seed in first..first + rounds * factor {
+            // Told by the harness only where the test fails.
+            println!("seed {seed}");
+            round(Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1));
+        }
+    });
+}
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 33) % n
+    }
+    fn fork(&mut self) -> Self {
+        Self(self.next() | 1)
+    }
+    /// Passes a little time, or none.
+    fn dawdle(&mut self) {
+        match self.below(8) {
+            0 => thread::yield_now(),
+            1 => (0..self.below(200)).for_each(|_| std::hint::spin_loop()),
+            _ => {}
+        }
+    }
+}
+
+/// One of the ways to wait for a key.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Thread,
+    Bare,
+    Tokio,
+    Smol,
+}
+
+const WAYS: [Way; 4] = [Way::Thread, Way::Tokio, Way::Smol, Way::Bare];
+
+/// Takes keys in this way until the queue ends, in a thread or task of its own.
+/// The handler gets the guard. Joins through the channel: it is closed when all
+/// consumers are gone.
+fn consume(
+    way: Way,
+    q: &WorkQueue<u64>,
+    done: std::sync::mpsc::Sender<()>,
+    mut handler: impl FnMut(requeue::Item<'static, u64>) + Send + 'static,
+) {
+    let q = q.clone();
+    let mut tasks = {
+        move |item: Option<requeue::Item<'_, u64>>| {
+            let more = item.is_some();
+            let handled = catch_unwind(AssertUnwindSafe(|| {
+                item.into_iter().for_each(|item| handler(item.into_owned()));
+            }));
+            if handled.is_err() {
+                // A task's panic would go nowhere. Its message has been printed.
+                std::process::abort();
+            }
+            more
+        }
+    };
+    match way {
+        Way::Thread => drop(thread::spawn(move || {
+            while tasks(q.get_blocking()) {}
+            drop(done);
+        })),
+        Way::Bare => drop(thread::spawn(move || {
+            while tasks(block_on(q.get())) {}
+            drop(done);
+        })),
+        Way::Tokio => drop(tokio_runtime().spawn(async move {
+            while tasks(q.get().await) {}
+            drop(done);
+        })),
+        Way::Smol => {
+            smol_threads();
+            smol_executor()
+                .spawn(async move {
+                    while tasks(q.get().await) {}
+                    drop(done);
+                })
+                .detach();
+        }
+    }
+}
+
+/// Two threads that run smol's tasks, for all tests.
+fn smol_threads() {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    if !STARTED.swap(true, Relaxed) {
+        for _ in 0..2 {
+            thread::spawn(|| smol::block_on(smol_executor().run(std::future::pending::<()>())));
+        }
+    }
+}
+
+/// What producers write, what handlers see, and who holds what.
+struct Board {
+    /// Of each producer and key, what was written last.
+    written: Vec<Vec<AtomicU64>>,
+    /// Of each producer and key, what a run saw last. Only the key's holder
+    /// writes it.
+    seen: Vec<Vec<AtomicU64>>,
+    held: Vec<AtomicBool>,
+    runs: AtomicUsize,
+}
+
+impl Board {
+    fn new(producers: usize, keys: usize) -> Arc<Self> {
+        let cells = || (0..producers).map(|_| (0..keys).map(|_| AtomicU64::new(0)).collect()).collect();
+        Arc::new(Self {
+            written: cells(),
+            seen: cells(),
+            held: (0..keys).map(|_| AtomicBool::new(false)).collect(),
+            runs: AtomicUsize::new(0),
+        })
+    }
+
+    fn run(&self, key: u64) {
+        let key = usize::try_from(key).expect("a small key");
+        for (written, seen) in self.written.iter().zip(&self.seen) {
+            let value = written[key].load(Relaxed);
+            assert!(value >= seen[key].load(Relaxed), "key {key}: an older write than an earlier run saw");
+            seen[key].store(value, Relaxed);
+        }
+        assert!(!self.held[key].load(Relaxed), "key {key} is held twice");
+        self.held[key].store(true, Relaxed);
+        if key % 3 == 0 {
+            thread::yield_now();
+        }
+        assert!(self.held[key].load(Relaxed), "key {key} is held twice");
+        self.held[key].store(false, Relaxed);
+        self.runs.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn stress_single_flight_and_freshness_with_threads_and_tasks_mixed() {
+    stress("stress_single_flight_and_freshness_with_threads_and_tasks_mixed", 3, |mut random| {
+        const PRODUCERS: usize = 4;
+        const ADDS: u64 = 4_000;
+        let keys = 1 + random.below(12) as usize;
+        let q = WorkQueue::<u64>::new();
+        let board = Board::new(PRODUCERS, keys);
+        let (done, all_done) = std::sync::mpsc::channel();
+        for way in WAYS.into_iter().cycle().take(2 + random.below(4) as usize) {
+            let board = Arc::clone(&board);
+            consume(way, &q, done.clone(), move |item| {
+                board.run(*item.key());
+                item.done();
+            });
+        }
+        drop(done);
+        let produce = |producer: usize, q: WorkQueue<u64>, mut random: Random| {
+            let board = Arc::clone(&board);
+            move || {
+                for value in 1..=ADDS {
+                    let key = random.below(keys as u64);
+                    board.written[producer][key as usize].store(value, Relaxed);
+                    match random.below(3) {
+                        0 => q.add_ref(&key).map_err(drop),
+                        1 => q
+                            .add_after(key, Duration::ZERO)
+                            .map(drop)
+                            .map_err(drop)
+                            .map(|()| requeue::Added::Ready),
+                        _ => q.add(key).map_err(drop),
+                    }
+                    .expect("the queue is open");
+                    random.dawdle();
+                }
+            }
+        };
+        let tasks: Vec<_> = (2..PRODUCERS)
+            .map(|at| {
+                let mut produce = produce(at, q.clone(), random.fork());
+                tokio_runtime().spawn(async move { produce() })
+            })
+            .collect();
+        let threads: Vec<_> = (0..2).map(|at| thread::spawn(produce(at, q.clone(), random.fork()))).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("a producer"));
+        tasks.into_iter().for_each(|task| tokio_runtime().block_on(task).expect("a producer"));
+        assert!(q.shut_down_with_drain().wait().complete);
+        assert!(all_done.recv().is_err(), "all consumers have left");
+        for (written, seen) in board.written.iter().zip(&board.seen) {
+            for (key, (written, seen)) in written.iter().zip(seen).enumerate() {
+                assert_eq!(seen.load(Relaxed), written.load(Relaxed), "key {key}: no run saw the last write");
+            }
+        }
+    });
+}
+
+#[test]
+fn stress_each_producers_keys_keep_their_order() {
+    stress("stress_each_producers_keys_keep_their_order", 2, |mut random| {
+        const KEYS: u64 = 5_000;
+        for way in WAYS {
+            let q = WorkQueue::<u64>::new();
+            let (done, all_done) = std::sync::mpsc::channel();
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&order);
+            consume(way, &q, done, move |item| seen.lock().unwrap().push(*item.key()));
+            thread::scope(|s| {
+                for producer in 0..3 {
+                    let (q, mut random) = (&q, random.fork());
+                    s.spawn(move || {
+                        for key in 0..KEYS {
+                            q.add(producer * KEYS + key).expect("open");
+                            random.dawdle();
+                        }
+                    });
+                }
+            });
+            q.shut_down();
+            assert!(all_done.recv().is_err());
+            let order = order.lock().unwrap();
+            assert_eq!(order.len() as u64, 3 * KEYS, "{way:?}");
+            for producer in 0..3 {
+                let own: Vec<u64> = order.iter().copied().filter(|key| key / KEYS == producer).collect();
+                assert!(own.is_sorted(), "{way:?}: producer {producer}'s keys came out of order");
+            }
+        }
+    });
+}
+
+#[test]
+fn stress_getters_that_are_cancelled_at_any_poll_lose_nothing() {
+    stress("stress_getters_that_are_cancelled_at_any_poll_lose_nothing", 3, |mut random| {
+        const KEYS: u64 = 3_000;
+        let q = WorkQueue::<u64>::new();
+        let runs: Vec<AtomicUsize> = (0..KEYS).map(|_| AtomicUsize::new(0)).collect();
+        let count = |key: u64| runs[key as usize].fetch_add(1, Relaxed);
+        thread::scope(|s| {
+            // Those who only ever try and leave.
+            for _ in 0..2 {
+                let (q, mut random) = (&q, random.fork());
+                s.spawn(move || {
+                    while !q.shutting_down() {
+                        let mut gets: Vec<_> = (0..1 + random.below(4)).map(|_| q.get()).collect();
+                        for get in &mut gets {
+                            if let Poll::Ready(Some(item)) = poll_once(get) {
+                                count(*item.key());
+                            }
+                        }
+                        random.dawdle();
+                        // Some leave after they were woken, some before.
+                        while !gets.is_empty() {
+                            drop(gets.remove(random.below(gets.len() as u64) as usize));
+                        }
+                    }
+                });
+            }
+            // Those who wait: in the end they must have been woken for the rest.
+            for way in 0..2 {
+                let q = &q;
+                s.spawn(move || {
+                    loop {
+                        let item = if way == 0 { q.get_blocking() } else { block_on(q.get()) };
+                        let Some(item) = item else { break };
+                        count(*item.key());
+                    }
+                });
+            }
+            for key in 0..KEYS {
+                if key % 3 == 0 {
+                    q.add_after(key, Duration::from_micros(random.below(300))).expect("open");
+                } else {
+                    q.add(key).expect("open");
+                }
+                random.dawdle();
+            }
+            let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
+            assert!(q.shut_down_with(options).wait().complete);
+        });
+        for (key, runs) in runs.iter().enumerate() {
+            assert_eq!(runs.load(Relaxed), 1, "key {key}");
+        }
+    });
+}
+
+/// Ends a queue at a random moment in one of its ways; how many waiting keys were
+/// dropped by that.
+fn end(q: &WorkQueue<u64>, way: u64) -> u64 {
+    let drain = |waiting| q.shut_down_with(DrainOptions::default().waiting_keys(waiting)).wait();
+    match way {
+        0 => q.shut_down().dropped as u64,
+        1 => drain(WaitingKeys::Drop).dropped,
+        2 => drain(WaitingKeys::RunNow).dropped,
+        _ => drain(WaitingKeys::Wait).dropped,
+    }
+}
+
+#[test]
+fn stress_every_accepted_key_runs_whenever_the_queue_ends() {
+    stress("stress_every_accepted_key_runs_whenever_the_queue_ends", 30, |mut random| {
+        let q = WorkQueue::<u64>::new();
+        let (done, all_done) = std::sync::mpsc::channel();
+        let runs = Arc::new(AtomicU64::new(0));
+        for way in WAYS.into_iter().cycle().skip(random.below(4) as usize).take(3) {
+            let runs = Arc::clone(&runs);
+            consume(way, &q, done.clone(), move |item| {
+                runs.fetch_add(1, Relaxed);
+                item.done();
+            });
+        }
+        drop(done);
+        let accepted = AtomicU64::new(0);
+        let (moment, way) = (random.below(3_000), random.below(4));
+        let dropped = thread::scope(|s| {
+            for producer in 0..2 {
+                let (q, accepted, mut random) = (&q, &accepted, random.fork());
+                s.spawn(move || {
+                    for key in 0.. {
+                        let key = producer << 32 | key;
+                        let added = match random.below(3) {
+                            0 => q.add_after(key, Duration::from_micros(1 + random.below(100))),
+                            1 => q.add_with(key, Add::after(Duration::from_millis(1)).replace()),
+                            _ => q.add(key),
+                        };
+                        if added.is_err() {
+                            break;
+                        }
+                        accepted.fetch_add(1, Relaxed);
+                        random.dawdle();
+                    }
+                });
+            }
+            let ender = s.spawn(|| {
+                while runs.load(Relaxed) < moment {
+                    thread::yield_now();
+                }
+                end(&q, way)
+            });
+            ender.join().expect("the end")
+        });
+        assert!(all_done.recv().is_err());
+        let accepted = accepted.load(Relaxed);
+        assert_eq!(
+            runs.load(Relaxed) + dropped,
+            accepted,
+            "accepted, and neither run nor counted as dropped"
+        );
+        let left = q.stats();
+        assert_eq!((left.ready, left.held, left.waiting), (0, 0, 0));
+    });
+}
+
+#[test]
+fn stress_retries_are_worked_off_by_a_drain_that_waits() {
+    stress("stress_retries_are_worked_off_by_a_drain_that_waits", 6, |mut random| {
+        const KEYS: u64 = 200;
+        let limiter =
+            requeue::limiter::Exponential::new(Duration::from_micros(10), Duration::from_micros(500));
+        let q = WorkQueue::<u64>::builder().limiter(limiter.expect("a limiter")).build().expect("a queue");
+        let (done, all_done) = std::sync::mpsc::channel();
+        let succeeded: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
+        for way in WAYS {
+            let (succeeded, mut random) = (Arc::clone(&succeeded), random.fork());
+            consume(way, &q, done.clone(), move |item| {
+                if random.below(3) > 0 && item.attempt() < 20 {
+                    item.retry().expect("a drain that waits takes retries");
+                } else {
+                    succeeded[*item.key() as usize].fetch_add(1, Relaxed);
+                    item.succeed();
+                }
+            });
+        }
+        drop(done);
+        for key in 0..KEYS {
+            q.add(key).expect("open");
+            random.dawdle();
+        }
+        let drains: Vec<_> = (0..2)
+            .map(|_| {
+                let q = q.clone();
+                thread::spawn(move || {
+                    q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait()
+                })
+            })
+            .collect();
+        for drain in drains {
+            assert!(drain.join().expect("a drain").complete);
+        }
+        assert!(all_done.recv().is_err());
+        for (key, succeeded) in succeeded.iter().enumerate() {
+            assert_eq!(succeeded.load(Relaxed), 1, "key {key}");
+        }
+    });
+}
+
+#[test]
+fn stress_timers_are_never_early_and_none_is_forgotten() {
+    stress("stress_timers_are_never_early_and_none_is_forgotten", 4, |mut random| {
+        const KEYS: u64 = 2_000;
+        let q = WorkQueue::<u64>::new();
+        let now = || requeue::Clock::now(&requeue::SystemClock);
+        let due: Arc<Vec<AtomicU64>> = Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect());
+        let (done, all_done) = std::sync::mpsc::channel();
+        let runs = Arc::new(AtomicU64::new(0));
+        for way in WAYS {
+            let (due, runs) = (Arc::clone(&due), Arc::clone(&runs));
+            consume(way, &q, done.clone(), move |item| {
+                let due = due[*item.key() as usize].load(Relaxed);
+                assert!(now().as_nanos() >= due, "key {} came early", item.key());
+                runs.fetch_add(1, Relaxed);
+            });
+        }
+        drop(done);
+        for key in 0..KEYS {
+            let delay = Duration::from_micros(random.below(3_000));
+            // Read before the call: the timer counts from a reading not earlier.
+            due[key as usize].store((now() + delay).as_nanos(), Relaxed);
+            q.add_after(key, delay).expect("open");
+            random.dawdle();
+        }
+        // Nobody calls anything while they come due.
+        while runs.load(Relaxed) < KEYS {
+            thread::yield_now();
+        }
+        q.shut_down();
+        assert!(all_done.recv().is_err());
+        assert_eq!(runs.load(Relaxed), KEYS);
+    });
+}
