@@ -77,6 +77,20 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
     });
 }
 
+/// It need not be polled: dropping it ends the run, and the key goes to who waits.
+#[test]
+fn loom_q12_a_done_and_next_that_is_dropped_unpolled_ends_the_run() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let item = q.try_get().expect("ready").into_owned();
+        q.add(1).expect("open");
+        let drops = thread::spawn(move || drop(item.next()));
+        assert_eq!(take(&q), Some(1));
+        drops.join().expect("no panic");
+    });
+}
+
 /// What is written before a trigger is seen by a run that starts after it, also
 /// when the trigger found the key ready or dirty and changed nothing.
 #[test]
