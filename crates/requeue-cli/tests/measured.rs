@@ -1,8 +1,5 @@
-//! The promises about time and memory, measured.
-//!
-//! The two that do not depend on how busy the machine is run with the other tests. The
-//! comparison with xargs does not, and measures the built binary, so ask for it:
-//! `cargo test --release -p requeue-cli --test measured -- --ignored --nocapture`.
+//! The promises about runs and memory, measured: those that do not depend on how
+//! busy the machine is. The comparison with xargs is `bench/run-beside-xargs.sh`.
 #![cfg(target_os = "linux")]
 
 use std::io::Write as _;
