@@ -96,6 +96,34 @@ fn loom_q11_shut_down_releases_a_drain() {
     });
 }
 
+/// Two drains wait, and the key is held until both have returned.
+#[test]
+fn loom_x02_shut_down_releases_both_of_two_drains() {
+    bounded(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let item = q.try_get().expect("ready");
+        let first = q.shut_down_with_drain();
+        let second = {
+            let q = q.clone();
+            thread::spawn(move || {
+                let second = q.shut_down_with_drain();
+                let shuts = {
+                    // only now: both drains have begun
+                    let q = q.clone();
+                    thread::spawn(move || q.shut_down().held)
+                };
+                let drained = block_on(second);
+                assert_eq!(shuts.join().expect("no panic"), 1);
+                drained.complete
+            })
+        };
+        assert!(!first.wait().complete);
+        assert!(!second.join().expect("no panic"));
+        drop(item);
+    });
+}
+
 /// Two drains and a `shut_down` at the same time: whichever comes first, both
 /// drains return.
 #[test]

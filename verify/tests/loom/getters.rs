@@ -1,8 +1,8 @@
 //! A key becomes ready while somebody waits, or stops waiting.
 
-use crate::support::{at, block_on, bounded, every, nanos, poll, queue, take};
+use crate::support::{at, block_on, bounded, every, hold, nanos, poll, queue, take};
 use loom::thread;
-use requeue::{GetError, Parker};
+use requeue::{GetError, Item, Parker};
 use std::task::Poll;
 
 #[test]
@@ -37,17 +37,16 @@ fn loom_q6_two_adds_end_the_waits_of_a_thread_and_of_a_task() {
         let (q, _) = queue();
         let threads = {
             let q = q.clone();
-            thread::spawn(move || take(&q))
+            thread::spawn(move || hold(&q))
         };
         let tasks = {
             let q = q.clone();
-            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
+            thread::spawn(move || block_on(q.get()).map(Item::into_owned))
         };
         q.add(1).expect("open");
         q.add(2).expect("open");
-        let mut got = [threads, tasks].map(|t| t.join().expect("no panic").expect("not shut down"));
-        got.sort_unstable();
-        assert_eq!(got, [1, 2]);
+        let held = [threads, tasks].map(|t| t.join().expect("no panic").expect("not shut down"));
+        assert_ne!(held[0].key(), held[1].key());
     });
 }
 
@@ -115,11 +114,10 @@ fn loom_q8_a_chosen_getter_that_got_its_key_by_a_chance_poll_holds_up_nobody() {
     });
 }
 
-/// The time is up while a key comes: whoever was chosen and times out leaves the
+/// A key comes and the time is up: whoever times out, chosen or not, leaves the
 /// key to the other.
-#[test]
-fn loom_q8_a_getter_whose_time_is_up_loses_neither_key_nor_wake_up() {
-    bounded(|| {
+fn key_and_deadline(key_comes_first: bool) {
+    bounded(move || {
         let (q, clock) = queue();
         let stays = {
             let q = q.clone();
@@ -129,8 +127,13 @@ fn loom_q8_a_getter_whose_time_is_up_loses_neither_key_nor_wake_up() {
             let q = q.clone();
             thread::spawn(move || q.get().deadline(at(5)).wait().map(|item| *item.key()))
         };
-        q.add(1).expect("open");
+        if key_comes_first {
+            q.add(1).expect("open");
+        }
         clock.advance(nanos(5));
+        if !key_comes_first {
+            q.add(1).expect("open");
+        }
         match times_out.join().expect("no panic") {
             Ok(key) => {
                 assert_eq!(key, 1);
@@ -143,6 +146,16 @@ fn loom_q8_a_getter_whose_time_is_up_loses_neither_key_nor_wake_up() {
             }
         }
     });
+}
+
+#[test]
+fn loom_q8_a_getter_whose_time_is_up_after_the_key_came_loses_no_wake_up() {
+    key_and_deadline(true);
+}
+
+#[test]
+fn loom_q8_a_getter_whose_time_is_up_before_the_key_comes_is_not_chosen() {
+    key_and_deadline(false);
 }
 
 #[test]

@@ -8,6 +8,28 @@ use requeue::{Added, Parker};
 use std::sync::Arc;
 use std::task::Poll;
 
+/// Memory that is shared without a lock: loom reports accesses that nothing orders.
+struct Bare(UnsafeCell<u32>);
+
+// SAFETY: who writes is alone; that is what the models check.
+unsafe impl Sync for Bare {}
+// SAFETY: as above.
+unsafe impl Send for Bare {}
+
+impl Bare {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(UnsafeCell::new(0)))
+    }
+    fn get(&self) -> u32 {
+        // SAFETY: nobody writes meanwhile, or loom says so.
+        self.0.with(|value| unsafe { *value })
+    }
+    fn add(&self, n: u32) {
+        // SAFETY: nobody else is here, or loom says so.
+        self.0.with_mut(|value| unsafe { *value += n });
+    }
+}
+
 /// The trigger finds the key held, or idle again: in either case there is one
 /// more run, and not two.
 #[test]
@@ -77,6 +99,20 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
     });
 }
 
+/// It need not be polled: dropping it ends the run, and the key goes to who waits.
+#[test]
+fn loom_q12_a_done_and_next_that_is_dropped_unpolled_ends_the_run() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let item = q.try_get().expect("ready").into_owned();
+        q.add(1).expect("open");
+        let drops = thread::spawn(move || drop(item.next()));
+        assert_eq!(take(&q), Some(1));
+        drops.join().expect("no panic");
+    });
+}
+
 /// What is written before a trigger is seen by a run that starts after it, also
 /// when the trigger found the key ready or dirty and changed nothing.
 #[test]
@@ -135,23 +171,19 @@ fn loom_q5_the_last_run_sees_what_both_of_two_producers_wrote() {
 fn loom_q5_a_run_happens_after_what_came_before_its_trigger() {
     every(|| {
         let (q, clock) = queue();
-        let cells = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
+        let cells = [Bare::new(), Bare::new()];
         let worker = {
             let (q, cells) = (q.clone(), cells.clone());
             thread::spawn(move || {
                 for _ in 0..2 {
                     let item = q.get_blocking().expect("not shut down");
-                    // SAFETY: written before the trigger, and by nobody after it.
-                    let value = cells[*item.key() as usize].with(|cell| unsafe { *cell });
-                    assert_eq!(value, 7);
+                    assert_eq!(cells[*item.key() as usize].get(), 7);
                 }
             })
         };
-        // SAFETY: the key is not triggered yet, so no run reads its cell.
-        cells[0].with_mut(|cell| unsafe { *cell = 7 });
+        cells[0].add(7);
         q.add(0).expect("open");
-        // SAFETY: as above.
-        cells[1].with_mut(|cell| unsafe { *cell = 7 });
+        cells[1].add(7);
         q.add_after(1, nanos(5)).expect("open");
         clock.advance(nanos(5));
         worker.join().expect("no panic");
@@ -163,13 +195,12 @@ fn loom_q5_a_run_happens_after_what_came_before_its_trigger() {
 fn loom_q3_runs_of_one_key_exclude_each_other() {
     bounded(|| {
         let (q, _) = queue();
-        let runs = Arc::new(UnsafeCell::new(0));
+        let runs = Bare::new();
         let workers = [(); 2].map(|()| {
             let (q, runs) = (q.clone(), runs.clone());
             thread::spawn(move || {
                 while let Some(item) = q.get_blocking() {
-                    // SAFETY: whoever holds the key is alone; loom checks it.
-                    runs.with_mut(|runs| unsafe { *runs += 1 });
+                    runs.add(1);
                     item.done();
                 }
             })
@@ -180,8 +211,7 @@ fn loom_q3_runs_of_one_key_exclude_each_other() {
         for worker in workers {
             worker.join().expect("no panic");
         }
-        // SAFETY: the workers have ended.
-        let runs = runs.with(|runs| unsafe { *runs });
+        let runs = runs.get();
         assert!(runs == 1 || runs == 2, "{runs} runs");
     });
 }

@@ -1,6 +1,6 @@
 //! What the models share.
 
-use requeue::{Clock, FakeClock, Instant, Parker, WorkQueue};
+use requeue::{Clock, FakeClock, Instant, Item, Parker, WorkQueue};
 use std::future::Future;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::pin;
@@ -82,6 +82,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// Takes the next key and says done of it; `None` once the queue is shut down.
 pub(crate) fn take(queue: &Queue) -> Option<u32> {
     queue.get_blocking().map(|item| *item.key())
+}
+
+/// Takes the next key and keeps it, so that no `done` makes up for a wake-up that
+/// was not passed on.
+pub(crate) fn hold(queue: &Queue) -> Option<Item<'static, u32>> {
+    queue.get_blocking().map(Item::into_owned)
 }
 
 /// Works keys off until the queue is shut down; returns how many.
