@@ -368,6 +368,8 @@ fn r_counts_failures_forgets_and_expires() {
     q.pass(secs(10));
     assert_eq!(q.work_off(), [1]);
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[4]), (1, 1), "on record until 11 s");
+    let state = q.core.state(&1, 1).expect("its failure is known");
+    assert!(state.failures == 1 && !state.ready && !state.held);
     q.pass(SEC);
     q.on();
     assert_eq!(q.core.num_requeues(&1, 1), 0);
@@ -826,6 +828,7 @@ fn m_durations_and_gauges() {
     q.add(2, after(2)).expect("open");
     q.pass(secs(3));
     q.add(3, NOW).expect("open");
+    assert_eq!(q.core.state(&3, 3).map(|s| s.held_since), Some(None));
     q.pass(secs(1));
     let items = [q.get(), q.get(), q.get()];
     let waited = items.each_ref().map(|i| (*i.run.key(), i.waited));
