@@ -161,10 +161,12 @@ impl Adapter for Machine {
             };
             self.0.with(|core| core.add(&mut trigger, hash, delay))
         });
-        match (answer, trigger.into_parts()) {
-            (Ok(accepted), _) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
-            (Err(_), (Some(key), value)) => Ok(Err(Rejected { key, value })),
-            (Err(_), (None, _)) => panic!("a refused trigger keeps its key"),
+        match answer {
+            Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
+            Err(_) => match trigger.into_parts() {
+                (Some(key), value) => Ok(Err(Rejected { key, value })),
+                (None, _) => Err(Failed("a refused trigger lost its key".to_owned())),
+            },
         }
     }
 

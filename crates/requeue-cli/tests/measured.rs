@@ -1,8 +1,5 @@
-//! The promises about time and memory, measured.
-//!
-//! The two that do not depend on how busy the machine is run with the other tests. The
-//! comparison with xargs does not, and measures the built binary, so ask for it:
-//! `cargo test --release -p requeue-cli --test measured -- --ignored --nocapture`.
+//! The promises about runs and memory, measured: those that do not depend on how
+//! busy the machine is. The comparison with xargs is `bench/run-beside-xargs.sh`.
 #![cfg(target_os = "linux")]
 
 use std::io::Write as _;
@@ -69,26 +66,4 @@ fn a_million_waiting_keys_stay_under_200_mb() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(peak < 200_000, "{peak} kB");
-}
-
-#[test]
-#[ignore = "a comparison of times wants a quiet machine and an optimised build"]
-fn five_thousand_runs_take_at_most_a_fifth_longer_than_with_xargs() {
-    let keys: String = (1..=5000).map(|key| format!("{key}\n")).collect();
-    let time = |command: &mut Command| {
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        let begun = Instant::now();
-        child.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
-        assert!(child.wait().unwrap().success());
-        begun.elapsed()
-    };
-    let mut best = [Duration::MAX; 2];
-    // In turns, so that both meet the same disturbances; the best of each counts.
-    for _ in 0..5 {
-        best[0] = best[0].min(time(Command::new("xargs").args(["-P2", "-n1", "true"])));
-        best[1] = best[1].min(time(&mut requeue(&["-q", "-j", "2", "true"])));
-    }
-    let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();
-    println!("xargs {:?}, requeue {:?}, ratio {ratio:.2}", best[0], best[1]);
-    assert!(ratio <= 1.2, "{ratio}");
 }

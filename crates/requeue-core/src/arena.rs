@@ -22,6 +22,7 @@
 //!    reads it while a lookup under the lock compares it), hence `K: Sync` for
 //!    the `Send` of both types.
 
+use crate::roomy;
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -352,9 +353,9 @@ impl<K> Arena<K> {
         }
         let words = self.chunks.len().div_ceil(64);
         self.vacant.truncate(words);
-        if self.chunks.capacity() > 64 && self.chunks.len() < self.chunks.capacity() / 4 {
-            self.chunks.shrink_to(self.chunks.len() * 2);
-            self.vacant.shrink_to(words * 2);
+        if let Some(to) = roomy::shrink_to(self.chunks.len(), self.chunks.capacity()) {
+            self.chunks.shrink_to(to);
+            self.vacant.shrink_to(to.div_ceil(64));
         }
     }
 }

@@ -2,6 +2,7 @@
 //! pages that exist only where somebody wrote.
 
 use crate::arena::CHUNK;
+use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -56,8 +57,8 @@ impl<T: Default> Column<T> {
         while matches!(self.pages.last(), Some(None)) {
             self.pages.pop();
         }
-        if self.pages.capacity() > 64 && self.pages.len() < self.pages.capacity() / 4 {
-            self.pages.shrink_to(self.pages.len() * 2);
+        if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
+            self.pages.shrink_to(to);
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::Instant;
 use crate::column::Column;
+use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -99,8 +100,8 @@ impl Heap {
         // a page is kept beyond the last one that is used
         if self.len + 2 * PAGE <= self.pages.len() * PAGE {
             self.pages.pop();
-            if self.pages.capacity() > 64 && self.pages.len() < self.pages.capacity() / 4 {
-                self.pages.shrink_to(self.pages.len() * 2);
+            if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
+                self.pages.shrink_to(to);
             }
         }
         true

@@ -42,6 +42,7 @@ mod heap;
 mod machine;
 mod order;
 mod ring;
+mod roomy;
 mod table;
 mod time;
 

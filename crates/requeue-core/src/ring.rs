@@ -1,6 +1,7 @@
 //! A line of slot numbers in linked blocks: it grows and shrinks a block at a
 //! time, so that no push ever copies a long line.
 
+use crate::roomy;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -82,8 +83,8 @@ impl Ring {
 
     /// Gives the index of the blocks back as the line becomes short.
     fn shrink(&mut self) {
-        if self.blocks.capacity() > 64 && self.blocks.len() < self.blocks.capacity() / 4 {
-            self.blocks.shrink_to(self.blocks.len() * 2);
+        if let Some(to) = roomy::shrink_to(self.blocks.len(), self.blocks.capacity()) {
+            self.blocks.shrink_to(to);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
 //! hashing" (ACM TODS 4(3), 1979); the segments are hashbrown's tables.
 
+use crate::roomy;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
 
@@ -198,8 +199,8 @@ impl Table {
                 }
             }
         }
-        if self.segments.capacity() > 64 && self.segments.len() < self.segments.capacity() / 4 {
-            self.segments.shrink_to(self.segments.len() * 2);
+        if let Some(to) = roomy::shrink_to(self.segments.len(), self.segments.capacity()) {
+            self.segments.shrink_to(to);
         }
     }
 }

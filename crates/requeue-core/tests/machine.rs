@@ -318,6 +318,28 @@ fn b1_values_merge_older_first_and_die_with_the_last_reason() {
 }
 
 #[test]
+fn b1_a_value_lives_as_long_as_a_run_is_to_come() {
+    let mut q = Q::new();
+    q.add(1, NOW).expect("open");
+    let one = q.get();
+    q.add_value(1, Some(vec![1]), NOW).expect("open");
+    let _ = q.end(one.run, How::Done);
+    let one = q.get();
+    assert_eq!(one.value, Some(vec![1]), "of a dirty key");
+    // dirty and waiting, ready and waiting: the timers go, the runs come
+    q.add_value(1, Some(vec![2]), NOW).expect("open");
+    q.add_value(2, Some(vec![3]), NOW).expect("open");
+    for key in [1, 2] {
+        q.add(key, after(5)).expect("open");
+    }
+    assert_eq!(q.on().shut_down().dropped, 2);
+    assert!(!q.on().has_trash());
+    let two = q.get();
+    let _ = q.end(one.run, How::Done);
+    assert_eq!((two.value, q.get().value), (Some(vec![3]), Some(vec![2])));
+}
+
+#[test]
 fn b1_without_merge_the_newer_replaces_the_older() {
     let mut core = Core::<u32, u32>::new(Config::default());
     for value in [1, 2] {
@@ -346,6 +368,8 @@ fn r_counts_failures_forgets_and_expires() {
     q.pass(secs(10));
     assert_eq!(q.work_off(), [1]);
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[4]), (1, 1), "on record until 11 s");
+    let state = q.core.state(&1, 1).expect("its failure is known");
+    assert!(state.failures == 1 && !state.ready && !state.held);
     q.pass(SEC);
     q.on();
     assert_eq!(q.core.num_requeues(&1, 1), 0);
@@ -804,6 +828,7 @@ fn m_durations_and_gauges() {
     q.add(2, after(2)).expect("open");
     q.pass(secs(3));
     q.add(3, NOW).expect("open");
+    assert_eq!(q.core.state(&3, 3).map(|s| s.held_since), Some(None));
     q.pass(secs(1));
     let items = [q.get(), q.get(), q.get()];
     let waited = items.each_ref().map(|i| (*i.run.key(), i.waited));

@@ -216,9 +216,20 @@ impl Model {
     ///
     /// "Before any operation that looks, the timers due by its reading fire, by
     /// due instant, then by call."
+    ///
+    /// However late somebody looks, a drain that waits shuts down at its deadline:
+    /// what is due later does not run any more.
     pub fn look(&mut self, now: Nanos) {
-        self.now = self.now.max(now);
-        while let Some((_, _, key)) = self.timers().into_iter().find(|(due, ..)| *due <= self.now) {
+        let now = self.now.max(now);
+        if let Some(deadline) = self.drain_waits.filter(|deadline| *deadline <= now) {
+            self.pass_to(deadline.max(self.now));
+        }
+        self.pass_to(now);
+    }
+
+    fn pass_to(&mut self, now: Nanos) {
+        self.now = now;
+        while let Some((_, _, key)) = self.timers().into_iter().find(|(due, ..)| *due <= now) {
             self.fire(key);
         }
         self.drains_may_end();

@@ -164,6 +164,17 @@ pub fn b1_a_slot_lives_as_long_as_a_timer_is_left<A: Adapter>() {
     assert_eq!(taken(&q, 1), Some(vec![1]));
 }
 
+pub fn b1_a_slot_of_a_dirty_key_survives_the_drop_of_its_timer<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add(1);
+    let one = q.take(1);
+    q.add(1);
+    q.trigger(1, after(10), Some(Value::of(1))).unwrap();
+    q.shut_down();
+    sound(one.done());
+    assert_eq!(taken(&q, 1), Some(vec![1]), "a reason to run was left");
+}
+
 pub fn b1_detach_hands_key_and_value_out<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add_value(1, 1);

@@ -143,6 +143,18 @@ pub fn q14_a_drain_that_waits_shuts_down_at_its_deadline<A: Adapter>() {
     q.is_over();
 }
 
+pub fn q14_a_drain_that_waits_shuts_down_at_its_deadline_however_late_one_looks<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_after(1, ms(5));
+    q.add_after(2, ms(50));
+    drop(q.queue.drain(Waiters::Wait, Some(ms(10))));
+    // Nobody waits, so nobody looks before all of it is past.
+    q.clock.advance(ms(100));
+    q.has(1, 0, 0, 0);
+    assert_eq!(q.work_off(), [1], "what was due after the deadline was dropped at the deadline");
+    q.is_over();
+}
+
 pub fn q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it<A: Adapter>() {
     for waiters in [Waiters::Drop, Waiters::RunNow] {
         let q = Subject::<A>::new();

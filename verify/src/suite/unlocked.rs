@@ -215,7 +215,7 @@ pub fn unlocked_the_drop_of_a_forgotten_key_may_call_the_queue<A: Adapter>() {
     q.forget(7);
     // The queue may have let go of the key when its run ended, or now.
     let _ = q.len();
-    probe.drop.clear();
+    ran(&probe.drop, "the drop of the key");
 }
 
 pub fn unlocked_the_clone_of_a_detached_key_may_call_the_queue<A: Adapter>() {

@@ -105,9 +105,9 @@ impl<K, V> Core<K, V> {
     }
 
     fn settle_timers(&mut self) -> bool {
-        if self.waiting_drain.is_some_and(|deadline| deadline <= self.now) {
-            // what is due by now still comes before the end
-            if self.fire_due(self.now) {
+        if let Some(deadline) = self.waiting_drain.filter(|deadline| *deadline <= self.now) {
+            // what was due by then still comes before the end, however late this is
+            if self.fire_due(deadline) {
                 return true;
             }
             self.end_phase();
