@@ -35,7 +35,7 @@ fn known(core: &Mutex<Core<String>>) -> usize {
 
 #[test]
 fn q12_a_guard_reads_its_key_while_others_look_it_up_and_end_its_run() {
-    for _ in 0..20 {
+    for _ in 0..if cfg!(miri) { 4 } else { 200 } {
         let (core, run) = with_a_held_key();
         thread::scope(|s| {
             s.spawn(|| {
@@ -58,7 +58,7 @@ fn q12_a_guard_reads_its_key_while_others_look_it_up_and_end_its_run() {
 
 #[test]
 fn q12_two_guards_of_one_key_read_it_while_its_chunk_fills_and_empties() {
-    for _ in 0..5 {
+    for _ in 0..if cfg!(miri) { 1 } else { 20 } {
         let (core, first) = with_a_held_key();
         assert!(done(&core), "from here on the first guard is inert");
         thread::scope(|s| {
@@ -76,11 +76,11 @@ fn q12_two_guards_of_one_key_read_it_while_its_chunk_fills_and_empties() {
             let second = get(&mut locked);
             drop(locked);
             // others come and go around the key, beyond the end of its chunk
-            for i in 0..300u32 {
+            for i in 0..260u32 {
                 let _ =
                     core.lock().expect("no panic").add(&mut Trigger::new(i.to_string(), None), i, Delay::Now);
             }
-            for _ in 0..300 {
+            for _ in 0..260 {
                 let mut locked = core.lock().expect("no panic");
                 let run = get(&mut locked);
                 let ended = locked.end(run, How::Done, None);
