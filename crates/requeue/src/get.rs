@@ -22,6 +22,11 @@ use std::time::Duration;
 /// Dropping producers does not end it: a handle that is kept for getting keeps
 /// the queue open, so shut the queue down.
 ///
+/// Poll it or drop it: one that has been woken and is left alive without being
+/// polled keeps its wake-up to itself, and others that wait may wait longer for
+/// that key, or for the next timer. In a `select!` loop that works between two
+/// polls, make it anew each time around.
+///
 /// # Cancel safety
 ///
 /// A key is taken only in the poll that returns it. Dropping this at any point

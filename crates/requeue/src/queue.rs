@@ -9,11 +9,12 @@ use crate::item::{Item, Owner, settle_ended};
 use crate::limiter::sealed::Token;
 use crate::shared::{Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
-use crate::{KeyState, RandomState, Stats};
+use crate::{Instant, KeyState, RandomState, Stats};
 use requeue_core::{Added, Delay, Got, Policy};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -531,7 +532,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shut_down(&self) -> ShutDown {
-        self.shared.shut_down()
+        self.shared.shut_down(self.shared.now())
     }
 
     /// Refuses triggers at once, drops the timers, and can be waited on until
@@ -582,7 +583,9 @@ impl<K, V, S> Drop for WorkQueue<K, V, S> {
     fn drop(&mut self) {
         if self.shared.handles.fetch_sub(1, AcqRel) == 1 {
             in_drop(|| {
-                self.shared.shut_down();
+                // a clock that panics must not keep the queue open
+                let now = catch_unwind(AssertUnwindSafe(|| self.shared.now()));
+                self.shared.shut_down(now.unwrap_or(Instant::ORIGIN));
             });
         }
     }

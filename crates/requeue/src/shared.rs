@@ -234,8 +234,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// What `shut_down` does; once more where a handle is dropped.
-    pub(crate) fn shut_down(&self) -> requeue_core::ShutDown {
-        let now = self.now();
+    pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
         let dropped = self.enter_at(now).core.shut_down();
         self.finish_sweep(now);
         dropped
@@ -395,8 +394,13 @@ impl Wakes {
     #[inline]
     fn deliver(self) {
         let Self { for_key, to_lead, all } = self;
-        for waker in for_key.into_iter().chain(to_lead).chain(all) {
-            quietly(|| waker.wake());
-        }
+        wake_each(for_key.into_iter().chain(to_lead).chain(all));
+    }
+}
+
+/// Wakes all of them: one that panics must not keep the rest asleep.
+pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        quietly(|| waker.wake());
     }
 }

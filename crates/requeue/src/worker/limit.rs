@@ -2,7 +2,7 @@
 //! first run that has a limit.
 
 use super::outcome::Failure;
-use super::run::Cell;
+use super::run::{Cell, Told};
 use super::{Hook, Rules, report};
 use crate::Instant;
 use crate::clock::{Clock, Parker};
@@ -15,11 +15,20 @@ use std::time::Duration;
 struct State<K: 'static, V: 'static> {
     /// Runs by the end of their limits: all limits are equal, so the order is
     /// that of their starts.
-    runs: VecDeque<(Instant, Weak<Cell<K, V>>)>,
+    runs: VecDeque<Watched<K, V>>,
     /// Wakes the watching thread, once it is there.
     waker: Option<Waker>,
     started: bool,
     ended: bool,
+}
+
+/// A run, until it is past its limit or has returned.
+struct Watched<K: 'static, V: 'static> {
+    until: Instant,
+    told: Arc<Told>,
+    /// Upgraded to be reported only, and let go of without a lock: it may be the
+    /// last that holds key and value.
+    cell: Weak<Cell<K, V>>,
 }
 
 /// Watches the runs of one worker.
@@ -42,11 +51,12 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         let mut state = self.state.lock();
         // runs that have returned leave from the front, so that what is watched
         // stays about as long as the number of threads
-        while state.runs.front().is_some_and(|(_, run)| !goes_on(run)) {
+        while state.runs.front().is_some_and(|run| run.told.has_returned()) {
             state.runs.pop_front();
         }
         let idle = state.runs.is_empty();
-        state.runs.push_back((began + self.limit, Arc::downgrade(cell)));
+        let (told, cell) = (cell.told.clone(), Arc::downgrade(cell));
+        state.runs.push_back(Watched { until: began + self.limit, told, cell });
         if !state.started {
             let this = self.clone();
             let thread = std::thread::Builder::new().name("requeue-limits".to_string());
@@ -90,19 +100,14 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
                 return;
             }
             state.waker.get_or_insert_with(|| parker.waker().clone());
-            while let Some((until, run)) = state.runs.front() {
-                if goes_on(run) {
-                    if *until > now {
-                        break;
-                    }
-                    over.extend(run.upgrade());
-                }
-                state.runs.pop_front();
+            while state.runs.front().is_some_and(|run| run.until <= now || run.told.has_returned()) {
+                over.extend(state.runs.pop_front());
             }
-            let next = state.runs.front().map(|(until, _)| *until);
+            let next = state.runs.front().map(|run| run.until);
             drop(state);
-            for cell in over {
-                if cell.told.overrun() {
+            for run in over {
+                let Some(cell) = run.cell.upgrade() else { continue };
+                if run.told.overrun() {
                     report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
                 }
             }
@@ -112,8 +117,4 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
             }
         }
     }
-}
-
-fn goes_on<K, V>(run: &Weak<Cell<K, V>>) -> bool {
-    run.upgrade().is_some_and(|cell| !cell.told.has_returned())
 }

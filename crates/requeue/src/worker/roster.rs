@@ -3,7 +3,7 @@
 use super::run::Told;
 use crate::clock::{Alarm, Clock, Parker};
 use crate::drain::DrainOptions;
-use crate::shared::Shared;
+use crate::shared::{Shared, wake_each};
 use crate::sync::Mutex;
 use crate::wait::{Step, WakerSet};
 use crate::{Instant, Stats};
@@ -119,7 +119,7 @@ impl Roster {
         }
         drop(state);
         drop(gone);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_each(wakers);
     }
 
     /// Lets the threads take no more keys.
@@ -128,7 +128,7 @@ impl Roster {
         state.stopping = true;
         let wakers: Vec<Waker> = state.places.iter_mut().filter_map(|p| p.waker.take()).collect();
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_each(wakers);
     }
 
     /// Tells all that run to end; returns how many.
