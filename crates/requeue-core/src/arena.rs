@@ -117,9 +117,10 @@ pub(crate) struct Arena<K> {
     /// ended under its guard.
     extra: BTreeMap<u32, u32>,
     len: usize,
-    /// Chunks without a key. One is kept, so that a queue that hovers at a
-    /// chunk's edge does not allocate with every key.
+    /// Chunks without a key. One is kept if it is small, so that a queue that
+    /// hovers at a chunk's edge does not allocate with every key.
     empty_chunks: u32,
+    keeps: bool,
 }
 
 // SAFETY: the arena owns its keys; sending it sends them (`Send`), while loans
@@ -132,8 +133,11 @@ impl<K> Arena<K> {
         Err(_) => panic!("a key type this large cannot be stored 256 at a time"),
     };
 
-    pub(crate) const fn new() -> Self {
+    /// An arena that keeps an empty chunk, if one with all that stands beside
+    /// it is no larger than `keep` bytes.
+    pub(crate) const fn new(keep: usize) -> Self {
         Self {
+            keeps: Self::LAYOUT.size() <= keep,
             chunks: Vec::new(),
             vacant: Vec::new(),
             first_vacant: 0,
@@ -332,7 +336,7 @@ impl<K> Arena<K> {
         self.first_vacant = self.first_vacant.min(chunk_no / 64);
         let mut freed_chunk = None;
         if chunk.is_empty() {
-            if self.empty_chunks > 0 {
+            if self.empty_chunks > 0 || !self.keeps {
                 self.free_chunk(chunk_no);
                 freed_chunk = Some(chunk_no as u32);
             } else {
@@ -403,7 +407,7 @@ mod tests {
 
     #[test]
     fn keys_keep_their_address_while_others_come_and_go() {
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let first = a.insert("first".to_string(), 1);
         let loan = a.lend(first);
         let at: *const String = loan.get();
@@ -420,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_lent_key_is_not_removed_before_its_last_loan_comes_back() {
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let s = a.insert(Rc::new(()), 0);
         let (one, two) = (a.lend(s), a.lend(s));
         assert!(a.remove(s).is_none());
@@ -434,7 +438,7 @@ mod tests {
 
     #[test]
     fn emptied_chunks_are_freed_but_for_one() {
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let chunks = if cfg!(miri) { 20 } else { 200 };
         let slots: Vec<u32> = (0..CHUNK as u32 * chunks).map(|i| a.insert(u64::from(i), i)).collect();
         let mut freed = 0;
@@ -449,8 +453,18 @@ mod tests {
     }
 
     #[test]
+    fn a_large_empty_chunk_is_not_kept() {
+        let mut a = Arena::new(64 * 1024);
+        let s = a.insert([0u8; 4096], 0);
+        assert_eq!(a.remove(s).expect("not lent").freed_chunk, Some(0));
+        assert!(a.chunks.is_empty());
+        let s = a.insert([1u8; 4096], 0);
+        assert_eq!(a.key(s)[0], 1);
+    }
+
+    #[test]
     fn slots_are_reused_lowest_chunk_first() {
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let slots: Vec<u32> = (0..1000u32).map(|i| a.insert(i, i)).collect();
         a.remove(slots[700]).expect("not lent");
         a.remove(slots[3]).expect("not lent");
@@ -462,7 +476,7 @@ mod tests {
     #[test]
     fn dropping_the_arena_drops_each_key_once_and_leaves_lent_ones() {
         let counted = Arc::new(());
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let slots: Vec<u32> = (0..600).map(|i| a.insert(counted.clone(), i)).collect();
         a.remove(slots[5]).expect("not lent");
         let loan = a.lend(slots[9]);
@@ -478,7 +492,7 @@ mod tests {
 
     #[test]
     fn zero_sized_keys_have_slots_too() {
-        let mut a = Arena::new();
+        let mut a = Arena::new(usize::MAX);
         let s = a.insert((), 3);
         let loan = a.lend(s);
         let () = *loan.get();
@@ -489,7 +503,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "did not lend it")]
     fn a_loan_of_another_arena_is_refused() {
-        let (mut a, mut b) = (Arena::new(), Arena::new());
+        let (mut a, mut b) = (Arena::new(usize::MAX), Arena::new(usize::MAX));
         let s = a.insert(1u8, 0);
         b.insert(1u8, 0);
         b.give_back(a.lend(s));

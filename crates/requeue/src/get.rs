@@ -2,7 +2,7 @@
 
 use crate::clock::{Alarm, Parker};
 use crate::item::{Ending, Item, Owner, settle_ended};
-use crate::shared::{Session, in_drop};
+use crate::shared::{Session, Shared, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::{Got, How, RunRef};
@@ -10,7 +10,8 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Waits for a key: await it, or call [`wait`](Self::wait) on it.
@@ -23,8 +24,8 @@ use std::time::Duration;
 /// the queue open, so shut the queue down.
 ///
 /// Poll it or drop it: one that has been woken and is left alive without being
-/// polled keeps its wake-up to itself, and others that wait may wait longer for
-/// that key, or for the next timer. In a `select!` loop that works between two
+/// polled keeps its wake-up to itself, and others that wait may not be woken for
+/// that key before the next one comes. In a `select!` loop that works between two
 /// polls, make it anew each time around.
 ///
 /// # Cancel safety
@@ -187,21 +188,6 @@ impl<'q, K, V> Get<'q, K, V> {
         Ok((sleep, old))
     }
 
-    fn poll_limited(&mut self, cx: &mut Context<'_>, limit: Option<&mut Limit>) -> Poll<Outcome<'q, K, V>> {
-        match self.step(|| cx.waker(), limit) {
-            Step::Ready(outcome) => {
-                self.alarm = None;
-                Poll::Ready(outcome)
-            }
-            Step::Sleep(until) => {
-                // the new alarm is set before the old one goes, so that a clock's
-                // thread does not end in between
-                self.alarm = until.map(|at| self.owner.shared().clock.wake_at(at, cx.waker()));
-                Poll::Pending
-            }
-        }
-    }
-
     fn block(&mut self, mut limit: Option<Limit>) -> Outcome<'q, K, V> {
         let parker = OnceCell::new();
         loop {
@@ -213,13 +199,70 @@ impl<'q, K, V> Get<'q, K, V> {
     }
 }
 
+impl<'q, K, V> Get<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
+    fn poll_limited(&mut self, cx: &mut Context<'_>, limit: Option<&mut Limit>) -> Poll<Outcome<'q, K, V>> {
+        let timed = limit.is_some();
+        match self.step(|| cx.waker(), limit) {
+            Step::Ready(outcome) => {
+                self.alarm = None;
+                Poll::Ready(outcome)
+            }
+            Step::Sleep(until) => {
+                // the new alarm is set before the old one goes, so that a clock's
+                // thread does not end in between
+                self.alarm = until.map(|at| self.set_alarm(at, timed.then(|| cx.waker().clone())));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn set_alarm(&self, at: Instant, task: Option<Waker>) -> Alarm {
+        let shared = self.owner.shared();
+        let waiter = self.waiter.as_ref().map_or(u32::MAX, WaiterId::number);
+        let ring = Ring { queue: Arc::downgrade(shared), waiter, task };
+        shared.clock.wake_at(at, &Arc::new(ring).into())
+    }
+}
+
+/// What the alarm of a waiting task wakes: the queue, because the task may be
+/// stuck elsewhere and others wait too; and the task, if it has a deadline.
+struct Ring<K, V> {
+    queue: Weak<Shared<K, V>>,
+    waiter: u32,
+    task: Option<Waker>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(queue) = self.queue.upgrade() {
+            // an alarm may ring early: what is due is for the clock to say
+            queue.enter_at(queue.now()).waiters.abdicate(self.waiter);
+        }
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
+    }
+}
+
 /// A waker must be cloned before the caller can be entered.
 struct NeedsClone;
 
 /// What a wait with or without a deadline gives.
 pub(crate) type Outcome<'q, K, V> = Result<Option<Item<'q, K, V>>, GetError>;
 
-impl<'q, K, V> Future for Get<'q, K, V> {
+impl<'q, K, V> Future for Get<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
     type Output = Option<Item<'q, K, V>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -317,7 +360,11 @@ impl<'q, K, V> GetTimeout<'q, K, V> {
     }
 }
 
-impl<'q, K, V> Future for GetTimeout<'q, K, V> {
+impl<'q, K, V> Future for GetTimeout<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
     type Output = Result<Item<'q, K, V>, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -1,5 +1,6 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
+use crate::clock::quietly;
 use crate::get::Get;
 use crate::shared::{Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
@@ -90,6 +91,11 @@ impl<K> Ending<'_, K> {
         }
     }
 
+    /// The key, while the run has not been ended.
+    pub(crate) fn key(&self) -> Option<&K> {
+        self.run().map(RunRef::key)
+    }
+
     /// Ends the run with what needs no limiter to be asked. `reading` is the time
     /// that a delay counts from. A refused end leaves the run as it was.
     fn end<V>(
@@ -160,14 +166,17 @@ impl<K> Ending<'_, K> {
 
     /// Ends the run without a failure; the key comes again.
     pub(crate) fn again<V>(&mut self, shared: &Shared<K, V>, delay: Duration) -> Result<(), Refused> {
-        let Some(run) = self.run() else { return Ok(()) };
-        let now = shared.now();
-        if shared.keeps_own() {
-            // a limiter forgets outside the lock, and not for a refused call
-            shared.enter_at(now).core.admits_holder(run)?;
+        let now = Some(shared.now());
+        let how = How::Again(delay);
+        if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
+            // a limiter forgets outside the lock, and not for a refused call: the
+            // key stays lent meanwhile
+            Ending::Keeping(run).end(shared, how, None::<V>, now).map_err(|refused| refused.reason)?;
             shared.forget_own(run.key());
+            let _ = self.end(shared, How::Done, None::<V>, now);
+        } else {
+            self.end(shared, how, None, now).map_err(|refused| refused.reason)?;
         }
-        self.end(shared, How::Again(delay), None, Some(now)).map_err(|refused| refused.reason)?;
         shared.tell(Metrics::retried);
         Ok(())
     }
@@ -232,29 +241,33 @@ impl<K, V> Guard<'_, K, V> {
     }
 
     /// What dropping the guard does; nothing if its run was taken.
+    ///
+    /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
+    /// same, and during unwinding a second panic would abort.
     #[inline]
     pub(crate) fn let_go(&mut self, payload: &mut Option<V>) {
-        if self.run.is_none() {
-            return;
-        }
-        if self.owner.shared().unfinished == Unfinished::Done && !std::thread::panicking() {
-            let (shared, mut ending) = self.ending();
-            return ending.done(shared);
-        }
-        // users' code (merge, a limiter, a clock) may panic: the run ends all the
-        // same, and during unwinding a second panic would abort
-        let abandoned = catch_unwind(AssertUnwindSafe(|| self.abandon(payload)));
         if self.run.is_some() {
-            in_drop(|| {
-                let (shared, mut ending) = self.ending();
-                ending.done(shared);
-            });
-        }
-        in_drop(|| drop(payload.take()));
-        if let Err(panic) = abandoned {
-            if !std::thread::panicking() {
-                resume_unwind(panic);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.abandon(payload))) {
+                self.end_whatever_panics();
+                in_drop(|| drop(payload.take()));
+                if !std::thread::panicking() {
+                    resume_unwind(panic);
+                }
+                quietly(|| drop(panic));
             }
+        }
+        if payload.is_some() {
+            in_drop(|| drop(payload.take()));
+        }
+    }
+
+    /// Ends the run without reading the clock or asking anybody.
+    #[cold]
+    fn end_whatever_panics(&mut self) {
+        if let Some(run) = self.run.take() {
+            let shared = self.owner.shared();
+            let ended = shared.lock().core.end(run, How::Done, None).ok();
+            quietly(|| settle_ended(shared, ended));
         }
     }
 }
@@ -514,11 +527,11 @@ impl<'q, K, V> Item<'q, K, V> {
         K: Clone,
     {
         let key = self.key().clone();
-        if let Some(run) = self.guard.run.take() {
-            let shared = self.guard.owner.shared();
-            let ended = shared.enter(&mut None).core.detach(run);
-            settle_ended(shared, Some(ended));
-        }
+        let shared = self.guard.owner.shared();
+        let mut session = shared.enter(&mut None);
+        let ended = self.guard.run.take().map(|run| session.core.detach(run));
+        drop(session);
+        settle_ended(shared, ended);
         (key, self.value.take())
     }
 

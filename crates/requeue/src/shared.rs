@@ -16,7 +16,9 @@ use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Asking, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger};
+use requeue_core::{
+    Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+};
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -203,9 +205,12 @@ impl<K, V> Shared<K, V> {
         let delayed = !matches!(delay, Delay::Now);
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
-        let mut trigger = Trigger::new(key, value);
-        let accepted = self.enter(&mut reading).core.add(&mut trigger, hash, delay);
-        match (accepted, trigger.into_parts()) {
+        let mut trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        let accepted = match &mut trigger.0 {
+            Some(trigger) => self.enter(&mut reading).core.add(trigger, hash, delay),
+            None => unreachable!("it was put there"),
+        };
+        match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
                 if delayed {
                     self.tell(Metrics::retried);
@@ -273,8 +278,11 @@ impl<K, V> Shared<K, V> {
         if adds > 0 {
             self.tell(|m| m.added(adds));
         }
-        if !trash.is_empty() {
-            in_drop(|| drop(trash));
+        // keys that went by themselves: whoever happened to call has nothing to do
+        // with a panic of their drop, nor must it take the key that was handed out
+        for (key, value) in trash {
+            quietly(|| drop(key));
+            quietly(|| drop(value));
         }
     }
 
@@ -309,6 +317,24 @@ impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
         // without letting time pass: that is not ours to do while unwinding
         self.shared.lock().core.unask(self.asking);
+    }
+}
+
+/// Something of users' whose drop during unwinding must not panic again.
+struct DropsQuietly<T>(Option<T>);
+
+impl<T> Drop for DropsQuietly<T> {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            in_drop(|| drop(self.0.take()));
+        }
+    }
+}
+
+impl<K, V> Drop for Shared<K, V> {
+    fn drop(&mut self) {
+        let core = std::mem::replace(&mut self.state.get_mut().core, Core::new(Config::default()));
+        in_drop(|| drop(core));
     }
 }
 

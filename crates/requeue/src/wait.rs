@@ -18,6 +18,10 @@
 //! before the lock is released ([`Waiters::wakes`]). Ready keys wake followers
 //! before the leader.
 //!
+//! A task that leads may be stuck elsewhere when its alarm rings. So the alarm
+//! does not wake the task alone: it fires what is due and lets the leadership go
+//! ([`Waiters::abdicate`]), and whoever is woken by that goes on.
+//!
 //! Wakers are cloned before the lock is taken and woken or dropped after it is
 //! released: they are users' code.
 
@@ -26,16 +30,27 @@ use std::task::Waker;
 
 const NONE: u32 = u32::MAX;
 
+/// How many lock holds a woken waiter may stay away for before it counts as
+/// lost: a future that was forgotten must not slow the others for good.
+const GIVEN_UP_AFTER: u32 = 1_000;
+
 /// Which entry a waiting caller has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WaiterId(u32);
+
+impl WaiterId {
+    /// For [`Waiters::abdicate`].
+    pub(crate) fn number(&self) -> u32 {
+        self.0
+    }
+}
 
 #[derive(Debug)]
 enum State {
     /// In the list.
     Waiting,
-    /// Woken to take a key, and counted in `in_flight`.
-    Notified,
+    /// Woken to take a key, and counted in `in_flight` while this is the flight.
+    Notified(u32),
     /// Woken because the queue is over.
     Released,
     /// Nobody's.
@@ -73,6 +88,10 @@ pub(crate) struct Waiters {
     waiting: usize,
     /// How many were woken for a key and have not come yet.
     in_flight: usize,
+    /// Changes when those in flight are given up; see `GIVEN_UP_AFTER`.
+    flight: u32,
+    /// Lock holds that somebody was in flight for.
+    looks: u32,
     /// With how many ready keys one more is woken although some are in flight.
     more_at: usize,
     /// Who sleeps towards the soonest timer, and until when. It is `Waiting`.
@@ -88,6 +107,8 @@ impl Waiters {
             taken: 0,
             waiting: 0,
             in_flight: 0,
+            flight: 0,
+            looks: 0,
             more_at: 0,
             leader: None,
         }
@@ -146,9 +167,20 @@ impl Waiters {
     /// A woken caller is here: its wake-up is not in flight any more.
     pub(crate) fn arrived(&mut self, id: &WaiterId) {
         let entry = &mut self.entries[id.0 as usize];
-        if matches!(entry.state, State::Notified) {
+        if let State::Notified(flight) = entry.state {
             entry.state = State::Released;
-            self.in_flight -= 1;
+            if flight == self.flight {
+                self.in_flight -= 1;
+                self.looks = 0;
+            }
+        }
+    }
+
+    /// The alarm of a waiting task has rung. The task is not trusted to poll: if
+    /// it leads, somebody else is to, or itself where it waits alone.
+    pub(crate) fn abdicate(&mut self, at: u32) {
+        if self.leader.is_some_and(|(leader, _)| leader == at) {
+            self.leader = None;
         }
     }
 
@@ -197,6 +229,14 @@ impl Waiters {
             wakes.all = self.release_all();
             return;
         }
+        if self.in_flight > 0 {
+            self.looks += 1;
+            if self.looks >= GIVEN_UP_AFTER {
+                self.flight = self.flight.wrapping_add(1);
+                self.in_flight = 0;
+                self.looks = 0;
+            }
+        }
         if ready == 0 {
             // the next line counts from its own beginning: how long an earlier one
             // was must not hold up whoever waits beside a waiter that does not come
@@ -232,7 +272,7 @@ impl Waiters {
         self.unlink(at);
         self.in_flight += 1;
         let entry = &mut self.entries[at as usize];
-        entry.state = State::Notified;
+        entry.state = State::Notified(self.flight);
         entry.waker.take()
     }
 
@@ -457,6 +497,31 @@ mod tests {
         let chosen = c.ids.pop().expect("two");
         c.waiters.leave(chosen);
         assert_eq!(c.wakes(1, None, false), [0]);
+    }
+
+    #[test]
+    fn one_that_was_woken_and_forgotten_is_given_up_in_the_end() {
+        let mut c = Crowd::of(3, None);
+        assert_eq!(c.wakes(1, None, false), [2]);
+        for _ in 0..GIVEN_UP_AFTER {
+            c.wakes(0, None, false);
+        }
+        assert_eq!(c.wakes(1, None, false), [1]);
+        // if it comes after all it is counted no second time
+        c.waiters.arrived(&WaiterId(2));
+        assert_eq!(c.waiters.in_flight, 1);
+    }
+
+    #[test]
+    fn a_leader_whose_alarm_has_rung_hands_the_lead_on() {
+        let mut c = Crowd::of(2, at(100));
+        c.waiters.abdicate(1);
+        assert_eq!(c.wakes(0, at(100), false), [] as [usize; 0], "it did not lead");
+        c.waiters.abdicate(0);
+        assert_eq!(c.wakes(0, at(200), false), [1]);
+        let alone = c.ids.remove(1);
+        drop(c.waiters.leave(alone));
+        assert_eq!(c.wakes(0, at(200), false), [0]);
     }
 
     #[test]

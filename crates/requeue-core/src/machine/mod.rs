@@ -29,7 +29,7 @@ pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, 
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
 use crate::Instant;
-use crate::arena::Arena;
+use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
 use crate::heap::Heap;
 use crate::order::{Line, Order};
@@ -87,6 +87,9 @@ impl<K, V> fmt::Debug for Config<K, V> {
             .finish()
     }
 }
+
+/// Bytes that an empty queue may keep for the next keys.
+const KEPT: usize = 64 * 1024;
 
 /// What is remembered of a key that failed.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +188,8 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn new(config: Config<K, V>) -> Self {
         Self {
-            arena: Arena::new(),
+            // a page of payloads may stand beside each chunk
+            arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             line: Line::new(config.order),
             heap: Heap::new(),

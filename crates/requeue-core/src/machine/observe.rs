@@ -19,8 +19,9 @@ pub struct Stats {
     pub dirty: usize,
     /// Keys with a timer, whatever else they are.
     pub waiting: usize,
-    /// Distinct keys that the queue knows: those above, and those of which only
-    /// failures are on record.
+    /// Distinct keys that the queue keeps: those above, those of which only
+    /// failures are on record (expired ones until they are come across), and those
+    /// that only a guard whose run was ended still lends.
     pub known: usize,
 }
 

@@ -348,7 +348,11 @@ impl<K, V> Core<K, V> {
         }
         if let Some(after) = delay {
             if !after.is_zero() {
-                let plan = self.plan_timer(slot, after, Policy::Earliest);
+                let from = match how {
+                    How::Retry(RetryDelay::Asked(_, asking)) => Self::asked_at(asking),
+                    _ => now,
+                };
+                let plan = self.plan_timer(slot, from, after, Policy::Earliest);
                 if self.set_timer(slot, plan) && failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
                 }

@@ -134,6 +134,9 @@ pub enum Delay<'a> {
 #[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
 pub struct Asking {
     epoch: u64,
+    /// The reading that the limiter is asked with: its delay counts from here,
+    /// however long it thinks.
+    at: Instant,
 }
 
 impl<K, V> Core<K, V> {
@@ -149,7 +152,7 @@ impl<K, V> Core<K, V> {
             None => self.admits_outside()?,
         }
         self.asking += 1;
-        Ok(Asking { epoch: self.ask_epoch })
+        Ok(Asking { epoch: self.ask_epoch, at: self.now })
     }
 
     /// Whether the holder of `run` may retry.
@@ -176,6 +179,11 @@ impl<K, V> Core<K, V> {
         Ok(())
     }
 
+    /// When the limiter began to be asked.
+    pub(super) fn asked_at(asking: Asking) -> Instant {
+        asking.at
+    }
+
     /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
     pub fn unask(&mut self, asking: Asking) -> bool {
         let live = asking.epoch == self.ask_epoch;
@@ -195,8 +203,8 @@ impl<K, V> Core<K, V> {
     }
 
     /// What a delay does to the key's timer; nothing has changed yet.
-    pub(super) fn plan_timer(&self, slot: u32, delay: Duration, policy: Policy) -> TimerPlan {
-        let new = self.now + delay;
+    pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
+        let new = from + delay;
         let old = self.heap.due(slot);
         let mut window = None;
         let due = match (policy, old) {
@@ -342,15 +350,15 @@ impl<K: Eq, V> Core<K, V> {
     #[inline]
     fn admit<'a>(&mut self, delay: Delay<'a>) -> Result<Option<Delay<'a>>, Refused> {
         if let Delay::Asked(after, policy, asking) = delay {
-            return Ok(self.unask(asking).then(|| self.answered(after, policy)));
+            return Ok(self.unask(asking).then(|| self.answered(after, policy, asking)));
         }
         self.admits_outside().map(|()| Some(delay))
     }
 
     /// The delay of a trigger that was admitted before its limiter was asked: a
     /// drain that runs waiting keys now may have begun meanwhile.
-    pub(super) fn answered(&self, after: Duration, policy: Policy) -> Delay<'static> {
-        if self.phase == Phase::ShutDown { Delay::Now } else { Delay::After(after, policy) }
+    fn answered(&self, after: Duration, policy: Policy, asking: Asking) -> Delay<'static> {
+        if self.phase == Phase::ShutDown { Delay::Now } else { Delay::Asked(after, policy, asking) }
     }
 
     /// The trigger itself. Users' code (merge, their order) runs before
@@ -358,18 +366,20 @@ impl<K: Eq, V> Core<K, V> {
     #[inline]
     fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>) -> Accepted {
         let mut failed = None;
-        let (delay, policy) = match delay {
-            Delay::Now => (Duration::ZERO, Policy::Keep),
-            Delay::After(delay, policy) | Delay::Asked(delay, policy, _) => (delay, policy),
+        let now = self.now;
+        let (from, delay, policy) = match delay {
+            Delay::Now => (now, Duration::ZERO, Policy::Keep),
+            Delay::After(delay, policy) => (now, delay, policy),
+            Delay::Asked(delay, policy, asking) => (asking.at, delay, policy),
             Delay::Limited(limit, policy) => {
                 let (delay, asked) = self.ask_limit(slot, limit);
                 failed = asked;
-                (delay, policy)
+                (now, delay, policy)
             }
         };
         let timer = (!delay.is_zero())
-            .then(|| self.plan_timer(slot, delay, policy))
-            .filter(|plan| !plan.is_due(self.now));
+            .then(|| self.plan_timer(slot, from, delay, policy))
+            .filter(|plan| !plan.is_due(now));
         let added = match timer {
             None => self.trigger_now(slot, value),
             Some(plan) => {

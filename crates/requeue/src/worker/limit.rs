@@ -13,8 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 struct State<K: 'static, V: 'static> {
-    /// Runs by the end of their limits: all limits are equal, so the order is
-    /// that of their starts.
+    /// Runs by the end of their limits.
     runs: VecDeque<Watched<K, V>>,
     /// Wakes the watching thread, once it is there.
     waker: Option<Waker>,
@@ -54,9 +53,12 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         while state.runs.front().is_some_and(|run| run.told.has_returned()) {
             state.runs.pop_front();
         }
-        let idle = state.runs.is_empty();
+        let idle = state.runs.front().is_none_or(|first| began + self.limit < first.until);
         let (told, cell) = (cell.told.clone(), Arc::downgrade(cell));
-        state.runs.push_back(Watched { until: began + self.limit, told, cell });
+        let until = began + self.limit;
+        // at the end, unless the clock went backwards
+        let place = state.runs.iter().rposition(|run| run.until <= until).map_or(0, |before| before + 1);
+        state.runs.insert(place, Watched { until, told, cell });
         if !state.started {
             let this = self.clone();
             let thread = std::thread::Builder::new().name("requeue-limits".to_string());

@@ -15,13 +15,13 @@ pub use self::roster::{Stop, StopReport};
 pub use self::run::Run;
 
 use self::roster::Roster;
+use crate::clock::quietly;
 use crate::drain::DrainOptions;
 use crate::shared::Shared;
 use crate::{WaitingKeys, WorkQueue};
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ struct Rules<K> {
 /// Calls a hook; its panic ends nothing.
 fn report<K>(hook: Option<&Hook<K>>, key: &K, failure: &Failure) {
     if let Some(hook) = hook {
-        let _ = catch_unwind(AssertUnwindSafe(|| hook(key, failure)));
+        quietly(|| hook(key, failure));
     }
 }
 

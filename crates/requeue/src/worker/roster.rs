@@ -48,6 +48,8 @@ struct Place {
     waker: Option<Waker>,
     /// What the handler that it runs is told.
     running: Option<Arc<Told>>,
+    /// It looks for a key, and may have got one: for a moment only.
+    looking: bool,
 }
 
 #[derive(Debug, Default)]
@@ -80,24 +82,47 @@ impl Roster {
         self.state.lock().alive
     }
 
-    /// A thread is there and can be woken.
-    pub(super) fn arrive(&self, place: usize, waker: Waker) {
-        self.state.lock().places[place].waker = Some(waker);
+    /// A thread looks for a key; false if it is to take no more.
+    pub(super) fn looks(&self, place: usize) -> bool {
+        let mut state = self.state.lock();
+        state.places[place].looking = !state.stopping;
+        !state.stopping
     }
 
-    /// Whether a thread may take another key.
-    pub(super) fn takes(&self) -> bool {
-        !self.state.lock().stopping
+    /// A thread found no key and rests; false if it is to look again, because the
+    /// worker was stopped meanwhile.
+    pub(super) fn rests(&self, place: usize, waker: Waker) -> bool {
+        let (rests, old) = self.settles(place, |state| {
+            let old = state.places[place].waker.replace(waker);
+            (!state.stopping, old)
+        });
+        drop(old);
+        rests
     }
 
     /// A thread got a key: it can be told to end. Where the worker has stopped
     /// meanwhile and the deadline has come, it is told at once.
     pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>) {
+        self.settles(place, |state| {
+            state.places[place].running = Some(told.clone());
+            if state.cancelling {
+                told.cancel();
+            }
+        });
+    }
+
+    /// A look has ended: those who make a report may have waited for that.
+    fn settles<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
+        let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        state.places[place].running = Some(told.clone());
+        state.places[place].looking = false;
+        let result = how(&mut state);
         if state.cancelling {
-            told.cancel();
+            state.stops.take_all(&mut wakers);
         }
+        drop(state);
+        wake_each(wakers);
+        result
     }
 
     pub(super) fn run_ended(&self, place: usize) {
@@ -114,7 +139,7 @@ impl Roster {
         let mut state = self.state.lock();
         let gone = std::mem::take(&mut state.places[place]);
         state.alive -= 1;
-        if state.alive == 0 {
+        if state.alive == 0 || state.cancelling {
             state.stops.take_all(&mut wakers);
         }
         drop(state);
@@ -184,7 +209,7 @@ pub struct StopReport {
 /// # Cancel safety
 ///
 /// The worker takes no more keys, or the queue drains, from the moment this is
-/// made. Dropping it takes nothing back, but nobody tells the running handlers
+/// made; a thread that was just taking a key still runs it. Dropping it takes nothing back, but nobody tells the running handlers
 /// at the deadline then.
 ///
 /// ```
@@ -201,6 +226,8 @@ pub struct Stop {
     roster: Arc<Roster>,
     drain: Option<DrainBase>,
     deadline: Instant,
+    /// Runs that were told to end, once the deadline has come.
+    cancelled: usize,
     place: Option<usize>,
     alarm: Option<Alarm>,
 }
@@ -215,12 +242,12 @@ impl Stop {
                 None
             }
         };
-        Self { roster, drain, deadline: now + deadline, place: None, alarm: None }
+        Self { roster, drain, deadline: now + deadline, cancelled: 0, place: None, alarm: None }
     }
 
     /// Waits for the threads' end without bringing it about.
     pub(super) fn watch(roster: Arc<Roster>) -> Self {
-        Self { roster, drain: None, deadline: Instant::NEVER, place: None, alarm: None }
+        Self { roster, drain: None, deadline: Instant::NEVER, cancelled: 0, place: None, alarm: None }
     }
 
     /// Blocks until the worker's runs have ended, or the deadline.
@@ -248,12 +275,20 @@ impl Stop {
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<StopReport> {
         let now = self.roster.queue.clock().now();
         let waker = waker().clone();
+        if now >= self.deadline {
+            // past the deadline of a drain nothing more is taken either
+            self.roster.stop_taking();
+            self.cancelled = self.roster.cancel_all().max(self.cancelled);
+        }
         let mut state = self.roster.state.lock();
-        if state.alive > 0 && now < self.deadline {
+        // a thread that looks for a key tells in a moment whether it runs
+        let looking = state.places.iter().any(|p| p.looking);
+        if state.alive > 0 && (now < self.deadline || looking) {
             let old = state.stops.set(&mut self.place, waker);
             drop(state);
             drop(old);
-            return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never()));
+            let until = Some(self.deadline).filter(|at| !at.is_never() && now < self.deadline);
+            return Step::Sleep(until);
         }
         let old = self.place.take().and_then(|place| state.stops.leave(place));
         drop(state);
@@ -262,9 +297,6 @@ impl Stop {
     }
 
     fn report(&self, now: Instant) -> StopReport {
-        // past the deadline of a drain nothing more is taken either
-        self.roster.stop_taking();
-        let cancelled = self.roster.cancel_all();
         let (dropped, refused) = match &self.drain {
             Some(base) => self.roster.queue.lost(base, now),
             None => (0, 0),
@@ -272,11 +304,12 @@ impl Stop {
         let stats = self.roster.queue.stats(now);
         let state = self.roster.state.lock();
         let left = self.drain.is_some() && (stats.ready > 0 || stats.waiting > 0);
+        let still_running = state.places.iter().filter(|p| p.running.is_some()).count();
         StopReport {
-            complete: state.alive == 0 && !left,
+            complete: still_running == 0 && !left,
             done: state.done,
-            cancelled,
-            still_running: state.places.iter().filter(|p| p.running.is_some()).count(),
+            cancelled: self.cancelled,
+            still_running,
             ready: stats.ready,
             waiting: stats.waiting,
             dropped,

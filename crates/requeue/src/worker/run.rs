@@ -3,7 +3,7 @@
 use crate::Item;
 use crate::item::Guard;
 use crate::sync::{Mutex, atomic};
-use atomic::Ordering::{Acquire, Release};
+use atomic::Ordering::{AcqRel, Acquire, Release};
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,9 +34,13 @@ impl<K, V> Drop for Cell<K, V> {
 #[derive(Debug, Default)]
 pub(super) struct Told {
     cancelled: atomic::AtomicBool,
-    overran: atomic::AtomicBool,
-    returned: atomic::AtomicBool,
+    /// Who was first: the time limit or the handler.
+    end: atomic::AtomicU8,
 }
+
+const RUNS: u8 = 0;
+const OVERRAN: u8 = 1;
+const RETURNED: u8 = 2;
 
 impl Told {
     /// The run should end: the time is up, or the worker is being stopped.
@@ -48,21 +52,15 @@ impl Told {
     }
     /// The handler is past the time limit; false if it has returned.
     pub(super) fn overrun(&self) -> bool {
-        if self.returned.load(Acquire) {
-            return false;
-        }
-        self.overran.store(true, Release);
         self.cancel();
-        true
+        self.end.compare_exchange(RUNS, OVERRAN, AcqRel, Acquire).is_ok()
     }
-    pub(super) fn has_overrun(&self) -> bool {
-        self.overran.load(Acquire)
-    }
-    pub(super) fn return_now(&self) {
-        self.returned.store(true, Release);
+    /// The handler has returned; true if it had been found past the time limit.
+    pub(super) fn return_now(&self) -> bool {
+        self.end.swap(RETURNED, AcqRel) == OVERRAN
     }
     pub(super) fn has_returned(&self) -> bool {
-        self.returned.load(Acquire)
+        self.end.load(Acquire) == RETURNED
     }
 }
 
@@ -70,7 +68,8 @@ impl Told {
 ///
 /// The worker ends the run with the handler's outcome. A value that was not
 /// [taken](Self::take_value) goes back to the queue if the run failed. A handler
-/// may keep this beyond its return, to read the key; the run has ended then.
+/// may keep this beyond its return, to read the key; the run has ended then, and a
+/// value that is still in here cannot go back.
 ///
 /// ```
 /// use requeue::{Run, WorkQueue, Worker};

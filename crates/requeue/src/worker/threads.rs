@@ -5,8 +5,7 @@ use super::outcome::{Failure, IntoOutcome, Outcome};
 use super::roster::Roster;
 use super::run::{Cell, Run, Told};
 use super::{Rules, report};
-use crate::Instant;
-use crate::clock::Parker;
+use crate::clock::{Parker, quietly};
 use crate::get::Get;
 use crate::item::{Ending, Item, Owner};
 use crate::shared::Shared;
@@ -86,12 +85,20 @@ where
         F: Fn(Run<K, V>) -> O,
         O: IntoOutcome,
     {
-        while let Some(item) = self.take(place) {
-            // a merge function or a limiter of the user's that panics as the run
-            // ends must not end the thread
-            let ran = catch_unwind(AssertUnwindSafe(|| self.run(place, item)));
-            drop(ran);
-            self.roster.run_ended(place);
+        loop {
+            // users' code that panics, as a key is taken (a clock, an order) or as a
+            // run ends (merge, a limiter), must not end the thread
+            let mut taken = Err(());
+            quietly(|| taken = Ok(self.take(place)));
+            match taken {
+                Ok(Some(item)) => {
+                    quietly(|| self.run(place, item));
+                    self.roster.run_ended(place);
+                }
+                Ok(None) => break,
+                // it may do so again at once: that must not become a busy loop
+                Err(()) => std::thread::sleep(AFTER_PANIC),
+            }
         }
         self.leave(place);
     }
@@ -102,15 +109,14 @@ where
         let parker = OnceCell::new();
         let waker = || parker.get_or_init(Parker::current).waker();
         loop {
-            if !self.roster.takes() {
+            if !self.roster.looks(place) {
                 return None;
             }
             match get.step(waker, None) {
                 Step::Ready(outcome) => return outcome.unwrap_or(None),
                 Step::Sleep(until) => {
                     // whoever stops the worker from here on wakes this thread
-                    self.roster.arrive(place, waker().clone());
-                    if self.roster.takes() {
+                    if self.roster.rests(place, waker().clone()) {
                         self.queue.sleep(until, &parker);
                     }
                 }
@@ -135,10 +141,14 @@ where
         });
         let run = Run::new(cell.clone());
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()));
-        told.return_now();
+        let reported = told.return_now();
         let mut payload = cell.left.lock().take();
 
-        let verdict = self.verdict(&cell, outcome, began, attempt);
+        let late = match (&self.limits, began) {
+            (Some(limits), Some(began)) if reported || limits.is_over(began) => Some(limits.failure()),
+            _ => None,
+        };
+        let verdict = self.verdict(cell.guard.key(), outcome, late.as_ref(), reported, attempt);
         match Arc::try_unwrap(cell) {
             Ok(mut cell) => self.end(cell.guard.ending().1, verdict, &mut payload),
             // the handler kept its run: it goes on reading the key
@@ -150,44 +160,48 @@ where
         }
     }
 
-    /// What becomes of the key, with failures reported.
+    /// What becomes of the key, with failures reported: one that is past its time
+    /// limit may have been already.
     fn verdict(
         &self,
-        cell: &Cell<K, V>,
+        key: &K,
         outcome: Result<Outcome, Box<dyn Any + Send>>,
-        began: Option<Instant>,
+        late: Option<&Failure>,
+        reported: bool,
         attempt: u32,
     ) -> Verdict {
-        let key = cell.guard.key();
-        let reported = cell.told.has_overrun();
-        let late = match (&self.limits, began) {
-            (Some(limits), Some(began)) if reported || limits.is_over(began) => Some(limits.failure()),
-            _ => None,
-        };
         let (mut last, mut instead) = (false, None);
-        let failure = match (late, outcome) {
-            (Some(late), _) => late,
-            (None, Err(panic)) => Failure::Panic(message(&*panic)),
-            (None, Ok(Outcome::Done)) => return Verdict::Succeed,
-            (None, Ok(Outcome::Again(delay))) => return Verdict::Again(delay),
-            (None, Ok(Outcome::Retry(error))) => Failure::Error(error),
-            (None, Ok(Outcome::RetryAfter(delay, error))) => {
-                instead = Some(delay);
-                Failure::Error(error)
+        let said = match outcome {
+            Ok(Outcome::Done) if late.is_none() => return Verdict::Succeed,
+            Ok(Outcome::Again(delay)) if late.is_none() => return Verdict::Again(delay),
+            Ok(Outcome::Done | Outcome::Again(_)) => None,
+            Ok(Outcome::Retry(error)) => Some(Failure::Error(error)),
+            Ok(Outcome::RetryAfter(delay, error)) => {
+                instead = late.is_none().then_some(delay);
+                Some(Failure::Error(error))
             }
-            (None, Ok(Outcome::GiveUp(error))) => {
-                last = true;
-                Failure::Error(error)
+            Ok(Outcome::GiveUp(error)) => {
+                last = late.is_none();
+                Some(Failure::Error(error))
+            }
+            Err(panic) => {
+                let failure = Failure::Panic(message(&*panic));
+                // a payload may panic when it is dropped, and so may an error below
+                quietly(|| drop(panic));
+                Some(failure)
             }
         };
-        if !reported {
-            report(self.rules.on_failure.as_ref(), key, &failure);
+        if let Some(failure) = late.or(said.as_ref()) {
+            if !reported {
+                report(self.rules.on_failure.as_ref(), key, failure);
+            }
+            last |= self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts;
+            if last {
+                report(self.rules.on_give_up.as_ref(), key, failure);
+            }
         }
-        if last || (self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts) {
-            report(self.rules.on_give_up.as_ref(), key, &failure);
-            return Verdict::Succeed;
-        }
-        Verdict::Retry(instead)
+        quietly(|| drop(said));
+        if last { Verdict::Succeed } else { Verdict::Retry(instead) }
     }
 
     fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
@@ -195,7 +209,21 @@ where
         let refused = match verdict {
             Verdict::Succeed => return ending.succeed(queue),
             Verdict::Again(delay) => ending.again(queue, delay).is_err(),
-            Verdict::Retry(instead) => ending.retry(queue, instead, payload, &mut None).is_err(),
+            Verdict::Retry(instead) => {
+                let retried = catch_unwind(AssertUnwindSafe(|| {
+                    ending.retry(queue, instead, payload, &mut None).is_err()
+                }));
+                retried.unwrap_or_else(|panic| {
+                    // a limiter that cannot say when: the key is given up, not lost
+                    // without a word
+                    let failure = Failure::Panic(format!("the limiter panicked: {}", message(&*panic)));
+                    quietly(|| drop(panic));
+                    if let Some(key) = ending.key() {
+                        report(self.rules.on_give_up.as_ref(), key, &failure);
+                    }
+                    true
+                })
+            }
         };
         if refused {
             // shut down, and counted as refused
@@ -203,6 +231,9 @@ where
         }
     }
 }
+
+/// How long a thread waits after users' code panicked as it took a key.
+const AFTER_PANIC: Duration = Duration::from_millis(10);
 
 /// How a run is to end.
 #[derive(Clone, Copy)]
