@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The models of waiting and waking: see verify/LOOM.md. Arguments go to the tests.
+# The models of waiting and waking: see verify/LOOM.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-RUSTFLAGS="${RUSTFLAGS:-} --cfg requeue_loom" exec cargo test --release --locked \
-    -p requeue-verify --test loom --target-dir "${CARGO_TARGET_DIR:-target}/loom" -- "$@"
+export RUSTFLAGS="${RUSTFLAGS:-} --cfg requeue_loom"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
+cargo test --release --locked -p requeue-verify --test loom "$@"
+cargo test --release --locked -p requeue --lib loom_ "$@"

@@ -1,7 +1,7 @@
 //! Waiting for a key: one body for threads and tasks.
 
 use crate::clock::{Alarm, Parker};
-use crate::item::{Ending, Item, Owner, settle_ended};
+use crate::item::{Ending, Item, Owner, end_in_drop, settle_ended};
 use crate::shared::{Session, Shared, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
@@ -284,7 +284,7 @@ impl<K, V> Drop for Get<'_, K, V> {
         }
         if self.ending.is_some() {
             // never polled
-            in_drop(|| Ending::Taking(&mut self.ending).done(shared));
+            end_in_drop(shared, &mut self.ending, |run| Ending::Taking(run).done(shared));
         }
     }
 }

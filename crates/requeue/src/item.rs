@@ -228,47 +228,57 @@ impl<K, V> Guard<'_, K, V> {
         }
     }
 
-    /// Ends the run as a guard that was dropped without a word does.
-    #[inline]
-    fn abandon(&mut self, payload: &mut Option<V>) {
-        let (shared, mut ending) = self.ending();
-        // one reading for both, where both are asked
-        let mut reading = None;
-        if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err()
-        {
-            let _ = ending.end(shared, How::Done, None, reading);
-        }
-    }
-
     /// What dropping the guard does; nothing if its run was taken.
     ///
     /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
     /// same, and during unwinding a second panic would abort.
     #[inline]
     pub(crate) fn let_go(&mut self, payload: &mut Option<V>) {
-        if self.run.is_some() {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.abandon(payload))) {
-                self.end_whatever_panics();
-                in_drop(|| drop(payload.take()));
-                if !std::thread::panicking() {
-                    resume_unwind(panic);
-                }
-                quietly(|| drop(panic));
-            }
+        let Self { owner, run } = self;
+        let shared = owner.shared();
+        if run.is_some() {
+            end_in_drop(shared, run, |run| abandon(shared, run, payload));
         }
         if payload.is_some() {
             in_drop(|| drop(payload.take()));
         }
     }
+}
 
-    /// Ends the run without reading the clock or asking anybody.
-    #[cold]
-    fn end_whatever_panics(&mut self) {
-        if let Some(run) = self.run.take() {
-            let shared = self.owner.shared();
-            let ended = shared.lock().core.end(run, How::Done, None).ok();
-            quietly(|| settle_ended(shared, ended));
+/// Ends a run as a guard that was dropped without a word does.
+#[inline]
+fn abandon<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>, payload: &mut Option<V>) {
+    let mut ending = Ending::Taking(run);
+    // one reading for both, where both are asked
+    let mut reading = None;
+    if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
+        let _ = ending.end(shared, How::Done, None::<V>, reading);
+    }
+}
+
+/// Ends a run without reading the clock or asking anybody.
+#[cold]
+fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
+    if let Some(run) = run.take() {
+        let ended = shared.lock().core.end(run, How::Done, None).ok();
+        quietly(|| settle_ended(shared, ended));
+    }
+}
+
+/// What dropping something that owes the end of a run does: `end`, and if that
+/// panics before the run has ended, the end alone.
+#[inline]
+pub(crate) fn end_in_drop<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    end: impl FnOnce(&mut Option<RunRef<K>>),
+) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run))) {
+        end_whatever_panics(shared, run);
+        if !std::thread::panicking() {
+            resume_unwind(panic);
         }
+        quietly(|| drop(panic));
     }
 }
 

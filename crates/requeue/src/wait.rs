@@ -210,7 +210,9 @@ impl Waiters {
     /// date if it is. Returns until when it may sleep if it leads.
     fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
         match self.leader {
-            Some((leader, _)) if leader != at => None,
+            // one that was woken to lead and has not come may be stuck: whoever is
+            // here leads in its place
+            Some((leader, _)) if leader != at && self.entries[leader as usize].waker.is_some() => None,
             _ => {
                 self.leader = next.map(|due| (at, due));
                 next
@@ -522,6 +524,18 @@ mod tests {
         let alone = c.ids.remove(1);
         drop(c.waiters.leave(alone));
         assert_eq!(c.wakes(0, at(200), false), [0]);
+    }
+
+    #[test]
+    fn whoever_comes_leads_in_place_of_one_that_was_told_to_and_did_not_come() {
+        let mut c = Crowd::of(1, None);
+        assert_eq!(c.wakes(0, at(100), false), [0], "told to lead");
+        let (id, sleep) = c.waiters.enter(Waker::noop().clone(), at(100));
+        assert_eq!(sleep, at(100));
+        // it comes after all: a follower
+        let waker = c.counts[0].clone().into();
+        assert_eq!(c.waiters.again(&WaiterId(0), waker, at(100)).1, None);
+        drop(c.waiters.leave(id));
     }
 
     #[test]
