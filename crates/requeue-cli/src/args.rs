@@ -96,51 +96,57 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
 
     /// Run at most N programs at a time [default: number of cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = workers, help_heading = "Running")]
+    #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
     pub(crate) workers: Option<NonZeroUsize>,
 
     /// A run that takes longer than D fails: TERM, then KILL, to its process group
-    #[arg(long, value_name = "D", value_parser = positive, help_heading = "Running")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Running")]
     pub(crate) timeout: Option<Duration>,
 
     /// Time between TERM and KILL
-    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
     /// Delay before the first retry; it doubles with every failure in a row
-    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "1s", help_heading = "Retrying")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", help_heading = "Retrying")]
     pub(crate) base_delay: Duration,
 
     /// The longest delay before a retry
-    #[arg(long, value_name = "D", value_parser = duration::parse, default_value = "5m", help_heading = "Retrying")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5m", help_heading = "Retrying")]
     pub(crate) max_delay: Duration,
 
     /// Lengthen each delay by a random part of it, up to this fraction
-    #[arg(long, value_name = "F", value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
+    #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
     pub(crate) jitter: f64,
 
     /// At most R retries a second over all keys (off by default)
-    #[arg(long, value_name = "R", value_parser = rate, help_heading = "Retrying")]
+    #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = rate, help_heading = "Retrying")]
     pub(crate) retry_rate: Option<f64>,
 
     /// Up to N retries at once under --retry-rate [default: 1]
-    #[arg(long, value_name = "N", requires = "retry_rate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Retrying")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Retrying")]
     pub(crate) retry_burst: Option<u32>,
 
     /// A key gives up at its N-th failed attempt; 0: never
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Retrying")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 5,
+        help_heading = "Retrying"
+    )]
     pub(crate) max_attempts: u32,
 
     /// Exit status 75 means "again after D", not a failure
-    #[arg(long, value_name = "D", value_parser = duration::parse, help_heading = "Retrying")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) again_after: Option<Duration>,
 
     /// A run that ends with this exit status is not retried; can be given several times
-    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..), help_heading = "Retrying")]
+    #[arg(long, value_name = "CODE", allow_hyphen_values = true, value_parser = clap::value_parser!(u8).range(1..), help_heading = "Retrying")]
     pub(crate) fatal_code: Vec<u8>,
 
-    /// After the end of the input, or the first signal, leave after D at the latest
-    #[arg(long, value_name = "D", value_parser = duration::parse, help_heading = "Ending")]
+    /// After the end of the input, or the first signal, go on for D at most: then stop the programs and leave
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Ending")]
     pub(crate) drain_timeout: Option<Duration>,
 
     /// When a key gives up, begin no further run: the running ones end, the rest is left

@@ -5,9 +5,9 @@
 //! full disk leaves the old one. What is not a regular file (a pipe, a device) is
 //! written as it is.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -27,6 +27,8 @@ impl FailedTo {
         match std::fs::metadata(path) {
             Ok(data) if data.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
             Ok(data) if !data.is_file() => Ok(Self::Directly(OpenOptions::new().write(true).open(path)?)),
+            // Under a name like /dev/stdout: what else goes there must stay.
+            Ok(data) if is_ours(&data) => Ok(Self::Directly(OpenOptions::new().append(true).open(path)?)),
             Ok(data) => {
                 // It must be writable although only its name will be: a read-only file
                 // is meant to stay. And a symbolic link stays one.
@@ -71,6 +73,14 @@ impl FailedTo {
             }
         }
     }
+}
+
+/// Whether this is the file that our own output or messages go to.
+fn is_ours(data: &Metadata) -> bool {
+    let same = |ours: rustix::io::Result<rustix::fs::Stat>| {
+        ours.is_ok_and(|ours| (ours.st_dev, ours.st_ino) == (data.dev(), data.ino()))
+    };
+    same(rustix::fs::fstat(rustix::stdio::stdout())) || same(rustix::fs::fstat(rustix::stdio::stderr()))
 }
 
 fn put<'a>(file: &File, keys: impl Iterator<Item = &'a [u8]>, separator: u8) -> io::Result<()> {

@@ -90,7 +90,11 @@ pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match errno {
         Some(Errno::TOOBIG) => StartError::Key(Verdict::GiveUp(Failure::Unpassable(Unpassable::TooLong))),
-        Some(Errno::NOENT | Errno::NOTDIR) if !ever => StartError::Program(127, error),
+        // PROGRAM itself was there when it was looked up.
+        Some(Errno::NOENT | Errno::NOTDIR) if !ever => {
+            let why = "its interpreter is not there (see its first line), or it was just removed";
+            StartError::Program(126, io::Error::new(io::ErrorKind::NotFound, why))
+        }
         Some(Errno::ACCESS | Errno::NOEXEC | Errno::PERM | Errno::ISDIR | Errno::LIBBAD | Errno::LOOP)
             if !ever =>
         {

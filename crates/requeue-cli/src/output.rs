@@ -29,6 +29,9 @@ pub(crate) const LONGEST_LINE: usize = 1 << 20;
 /// A pipe that polls as writable takes this much (`PIPE_BUF`) without blocking.
 const PORTION: usize = 4096;
 
+/// How long a reader who takes nothing is waited for while the programs are stopped.
+const PATIENCE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 2, tv_nsec: 0 };
+
 const CLEAR_LINE: &[u8] = b"\r\x1b[K";
 
 /// Which of our two outputs.
@@ -70,19 +73,27 @@ impl Sink {
         Mutex::new(Self { fd, terminal, open: true, progress_shown: false })
     }
 
-    /// Writes everything, unless `stop` comes while the reader does not read.
-    fn write(&self, mut bytes: &[u8], stop: BorrowedFd<'_>) -> io::Result<()> {
+    /// Writes everything; false if it was given up in the middle. That happens only
+    /// at the end: once the programs are being stopped a reader who takes nothing for
+    /// [`PATIENCE`] is not waited for, and once they are killed nobody is.
+    fn write(&self, mut bytes: &[u8], control: &Control) -> io::Result<bool> {
+        let mut last_words = false;
         while !bytes.is_empty() {
+            let end = if last_words { &control.children_die } else { &control.children_stop };
             let mut fds = [
                 PollFd::from_borrowed_fd(self.fd, PollFlags::OUT),
-                PollFd::from_borrowed_fd(stop, PollFlags::IN),
+                PollFd::from_borrowed_fd(end.fd(), PollFlags::IN),
             ];
-            match poll(&mut fds, None) {
+            let told = match poll(&mut fds, last_words.then_some(&PATIENCE)) {
                 Err(Errno::INTR) => continue,
                 other => other?,
             };
             if fds[0].revents().is_empty() {
-                return Ok(());
+                if last_words {
+                    return Ok(false);
+                }
+                last_words = told > 0;
+                continue;
             }
             match rustix::io::write(self.fd, &bytes[..bytes.len().min(PORTION)]) {
                 Ok(n) => bytes = &bytes[n..],
@@ -90,14 +101,14 @@ impl Sink {
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn clear_progress(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+    fn clear_progress(&mut self, control: &Control) -> io::Result<bool> {
         if std::mem::take(&mut self.progress_shown) {
-            self.write(CLEAR_LINE, stop)?;
+            return self.write(CLEAR_LINE, control);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -114,7 +125,9 @@ impl Console {
 
     /// Writes whole lines.
     pub(crate) fn write(&self, stream: Stream, lines: &[u8]) {
-        let stop = self.control.children_stop.fd();
+        let control = &*self.control;
+        // One that was given up in the middle of a line is closed: the next line must
+        // not go on from there.
         let result = match stream {
             Stream::Out => {
                 let mut out = lock(&self.out);
@@ -122,9 +135,9 @@ impl Console {
                     return;
                 }
                 let mut beside = out.terminal.then(|| lock(&self.err));
-                let cleared = beside.as_mut().map_or(Ok(()), |err| err.clear_progress(stop));
-                let result = cleared.and_then(|()| out.write(lines, stop));
-                out.open = result.is_ok();
+                let cleared = beside.as_mut().map_or(Ok(true), |err| err.clear_progress(control));
+                let result = cleared.and_then(|_| out.write(lines, control));
+                out.open = matches!(result, Ok(true));
                 result
             }
             Stream::Err => {
@@ -132,13 +145,13 @@ impl Console {
                 if !err.open {
                     return;
                 }
-                let result = err.clear_progress(stop).and_then(|()| err.write(lines, stop));
-                err.open = result.is_ok();
+                let result = err.clear_progress(control).and_then(|_| err.write(lines, control));
+                err.open = matches!(result, Ok(true));
                 result
             }
         };
         match result {
-            Ok(()) => {}
+            Ok(_) => {}
             // Nobody reads any more: what goes on running runs for nobody.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed.store(true, Ordering::SeqCst);
@@ -175,7 +188,7 @@ impl Console {
         line.extend_from_slice(text.unwrap_or_default().as_bytes());
         err.progress_shown = text.is_some();
         // A terminal that has gone away is noticed by the next line.
-        let _ = err.write(&line, self.control.children_stop.fd());
+        let _ = err.write(&line, &self.control);
     }
 
     /// A reader of our output has gone away.

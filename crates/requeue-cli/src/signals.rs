@@ -1,11 +1,12 @@
-//! INT, TERM and HUP: the first asks to finish, the second to leave, the third insists.
+//! INT, TERM and HUP: the first asks to finish, the second to leave, the third insists;
+//! QUIT insists at once.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::control::{Control, Level};
@@ -25,7 +26,7 @@ impl Listener {
     ///
     /// The system refuses the handlers or the thread.
     pub(crate) fn new(control: Arc<Control>, log: Arc<Log>) -> io::Result<Self> {
-        let mut wanted = vec![SIGINT, SIGTERM];
+        let mut wanted = vec![SIGINT, SIGTERM, SIGQUIT];
         // `nohup requeue …` asks to outlive its terminal.
         if !ignored(SIGHUP) {
             wanted.push(SIGHUP);
@@ -41,6 +42,8 @@ impl Listener {
                 let _ = seen.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
                 let (level, message) = match count {
+                    // or the programs, in groups of their own, would outlive us
+                    _ if signal == SIGQUIT => (Level::Kill, "killing what runs"),
                     0 => (Level::WorkOff, "working off what is ready; once more to stop"),
                     1 => (Level::Stop, "stopping what runs; once more to kill it"),
                     _ => (Level::Kill, "killing what runs"),

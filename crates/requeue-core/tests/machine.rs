@@ -565,6 +565,12 @@ fn q12_done_by_key_makes_the_guard_inert() {
     assert_eq!(q.end(third.run, How::Done).key, None);
     assert_eq!(q.core.give_back(second.run).key, Some(1));
     assert_eq!(q.counts(), [0; 5]);
+    // the slot is free of what was: its next guard is live
+    q.add(2, NOW).expect("open");
+    let next = q.get();
+    assert!(!q.core.is_inert(&next.run));
+    let _ = q.end(next.run, How::Done);
+    assert_eq!(q.counts(), [0; 5]);
 }
 
 #[test]
@@ -628,6 +634,12 @@ fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     assert_eq!(refused.reason, Refused::ShutDown);
     let counts = q.core.drain_counts(&base);
     assert_eq!((counts.complete, counts.done, counts.dropped, counts.refused), (false, 0, 200, 3));
+    // a later drain counts from its own beginning
+    let later = q.drain(WaitingKeys::Drop, Instant::NEVER);
+    let counts = q.core.drain_counts(&later);
+    assert_eq!((counts.done, counts.dropped, counts.refused), (0, 0, 0));
+    assert_eq!(q.core.admits_holder(&run), Err(Refused::ShutDown));
+    assert_eq!(q.core.drain_counts(&later).refused, 1);
     assert_eq!((counts.ready, counts.held, counts.waiting), (1, 1, 0));
     assert!(!q.core.is_over() && !q.core.is_drained());
     let two = q.get();
@@ -669,7 +681,9 @@ fn q14_close_takes_what_holders_send_back() {
 fn q14_a_drain_that_waits_ends_when_nothing_is_left() {
     let mut q = Q::new();
     q.add(1, after(1)).expect("open");
+    assert_eq!(q.core.waiting_until(), None);
     let base = q.drain(WaitingKeys::Wait, at(60));
+    assert_eq!(q.core.waiting_until(), Some(at(60)));
     assert_eq!(q.core.next_wake(), Some(at(1)));
     assert!(matches!(q.on().get(), Got::Empty));
     assert!(!q.core.drain_is_over(&base));

@@ -187,3 +187,40 @@ fn the_file_may_be_a_pipe() {
     let done = run(requeue(&["--max-attempts", "1", "--failed-to", "/dev/stdout", "false"]), b"a\nb\n");
     assert_eq!((done.status, done.lines()), (1, vec!["a", "b"]));
 }
+
+#[test]
+fn keys_that_gave_up_go_behind_what_else_goes_to_standard_output() {
+    let dir = dir();
+    let path = dir.path().join("all");
+    std::fs::write(&path, "before\n").unwrap();
+    let all = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let mut command = script(
+        &["-q", "-j1", "--max-attempts", "1", "--failed-to", "/dev/stdout"],
+        dir.path(),
+        "echo ran $0; test $0 = b",
+    );
+    let mut child = command.stdin(std::process::Stdio::piped()).stdout(all).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"a\nb\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(read(&path), "before\nran a\nran b\na\n");
+}
+
+#[test]
+fn a_summary_that_no_pipe_holds_is_whole_after_the_programs_were_stopped() {
+    let dir = dir();
+    let keys: String = (0..1500).map(|i| format!("{i}-{}\n", "k".repeat(100))).collect();
+    let mut job = start(script(
+        &["-j1", "--log", "off", "--summary", "json", "--max-attempts", "1", "--drain-timeout", "1ms"],
+        dir.path(),
+        "case $0 in slow) echo runs; exec sleep 1000;; esac; exit 1",
+    ));
+    job.put(keys.as_bytes());
+    job.put(b"slow\n");
+    crate::harness::until("the last key runs", || job.out_seen(b"runs"));
+    job.close();
+    let done = job.done();
+    let line = done.err.lines().rfind(|line| line.starts_with('{')).expect("a summary");
+    assert!(line.len() > 100_000, "{} bytes", line.len());
+    let summary: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(summary["gave_up"], 1500);
+}

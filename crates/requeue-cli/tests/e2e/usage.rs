@@ -89,6 +89,26 @@ fn cannot_run(program: &str, status: i32, says: &str) {
 }
 
 #[test]
+fn a_negative_value_is_refused_by_its_option() {
+    for option in ["--base-delay", "--timeout", "--jitter", "-j", "--max-attempts", "--fatal-code"] {
+        let done = run(requeue(&[option, "-1", "true"]), b"");
+        assert_eq!(done.status, 2, "{option}");
+        assert!(done.err.contains("invalid value '-1'"), "{option}: {}", done.err);
+    }
+}
+
+#[test]
+fn a_program_whose_interpreter_is_missing_is_126() {
+    let dir = dir();
+    let program = dir.path().join("script");
+    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let done = run(requeue(&[program.to_str().unwrap()]), b"a\n");
+    assert_eq!(done.status, 126, "{}", done.err);
+    assert!(done.err.contains("interpreter"), "{}", done.err);
+}
+
+#[test]
 fn a_program_that_is_not_found_is_127() {
     cannot_run("no-such-program", 127, "no-such-program: not found in PATH");
     cannot_run("./no-such-program", 127, "./no-such-program: not found");
