@@ -349,7 +349,7 @@ impl<K, V> Core<K, V> {
         if let Some(after) = delay {
             if !after.is_zero() {
                 let from = match how {
-                    How::Retry(RetryDelay::Asked(_, asking)) => Self::asked_at(asking),
+                    How::Retry(RetryDelay::Asked(_, asking)) => asking.at,
                     _ => now,
                 };
                 let plan = self.plan_timer(slot, from, after, Policy::Earliest);

@@ -136,7 +136,7 @@ pub struct Asking {
     epoch: u64,
     /// The reading that the limiter is asked with: its delay counts from here,
     /// however long it thinks.
-    at: Instant,
+    pub(super) at: Instant,
 }
 
 impl<K, V> Core<K, V> {
@@ -177,11 +177,6 @@ impl<K, V> Core<K, V> {
             return Err(Refused::ShutDown);
         }
         Ok(())
-    }
-
-    /// When the limiter began to be asked.
-    pub(super) fn asked_at(asking: Asking) -> Instant {
-        asking.at
     }
 
     /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
