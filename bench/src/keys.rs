@@ -7,6 +7,8 @@ use std::hash::Hash;
 pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
     /// What the parameter `key` calls it.
     const NAME: &'static str;
+    /// How many bytes of a key are on the heap.
+    const ON_HEAP: usize;
     /// The `i`th key.
     fn nth(i: u64) -> Self;
 }
@@ -14,6 +16,7 @@ pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
 /// splitmix64's finisher of `i`: no order, no two alike.
 impl Key for u64 {
     const NAME: &'static str = "u64";
+    const ON_HEAP: usize = 0;
     fn nth(i: u64) -> Self {
         scramble(i)
     }
@@ -22,6 +25,7 @@ impl Key for u64 {
 /// 31 bytes, as a namespaced name in Kubernetes.
 impl Key for String {
     const NAME: &'static str = "string";
+    const ON_HEAP: usize = 31;
     fn nth(i: u64) -> Self {
         format!("default/deployment-{i:012}")
     }

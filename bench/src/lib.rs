@@ -10,14 +10,26 @@
 //! own `main.rs`; it leaves the feature `ours` out.
 
 pub mod args;
+pub mod crew;
+pub mod fair;
+pub mod floor;
 pub mod keys;
 pub mod line;
 pub mod measure;
 #[cfg(feature = "ours")]
 pub mod ours;
 pub mod queues;
+pub mod sink;
 pub mod w1;
+pub mod w10;
+pub mod w2;
 pub mod w3;
+pub mod w4;
+pub mod w5;
+pub mod w6;
+pub mod w7;
+pub mod w8;
+pub mod w9;
 
 pub use args::{Args, Usage};
 pub use keys::Key;
@@ -41,3 +53,9 @@ pub fn main_with(dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> Exi
         }
     }
 }
+
+/// The names of all workloads.
+pub const WORKLOADS: &[&str] = &[
+    "w1", "w1floor", "w2", "w3", "w4", "w4sooner", "w5", "w5when", "w5bucket", "w6", "w7", "w8", "w9", "w10",
+    "fair",
+];
