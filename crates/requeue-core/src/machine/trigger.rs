@@ -62,6 +62,12 @@ impl<K, V> Trigger<K, V> {
         Self { key: Some(key), value }
     }
 
+    /// The key, while the queue has not taken it.
+    #[inline]
+    pub fn key(&self) -> Option<&K> {
+        self.key.as_ref()
+    }
+
     /// What the queue did not take: both of a refused trigger, the key of one
     /// that the queue has a key of its own for.
     #[inline]
