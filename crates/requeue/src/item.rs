@@ -545,6 +545,19 @@ impl<'q, K, V> Item<'q, K, V> {
         (key, self.value.take())
     }
 
+    /// Whether it is an item of this queue.
+    #[inline]
+    pub(crate) fn is_of(&self, shared: &Arc<Shared<K, V>>) -> bool {
+        Arc::ptr_eq(self.guard.owner.shared(), shared)
+    }
+
+    /// Takes the run out of an item of this queue, to be ended by the caller in
+    /// its lock hold.
+    #[inline]
+    pub(crate) fn take_run(&mut self, shared: &Arc<Shared<K, V>>) -> Option<RunRef<K>> {
+        if self.is_of(shared) { self.guard.run.take() } else { None }
+    }
+
     /// The guard and the value apart, for a worker.
     pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
         let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
