@@ -152,10 +152,11 @@ pub(crate) fn try_get_many<K, V>(
     let owner = Owner::Borrowed(shared);
     let mut ask = Several { most, items: Vec::new() };
     let mut left = Left::default();
+    let mut reading = None;
     let mut keys = 0;
     loop {
         ask.make_room(keys, shared, &mut left);
-        let mut session = shared.enter(&mut None);
+        let mut session = shared.enter(&mut reading);
         match ask.take(&mut session, &owner, &mut left) {
             Took::Keys(taken) => {
                 let items = ask.hand_out(taken, session, &owner, None, &mut left);

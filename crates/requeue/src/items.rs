@@ -238,26 +238,27 @@ pub(crate) fn settle_all<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
 }
 
 /// Ends the runs of all items as guards that are dropped without a word do.
-pub(crate) fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
-    if items.is_empty() {
+fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    if !items.iter().any(Item::owes_its_end) {
         return;
     }
-    match shared.unfinished {
-        Unfinished::Done => done_all(shared, items),
-        Unfinished::Retry if shared.keeps_own() => {
-            // the limiter is asked for each without the lock: each goes by itself
-        }
-        Unfinished::Retry => {
-            let mut first = FirstPanic::default();
-            let mut now = None;
-            first.catch(|| now = Some(shared.now()));
-            match now {
-                Some(now) => retry_all(shared, items, now, &mut first),
-                None => end_whatever_panics(shared, items),
-            }
-            first.resume();
-        }
+    if shared.unfinished == Unfinished::Done {
+        return done_all(shared, items);
     }
+    let mut first = FirstPanic::default();
+    let mut now = None;
+    first.catch(|| now = Some(shared.now()));
+    match now {
+        None => end_whatever_panics(shared, items),
+        // the limiter is asked for each without the lock
+        Some(now) if shared.keeps_own() => {
+            for item in items.iter_mut().filter(|item| item.is_of(shared)) {
+                first.catch(|| item.let_go(now));
+            }
+        }
+        Some(now) => retry_all(shared, items, now, &mut first),
+    }
+    first.resume();
 }
 
 /// Says done of all items, in what is dropped.
@@ -328,10 +329,8 @@ fn retry_all<K, V>(
 impl<K, V> Drop for Items<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        if !self.items.is_empty() {
-            // the items themselves, with their values, go after this
-            let_go_all(self.owner.shared(), &mut self.items);
-        }
+        // the items themselves, with their values, go after this
+        let_go_all(self.owner.shared(), &mut self.items);
     }
 }
 
