@@ -1,11 +1,11 @@
 //! Waiting for a key.
 
-use crate::item::{Ending, Item, Owner, end_in_drop, settle_ended};
-use crate::shared::{Session, Shared};
+use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
+use crate::shared::{Session, Shared, get_plainly};
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant};
-use requeue_core::{Ended, Got, Handout, How, RunRef};
+use requeue_core::{Core, Ended, Got, Handout, RunRef};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -51,14 +51,39 @@ struct One<K> {
     ending: Option<RunRef<K>>,
 }
 
+/// What is left of the run that was ended.
+struct Left<K, V> {
+    key: Option<K>,
+    more: Option<Ended<K, V>>,
+}
+
+impl<K, V> Default for Left<K, V> {
+    #[inline]
+    fn default() -> Self {
+        Self { key: None, more: None }
+    }
+}
+
 impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
-    /// The run that was ended.
-    type Left = Option<Ended<K, V>>;
+    type Left = Left<K, V>;
 
     #[inline]
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
+
+    #[inline]
+    fn take_plainly(&mut self, core: &mut Core<K, V>, left: &mut Self::Left) -> Option<Self::Taken> {
+        if self.ending.is_some() {
+            left.key = Some(finish_plainly(core, &mut self.ending)?);
+        }
+        get_plainly(core)
+    }
+
+    #[inline]
+    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got {
+        Item::new(owner.clone(), taken)
+    }
 
     #[inline]
     fn take(
@@ -67,13 +92,13 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         _: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
+        // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
-            *left = session.core.end(run, How::Done, None).ok();
+            left.more = Some(session.core.finish(run, false));
         }
         match session.get() {
             Got::Item(handout) => Took::Keys(handout),
-            Got::Empty => Took::Nothing,
-            Got::ShutDown => Took::TheEnd,
+            Got::Empty | Got::ShutDown => Took::Nothing,
         }
     }
 
@@ -84,14 +109,16 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         session: Session<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        _: &mut Self::Left,
     ) -> Self::Got {
         session.hand_out(owner.clone(), taken, waker)
     }
 
     #[inline]
     fn settle(shared: &Shared<K, V>, left: Self::Left) {
-        settle_ended(shared, left);
+        if let Some(key) = left.key {
+            drop_key(key);
+        }
+        settle_ended(shared, left.more);
     }
 }
 
@@ -119,6 +146,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// assert!(q.get().wait().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
         self.waiting.block(&mut self.ask, None).unwrap_or(None)
     }

@@ -5,7 +5,7 @@ use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
 use crate::shared::{Session, Shared};
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
-use requeue_core::{Ended, How};
+use requeue_core::{Core, Ended};
 use std::fmt;
 use std::future::Future;
 use std::mem::take;
@@ -86,6 +86,16 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     }
 
     #[inline]
+    fn take_plainly(&mut self, _: &mut Core<K, V>, _: &mut Self::Left) -> Option<Self::Taken> {
+        None
+    }
+
+    #[inline]
+    fn guard(taken: Self::Taken, _: &Owner<'q, K, V>) -> Self::Got {
+        taken
+    }
+
+    #[inline]
     fn take(
         &mut self,
         session: &mut Session<'_, K, V>,
@@ -94,17 +104,15 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     ) -> Took<Self::Taken> {
         let Self { most, items } = self;
         if !items.is_empty() {
-            end_in(session, owner.shared(), items, How::Done, &mut left.ended);
+            end_in(session, owner.shared(), items, false, &mut left.ended);
             items.clear();
         }
         let ready = (*most).min(session.core.len());
         if ready == 0 {
-            return if session.core.is_over() {
-                Took::TheEnd
-            } else if *most == 0 {
-                Took::Keys(Items::new(owner.clone(), Vec::new()))
-            } else {
+            return if *most > 0 || session.core.is_over() {
                 Took::Nothing
+            } else {
+                Took::Keys(Items::new(owner.clone(), Vec::new()))
             };
         }
         if ready > items.capacity() {
@@ -127,7 +135,6 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         session: Session<'_, K, V>,
         _: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        _: &mut Self::Left,
     ) -> Self::Got {
         drop(session);
         drop(waker);
@@ -159,12 +166,12 @@ pub(crate) fn try_get_many<K, V>(
         let mut session = shared.enter(&mut reading);
         match ask.take(&mut session, &owner, &mut left) {
             Took::Keys(taken) => {
-                let items = ask.hand_out(taken, session, &owner, None, &mut left);
+                let items = ask.hand_out(taken, session, &owner, None);
                 Several::settle(shared, left);
                 return Ok(items);
             }
+            Took::Nothing if session.core.is_over() => return Err(TryGetError::ShutDown),
             Took::Nothing => return Err(TryGetError::Empty),
-            Took::TheEnd => return Err(TryGetError::ShutDown),
             Took::NoRoom(more) => keys = more,
         }
     }

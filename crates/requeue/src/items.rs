@@ -62,7 +62,7 @@ impl<'q, K, V> Items<'q, K, V> {
     /// ```
     #[inline]
     pub fn done(mut self) {
-        end_all(self.owner.shared(), &mut self.items, How::Done);
+        end_all(self.owner.shared(), &mut self.items, false);
     }
 
     /// Ends all runs and forgets the keys' failures, in one lock hold.
@@ -82,7 +82,7 @@ impl<'q, K, V> Items<'q, K, V> {
                 shared.forget_own(item.key());
             }
         }
-        end_all(shared, &mut self.items, How::Succeed);
+        end_all(shared, &mut self.items, true);
     }
 
     /// Ends all runs and waits for the next keys, at most `most`, in one lock
@@ -176,27 +176,26 @@ pub(crate) fn end_in<K, V>(
     session: &mut Session<'_, K, V>,
     shared: &Arc<Shared<K, V>>,
     items: &mut [Item<'_, K, V>],
-    how: How<'_>,
+    succeeded: bool,
     left: &mut Vec<Ended<K, V>>,
 ) {
     let leaves = leaves_something(shared);
     let core = &mut session.core;
     for item in items {
         if let Some(run) = item.take_run(shared) {
-            match core.end(run, how, None) {
-                Ok(ended) if leaves => left.push(ended),
-                Ok(_) => {}
-                Err(_) => unreachable!("done is not refused"),
+            let ended = core.finish(run, succeeded);
+            if leaves {
+                left.push(ended);
             }
         }
     }
 }
 
 #[inline]
-fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], how: How<'_>) {
+fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
     let mut left = room_for_ended(shared, items.len());
     let mut session = shared.enter(&mut None);
-    end_in(&mut session, shared, items, how, &mut left);
+    end_in(&mut session, shared, items, succeeded, &mut left);
     drop(session);
     settle_all(shared, left);
 }
@@ -264,7 +263,7 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
 /// Says done of all items, in what is dropped.
 pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut first = FirstPanic::default();
-    if !first.catch(|| end_all(shared, items, How::Done)) {
+    if !first.catch(|| end_all(shared, items, false)) {
         end_whatever_panics(shared, items);
     }
     first.resume();
@@ -274,7 +273,7 @@ pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
-    end_in(&mut shared.lock(), shared, items, How::Done, &mut left);
+    end_in(&mut shared.lock(), shared, items, false, &mut left);
     quietly(|| settle_all(shared, left));
 }
 
@@ -306,10 +305,7 @@ fn retry_all<K, V>(
                             if let Some(value) = refused.value {
                                 item.set_value(value);
                             }
-                            let Ok(ended) = core.end(run, How::Done, None) else {
-                                unreachable!("done is not refused")
-                            };
-                            ended
+                            core.finish(run, false)
                         }
                     };
                     if leaves {

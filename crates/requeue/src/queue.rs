@@ -10,7 +10,7 @@ use crate::get_many::{GetMany, try_get_many};
 use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
 use crate::limiter::sealed::Token;
-use crate::shared::{Shared, in_drop};
+use crate::shared::{Shared, get_plainly, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, RandomState, Stats};
 use requeue_core::{Added, Delay, Got, Policy};
@@ -142,7 +142,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[inline]
     pub fn add(&self, key: K) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add(key, hash, None, Delay::Now, None)
+        self.shared.add_now(key, hash)
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
@@ -476,9 +476,13 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        let mut session = self.shared.enter(&mut None);
+        let owner = Owner::Borrowed(&self.shared);
+        let mut session = match self.shared.plainly(&mut None, get_plainly) {
+            Ok(handout) => return Ok(Item::new(owner, handout)),
+            Err(session) => session,
+        };
         match session.get() {
-            Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
+            Got::Item(handout) => Ok(session.hand_out(owner, handout, None)),
             Got::Empty => Err(TryGetError::Empty),
             Got::ShutDown => Err(TryGetError::ShutDown),
         }

@@ -6,6 +6,7 @@ use crate::item::Owner;
 use crate::shared::{Session, Shared, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
+use requeue_core::Core;
 use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -26,6 +27,13 @@ pub(crate) trait Ask<'q, K, V> {
     /// Makes room for so many keys, before the hold.
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
+    /// In a hold of a queue in which nothing else is the matter: both of what
+    /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly).
+    fn take_plainly(&mut self, core: &mut Core<K, V>, left: &mut Self::Left) -> Option<Self::Taken>;
+
+    /// What the caller gets of what was taken plainly.
+    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got;
+
     /// In the hold: ends what is to be ended before, and takes what there is.
     fn take(
         &mut self,
@@ -42,7 +50,6 @@ pub(crate) trait Ask<'q, K, V> {
         session: Session<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        left: &mut Self::Left,
     ) -> Self::Got;
 
     /// After the hold.
@@ -54,10 +61,15 @@ pub(crate) enum Took<T> {
     Keys(T),
     /// No key is ready now.
     Nothing,
-    /// None will be ready any more.
-    TheEnd,
     /// First room is to be made, without the lock, for so many keys.
     NoRoom(usize),
+}
+
+/// A look at the queue, with all its holds.
+struct Look<L> {
+    reading: Option<Instant>,
+    deadline: Option<Instant>,
+    left: L,
 }
 
 /// What a wait with or without a deadline gives.
@@ -89,63 +101,112 @@ impl<'q, K, V> Waiting<'q, K, V> {
     ///
     /// The clock is read once at most, whatever this takes. A waker is asked for
     /// and cloned, without the lock, only when there is something to wait for.
+    #[inline]
     pub(crate) fn step<'w, A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
     ) -> Step<Outcome<A::Got>> {
-        let shared = self.owner.shared();
+        let Self { owner, waiter, .. } = self;
+        let shared = owner.shared();
         let mut reading = limit.is_some().then(|| shared.now());
         let deadline = limit.map(|l| l.at(reading));
-        let mut clone: Option<Waker> = None;
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
-        loop {
-            let mut session = shared.enter(&mut reading);
-            if let Some(id) = &self.waiter {
-                session.waiters.arrived(id);
-            }
-            let over = match ask.take(&mut session, &self.owner, &mut left) {
-                Took::Keys(taken) => {
-                    let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                    let got = ask.hand_out(taken, session, &self.owner, old, &mut left);
+        let session = if waiter.is_none() {
+            match shared.plainly(&mut reading, |core| ask.take_plainly(core, &mut left)) {
+                Ok(taken) => {
+                    let got = A::guard(taken, owner);
                     A::settle(shared, left);
                     return Step::Ready(Ok(Some(got)));
                 }
+                Err(session) => session,
+            }
+        } else {
+            shared.enter(&mut reading)
+        };
+        let mut look = Look { reading, deadline, left };
+        let step = match Self::take(owner, waiter, ask, session, &mut look) {
+            Ok(got) => Step::Ready(Ok(Some(got))),
+            Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
+        };
+        A::settle(shared, look.left);
+        step
+    }
+
+    /// Hands out what there is.
+    #[inline]
+    fn take<'a, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        mut session: Session<'a, K, V>,
+        look: &mut Look<A::Left>,
+    ) -> Result<A::Got, Session<'a, K, V>> {
+        loop {
+            if let Some(id) = waiter {
+                session.waiters.arrived(id);
+            }
+            match ask.take(&mut session, owner, &mut look.left) {
+                Took::Keys(taken) => {
+                    let old = waiter.take().and_then(|id| session.waiters.leave(id));
+                    return Ok(ask.hand_out(taken, session, owner, old));
+                }
+                Took::Nothing => return Err(session),
                 Took::NoRoom(keys) => {
                     drop(session);
-                    ask.make_room(keys, shared, &mut left);
-                    continue;
+                    ask.make_room(keys, owner.shared(), &mut look.left);
+                    session = owner.shared().enter(&mut look.reading);
                 }
-                Took::TheEnd => Some(Ok(None)),
-                Took::Nothing if deadline.is_some_and(|at| reading.is_some_and(|now| now >= at)) => {
-                    Some(Err(GetError::TimedOut))
-                }
-                Took::Nothing => None,
+            }
+        }
+    }
+
+    /// What a look comes to that found no key.
+    #[inline(never)]
+    fn stay<'a, 'w, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        mut session: Session<'a, K, V>,
+        look: &mut Look<A::Left>,
+        waker: impl Fn() -> &'w Waker,
+    ) -> Step<Outcome<A::Got>> {
+        let mut clone: Option<Waker> = None;
+        loop {
+            let over = if session.core.is_over() {
+                Some(Ok(None))
+            } else if look.deadline.is_some_and(|at| look.reading.is_some_and(|now| now >= at)) {
+                Some(Err(GetError::TimedOut))
+            } else {
+                None
             };
             if let Some(answer) = over {
-                let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+                let old = waiter.take().and_then(|id| session.waiters.leave(id));
                 drop(session);
                 drop(old);
-                A::settle(shared, left);
                 return Step::Ready(answer);
             }
-            if self.waiter.is_none() && clone.is_none() {
-                // neither made nor cloned under the lock: a clone is users' code
+            // neither made nor cloned under the lock: a clone is users' code
+            if waiter.is_none() && clone.is_none() {
                 drop(session);
                 clone = Some(waker().clone());
-                continue;
-            }
-            match Self::register(&mut self.waiter, session, waker(), clone.take()) {
-                Ok((lead, old)) => {
-                    drop(old);
-                    A::settle(shared, left);
-                    let deadline = deadline.filter(|at| !at.is_never());
-                    return Step::Sleep(lead.into_iter().chain(deadline).min());
+            } else {
+                match Self::register(waiter, session, waker(), clone.take()) {
+                    Ok((lead, old)) => {
+                        drop(old);
+                        let deadline = look.deadline.filter(|at| !at.is_never());
+                        return Step::Sleep(lead.into_iter().chain(deadline).min());
+                    }
+                    Err(NeedsClone) => clone = Some(waker().clone()),
                 }
-                Err(NeedsClone) => clone = Some(waker().clone()),
             }
+            let again = owner.shared().enter(&mut look.reading);
+            session = match Self::take(owner, waiter, ask, again, look) {
+                Ok(got) => return Step::Ready(Ok(Some(got))),
+                Err(session) => session,
+            };
         }
     }
 
@@ -178,6 +239,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 
     /// Blocks until there is an answer.
+    #[inline]
     pub(crate) fn block<A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
