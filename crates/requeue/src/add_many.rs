@@ -154,7 +154,14 @@ impl<K: Eq, V> Shared<K, V> {
             let core = &mut session.core;
             for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
                 let delay = match (*when, &mut asked) {
-                    (When::Now, _) => Delay::Now,
+                    (When::Now, _) => {
+                        let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash));
+                        if let Some(added) = plain {
+                            *result = Ok(added);
+                            continue;
+                        }
+                        Delay::Now
+                    }
                     (When::After(delay), Some(unask)) if *was_asked => {
                         unask.left -= 1;
                         Delay::Asked(delay, *policy, unask.asking)

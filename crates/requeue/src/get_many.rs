@@ -119,7 +119,9 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
             return Took::NoRoom(ready);
         }
         let taken = session.get_up_to(*most, |handout| {
-            left.waited.extend(handout.waited);
+            if let Some(waited) = handout.waited {
+                left.waited.push(waited);
+            }
             items.push(Item::new(owner.clone(), handout));
         });
         match taken {

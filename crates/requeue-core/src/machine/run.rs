@@ -119,6 +119,8 @@ impl core::error::Error for NotHeld {}
 /// and their entries in the table.
 const SLOT_AHEAD: usize = 8;
 const ENTRY_AHEAD: usize = 4;
+/// A batch does not look ahead where there are no more keys than these.
+const AT_HAND: usize = 1_024;
 
 /// How often a user's order may answer nonsense before the queue looks itself.
 const NONSENSE: u32 = 1_000;
@@ -158,9 +160,13 @@ impl<K, V> Core<K, V> {
             }
             return picked.len();
         }
+        // of a few keys all is at hand
+        let far = self.arena.len() > AT_HAND;
         for taken in 0..most {
             let Some(slot) = self.line.pop(&self.arena) else { return taken };
-            self.look_ahead();
+            if far {
+                self.look_ahead();
+            }
             each(self.hand_out(slot));
         }
         most
