@@ -250,7 +250,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// keys and in one lock hold.
     ///
     /// A key that comes twice is coalesced, as in two calls. How long the hold is
-    /// is the caller's choice: others wait for the lock meanwhile, HOLD_ADD.
+    /// is the caller's choice: others wait for the lock meanwhile, 30 to 60 ns for
+    /// each `u64` (Intel Xeon, 2 shared cores, rustc 1.95, commit 5f6b634).
     ///
     /// What became of each key, and each key that was refused, is in the
     /// [`AddedMany`] that this returns; `.all()?` is the short way.
@@ -495,7 +496,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// The keys can be ended in one hold too, and the next taken in the same one:
     /// [`Items::next`]. How long a hold is is the caller's choice: others wait for
-    /// the lock meanwhile, HOLD_GET.
+    /// the lock meanwhile, 30 ns for each `u64` and 30 to 40 for its end (Intel
+    /// Xeon, 2 shared cores, rustc 1.95, commit 5f6b634).
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
