@@ -13,8 +13,11 @@
 //!    written once, by `insert`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
 //! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
-//!    beyond the first loan), and a chunk is freed only when no slot of it is
-//!    occupied. So a `KeyRef` always points at an initialised key.
+//!    beyond the first loan) or pinned (`PINNED`), and a chunk is freed only when
+//!    no slot of it is occupied. So a `KeyRef` always points at an initialised
+//!    key, and so does the address of a key that is pinned, for those outside who
+//!    read it without the lock. (Dropping the arena heeds loans only: who reads
+//!    by address must not outlive it.)
 //! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
 //!    `give_back` consumes it. One that is forgotten leaves its slot lent for
 //!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
@@ -40,13 +43,15 @@ const WORDS: usize = CHUNK / 64;
 const OCCUPIED: u32 = 1 << 31;
 /// At least one `KeyRef` to the slot's key is out.
 const LENT: u32 = 1 << 30;
+/// Somebody may read the key by its address.
+const PINNED: u32 = 1 << 29;
 /// What is left of the word for the state machine.
-pub(crate) const FLAGS: u32 = LENT - 1;
+pub(crate) const FLAGS: u32 = PINNED - 1;
 
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
     hash: Cell<u32>,
-    /// `OCCUPIED`, `LENT` and the state machine's flags.
+    /// `OCCUPIED`, `LENT`, `PINNED` and the state machine's flags.
     word: Cell<u32>,
 }
 
@@ -295,6 +300,23 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & LENT != 0
     }
 
+    /// Whether the key must stay in its place: it is lent or pinned.
+    #[inline]
+    pub(crate) fn is_kept(&self, slot: u32) -> bool {
+        self.occupied(slot).word.get() & (LENT | PINNED) != 0
+    }
+
+    /// Keeps the key in its place until [`unpin`](Self::unpin).
+    pub(crate) fn pin(&mut self, slot: u32) {
+        let word = &self.occupied(slot).word;
+        word.set(word.get() | PINNED);
+    }
+
+    pub(crate) fn unpin(&mut self, slot: u32) {
+        let word = &self.occupied(slot).word;
+        word.set(word.get() & !PINNED);
+    }
+
     /// Ends a loan. One of another arena is refused: its key stays lent there.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a loan that is given back is gone")]
@@ -316,16 +338,16 @@ impl<K> Arena<K> {
         word.set(word.get() & !LENT);
     }
 
-    /// Takes the key out; `None` while it is lent.
+    /// Takes the key out; `None` while it is lent or pinned.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
         let s = self.occupied(slot);
-        if s.word.get() & LENT != 0 {
+        if s.word.get() & (LENT | PINNED) != 0 {
             return None;
         }
         s.word.set(0);
         // SAFETY: (3) the slot was occupied until the line above, so the key is
-        // initialised; (4) it is not lent, so nobody refers to it; its word no
+        // initialised; (4) it is neither lent nor pinned, so nobody refers to it; its word no
         // longer has `OCCUPIED`, so it is never read again.
         let key = unsafe { (*s.key.get()).assume_init_read() };
         self.len -= 1;
@@ -434,6 +456,28 @@ mod tests {
         a.give_back(one);
         assert!(!a.is_lent(s));
         assert!(a.remove(s).is_some());
+    }
+
+    #[test]
+    fn a_pinned_key_is_not_removed_before_it_is_let_go() {
+        let mut a = Arena::new(usize::MAX);
+        let s = a.insert(Rc::new(()), 0);
+        a.pin(s);
+        assert!(a.is_kept(s) && !a.is_lent(s) && a.remove(s).is_none());
+        a.set_flags(s, FLAGS);
+        let loan = a.lend(s);
+        a.unpin(s);
+        assert!(a.is_kept(s) && a.remove(s).is_none());
+        a.give_back(loan);
+        assert!(!a.is_kept(s) && a.flags(s) == FLAGS);
+        assert!(a.remove(s).is_some());
+        // an arena that goes takes pinned keys with it
+        let counted = Arc::new(());
+        let mut a = Arena::new(usize::MAX);
+        let s = a.insert(counted.clone(), 0);
+        a.pin(s);
+        drop(a);
+        assert_eq!(Arc::strong_count(&counted), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, READY};
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PUBLISHED, READY};
 use crate::arena::KeyRef;
 use core::borrow::Borrow;
 use core::fmt;
@@ -38,6 +38,9 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
+    /// The key's hash, if it was [published](Core::publish) and has to be
+    /// withdrawn before the lock is released.
+    pub published: Option<u32>,
 }
 
 /// The answer of [`Core::get`].
@@ -147,7 +150,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
         let flags = self.arena.flags(slot);
-        self.arena.set_flags(slot, (flags | HELD) & !(READY | BACKOFF | LOOSE));
+        self.arena.set_flags(slot, (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -161,6 +164,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
+            published: (flags & PUBLISHED != 0).then(|| self.arena.hash(slot)),
         }
     }
 

@@ -4,6 +4,7 @@ use super::run::RunRef;
 use super::shutdown::Phase;
 use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
+use crate::order::Ticket;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
@@ -77,6 +78,8 @@ pub struct Accepted {
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
+    /// Stands for the key in [`Core::publish`], as long as the lock is held.
+    pub ticket: Ticket,
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -307,7 +310,7 @@ impl<K: Eq, V> Core<K, V> {
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
         let Some(delay) = self.admit(delay)? else {
-            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
+            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE });
         };
         if let Delay::Limited(limit, _) = delay {
             self.turn_the_hand(limit);
@@ -331,13 +334,13 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// [`Refused`] if the queue takes no more triggers.
     #[inline]
-    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Added>, Refused>
+    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Accepted>, Refused>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay).added))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay)))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -384,7 +387,7 @@ impl<K: Eq, V> Core<K, V> {
         };
         self.record(slot, failed);
         self.suspect = None;
-        Accepted { added, delay }
+        Accepted { added, delay, ticket: Ticket(slot) }
     }
 
     #[inline]
