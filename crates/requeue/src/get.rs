@@ -122,7 +122,7 @@ impl<'q, K, V> Get<'q, K, V> {
             if let Some(id) = &self.waiter {
                 session.waiters.arrived(id);
             }
-            let over = match session.core.get() {
+            let over = match session.get() {
                 Got::Item(handout) => {
                     let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
                     let item = session.hand_out(self.owner.clone(), handout, old);

@@ -2,12 +2,13 @@
 #![doc = include_str!("docs/client_go.md")]
 #![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod add;
 mod builder;
 mod drain;
 mod error;
+mod filter;
 mod get;
 mod hash;
 mod item;

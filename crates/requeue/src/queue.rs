@@ -139,7 +139,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[inline]
     pub fn add(&self, key: K) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add(key, hash, None, Delay::Now, None)
+        self.shared.add_plain(key, hash)
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
@@ -162,8 +162,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let mut reading = None;
-        let known = self.shared.enter(&mut reading).core.add_known(key, hash, Delay::Now)?;
-        match known {
+        match self.shared.add_known(key, hash, &mut reading)? {
             Some(added) => Ok(added),
             // cloned without the lock; by then the key may be known after all
             None => self
@@ -416,7 +415,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let mut session = self.shared.enter(&mut None);
-        match session.core.get() {
+        match session.get() {
             Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
             Got::Empty => Err(TryGetError::Empty),
             Got::ShutDown => Err(TryGetError::ShutDown),
@@ -514,7 +513,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.shared.enter(&mut None).core.close();
+        self.shared.close();
     }
 
     /// Refuses all triggers and drops the timers. Ready keys are still handed

@@ -9,6 +9,7 @@
 
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::filter::{Filter, Ledger, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -17,8 +18,10 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
+    Ticket, Trigger,
 };
+use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -55,10 +58,13 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
+    ledger: Ledger,
 }
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    /// Keys whose further adds need no lock.
+    filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -89,7 +95,9 @@ impl<K, V> Shared<K, V> {
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 told: (0, None),
+                ledger: Ledger::default(),
             }),
+            filter: Filter::new(),
             clock,
             limiter,
             metrics,
@@ -189,6 +197,72 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    /// Whether adding the key changes nothing, as far as can be told without the
+    /// lock: see `filter/mod.rs`.
+    #[inline]
+    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // also where users' `Eq` panics
+        let _look = LooksAtLimbo(self);
+        self.filter.finds(open, key, hash)
+    }
+
+    /// A trigger without delay or value.
+    #[inline]
+    pub(crate) fn add_plain(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        match self.filter.open() {
+            None => self.add(key, hash, None, Delay::Now, None),
+            Some(open) => self.add_through_filter(open, key, hash),
+        }
+    }
+
+    /// Apart, and the rest apart from this, so that what needs few registers saves
+    /// few.
+    #[inline(never)]
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        if self.is_redundant(open, &key, hash) {
+            return Ok(Added::Coalesced);
+        }
+        self.add_through_lock(key, hash)
+    }
+
+    #[inline(never)]
+    fn add_through_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add(key, hash, None, Delay::Now, None)
+    }
+
+    /// The same by reference: `None` if the key is not known.
+    #[inline]
+    pub(crate) fn add_known<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                return Ok(Some(Added::Coalesced));
+            }
+        }
+        self.add_known_through_lock(key, hash, reading)
+    }
+
     /// A trigger from outside. `reading` is the time that its delay counts from.
     #[inline]
     pub(crate) fn add(
@@ -203,11 +277,20 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let delayed = !matches!(delay, Delay::Now);
+        let plain = !delayed && value.is_none();
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut trigger = DropsQuietly(Some(Trigger::new(key, value)));
         let accepted = match &mut trigger.0 {
-            Some(trigger) => self.enter(&mut reading).core.add(trigger, hash, delay),
+            Some(trigger) => {
+                let mut session = self.enter(&mut reading);
+                let accepted = session.core.add(trigger, hash, delay);
+                match accepted {
+                    Ok(Accepted { added: Added::Coalesced, ticket, .. }) if plain => session.publish(ticket),
+                    _ => drop(session),
+                }
+                accepted
+            }
             None => unreachable!("it was put there"),
         };
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
@@ -220,6 +303,25 @@ impl<K, V> Shared<K, V> {
             (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
             (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
         }
+    }
+
+    fn add_known_through_lock<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut session = self.enter(reading);
+        let known = session.core.add_known(key, hash, Delay::Now)?;
+        match known {
+            Some(Accepted { added: Added::Coalesced, ticket, .. }) => session.publish(ticket),
+            _ => drop(session),
+        }
+        Ok(known.map(|accepted| accepted.added))
     }
 
     /// add_rate_limited.
@@ -240,15 +342,28 @@ impl<K, V> Shared<K, V> {
 
     /// What `shut_down` does; once more where a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
-        let dropped = self.enter_at(now).core.shut_down();
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let dropped = session.core.shut_down();
+        drop(session);
         self.finish_sweep(now);
         dropped
+    }
+
+    /// What `close` does.
+    pub(crate) fn close(&self) {
+        let mut session = self.enter(&mut None);
+        self.filter.close();
+        session.core.close();
     }
 
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = self.enter_at(now).core.begin_drain(options.waiting, deadline);
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let base = session.core.begin_drain(options.waiting, deadline);
+        drop(session);
         self.finish_sweep(now);
         (base, deadline)
     }
@@ -261,7 +376,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told } = &mut *state;
+        let State { core, waiters, drains, told, .. } = &mut *state;
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
         if !drains.is_empty() {
@@ -272,6 +387,9 @@ impl<K, V> Shared<K, V> {
             }
         }
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        if core.has_limbo() {
+            self.filter.retry_limbo(core);
+        }
         let trash = core.take_trash();
         drop(state);
         wakes.deliver();
@@ -304,6 +422,20 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
 impl<K, V> fmt::Debug for Shared<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Has those who read a key without the lock, when they have done so, look
+/// whether one was kept for them that is to be dropped.
+struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.filter.owes_a_look() {
+            let mut session = self.0.lock();
+            self.0.filter.retry_limbo(&mut session.core);
+        }
     }
 }
 
@@ -346,6 +478,30 @@ pub(crate) struct Session<'a, K, V> {
 }
 
 impl<K, V> Session<'_, K, V> {
+    /// Takes the next key. The only way to one: a key that was published must be
+    /// withdrawn before anybody else can take the lock or the key be handled.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Got<K, V> {
+        let got = self.core.get();
+        if let Got::Item(Handout { published: Some(hash), run, .. }) = &got {
+            self.shared.filter.withdraw(run.key(), *hash);
+        }
+        got
+    }
+
+    /// Ends the hold of a redundant trigger: the next ones of its key need none.
+    #[cold]
+    #[inline(never)]
+    fn publish(mut self, ticket: Ticket) {
+        let shared = self.shared;
+        let State { core, ledger, .. } = &mut *self;
+        let too_small = shared.filter.publish(core, ledger, ticket);
+        drop(self);
+        if too_small {
+            shared.filter.grow();
+        }
+    }
+
     /// Ends the hold with a key that was handed out. Its guard is made first: a
     /// panic of what follows the hold (the drop of another key, or of the waker
     /// that the getter waited with) must not leave the key held for ever.

@@ -249,6 +249,13 @@ impl<K, V> Core<K, V> {
         self.trash.len() + self.limbo.len() > 0
     }
 
+    /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
+    #[inline]
+    #[must_use]
+    pub fn has_limbo(&self) -> bool {
+        !self.limbo.is_empty()
+    }
+
     /// What is to be dropped once the lock is released.
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
