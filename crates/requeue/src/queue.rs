@@ -116,6 +116,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         (hash ^ (hash >> 32)) as u32
     }
 
+    #[cfg(test)]
+    pub(crate) fn hash_of(&self, key: &K) -> u32 {
+        self.hash(key)
+    }
+
     /// Asks for a run of `key`.
     ///
     /// A ready key stays where it is in line. A held key becomes dirty: it runs

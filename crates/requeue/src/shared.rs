@@ -64,7 +64,7 @@ pub(crate) struct State<K, V> {
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
     /// Keys whose further adds need no lock.
-    filter: Filter<K>,
+    pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -483,8 +483,10 @@ impl<K, V> Session<'_, K, V> {
     #[inline]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let got = self.core.get();
-        if let Got::Item(Handout { published: Some(hash), run, .. }) = &got {
-            self.shared.filter.withdraw(run.key(), *hash);
+        if let Some(hash) = self.core.take_published() {
+            if let Got::Item(handout) = &got {
+                self.shared.filter.withdraw(handout.run.key(), hash);
+            }
         }
         got
     }

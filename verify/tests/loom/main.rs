@@ -18,6 +18,7 @@
 #![cfg(requeue_loom)]
 
 mod drains;
+mod filter;
 mod getters;
 mod loans;
 mod runs;

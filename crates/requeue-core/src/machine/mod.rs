@@ -185,6 +185,8 @@ pub struct Core<K, V = ()> {
     hand: u32,
     /// Whether somebody may still read a pinned key, if keys are ever pinned.
     may_read: Option<MayRead<K>>,
+    /// The hash of the key that was handed out, if it was published.
+    withdraws: Option<u32>,
     /// Slots whose keys nothing kept any more but somebody who read them.
     limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
@@ -229,6 +231,7 @@ impl<K, V> Core<K, V> {
             inert: BTreeMap::new(),
             hand: 0,
             may_read: None,
+            withdraws: None,
             limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,

@@ -38,9 +38,6 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
-    /// The key's hash, if it was [published](Core::publish) and has to be
-    /// withdrawn before the lock is released.
-    pub published: Option<u32>,
 }
 
 /// The answer of [`Core::get`].
@@ -151,6 +148,9 @@ impl<K, V> Core<K, V> {
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
         let flags = self.arena.flags(slot);
         self.arena.set_flags(slot, (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
+        if flags & PUBLISHED != 0 {
+            self.withdraws = Some(self.arena.hash(slot));
+        }
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -164,7 +164,6 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
-            published: (flags & PUBLISHED != 0).then(|| self.arena.hash(slot)),
         }
     }
 

@@ -14,7 +14,7 @@
 //! Under loom and Miri, which know the language's rules only, and on other
 //! processors the fence itself is used.
 //!
-//! `cfg(requeue_fault = "...")` leaves a barrier out, so that the models and the
+//! What the proof needs can be [left out](leaves_out), so that the models and the
 //! long stress test can be seen to fail.
 
 use crate::sync::atomic::{self, AtomicUsize};
@@ -28,10 +28,29 @@ macro_rules! locked_is_full {
     };
 }
 
+/// Whether a part of the protocol is left out, to see tests fail: in the models
+/// the one that the environment's `REQUEUE_FAULT` names, else one that was named by
+/// `--cfg requeue_fault="..."`.
+#[inline]
+pub(super) fn leaves_out(part: &str) -> bool {
+    #[cfg(requeue_loom)]
+    {
+        static FAULT: std::sync::LazyLock<Option<String>> =
+            std::sync::LazyLock::new(|| std::env::var("REQUEUE_FAULT").ok());
+        FAULT.as_deref() == Some(part)
+    }
+    #[cfg(not(requeue_loom))]
+    match part {
+        "adder_barrier" => cfg!(requeue_fault = "adder_barrier"),
+        "getter_barrier" => cfg!(requeue_fault = "getter_barrier"),
+        _ => false,
+    }
+}
+
 /// Between an adder's first look at an entry and its decisive one.
 #[inline]
 pub(super) fn adder_barrier() {
-    if !cfg!(requeue_fault = "adder_barrier") {
+    if !leaves_out("adder_barrier") {
         full_barrier();
     }
 }
@@ -39,7 +58,7 @@ pub(super) fn adder_barrier() {
 /// The same, after the adder's hazard was stored.
 #[inline]
 pub(super) fn store_then_adder_barrier(hazard: &AtomicUsize, address: usize) {
-    if cfg!(requeue_fault = "adder_barrier") {
+    if leaves_out("adder_barrier") {
         hazard.store(address, Relaxed);
     } else if locked_is_full!() {
         hazard.swap(address, SeqCst);
@@ -53,7 +72,7 @@ pub(super) fn store_then_adder_barrier(hazard: &AtomicUsize, address: usize) {
 /// Between the clearing of an entry and the handler.
 #[inline]
 pub(super) fn getter_barrier() {
-    if !cfg!(requeue_fault = "getter_barrier") {
+    if !leaves_out("getter_barrier") {
         full_barrier();
     }
 }

@@ -4,7 +4,7 @@
 //! Lock-Free Objects" (IEEE TPDS 15(6), 2004). A thread has one record a queue,
 //! found by the thread's number, in blocks that are made as threads come.
 
-use super::barrier::{full_barrier, store_then_adder_barrier};
+use super::barrier::{full_barrier, leaves_out, store_then_adder_barrier};
 use super::threads;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
@@ -105,7 +105,7 @@ impl Hazards {
     /// withdrawn. If so, whoever does finds [`owes_a_look`](Self::owes_a_look)
     /// when it has stopped. To be called under the queue's mutex.
     pub(super) fn protects(&self, address: usize) -> bool {
-        if cfg!(requeue_fault = "scan") || !self.is_read(address) {
+        if leaves_out("scan") || !self.is_read(address) {
             return false;
         }
         self.limbo.store(true, Relaxed);

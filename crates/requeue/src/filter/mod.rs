@@ -72,6 +72,8 @@ mod barrier;
 mod hazards;
 mod raw;
 mod table;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod words;
 
@@ -205,7 +207,7 @@ impl<K> Filter<K> {
     /// From here on nothing is found. Under the mutex, before the state machine
     /// refuses anybody.
     pub(crate) fn close(&self) {
-        if !cfg!(requeue_fault = "gate") {
+        if !barrier::leaves_out("gate") {
             self.gate.store(CLOSED, Relaxed);
             barrier::full_barrier();
         }

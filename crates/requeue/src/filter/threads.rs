@@ -18,31 +18,42 @@ pub(super) const NONE: usize = usize::MAX;
 
 const WORDS: usize = CAP.div_ceil(64);
 
-/// Which numbers are taken, a bit each. Never locked while anything else is
-/// waited for, and no models' lock: nothing that it orders is relied on.
-static TAKEN: Mutex<[u64; WORDS]> = Mutex::new([0; WORDS]);
-/// How many are: a hint that spares threads beyond the cap the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-fn take() -> usize {
-    if COUNT.load(Relaxed) >= CAP {
-        return NONE;
-    }
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    for at in 0..CAP {
-        if taken[at / 64] >> (at % 64) & 1 == 0 {
-            taken[at / 64] |= 1 << (at % 64);
-            COUNT.fetch_add(1, Relaxed);
-            return at;
-        }
-    }
-    NONE
+/// Which numbers are taken.
+struct Pool {
+    /// A bit each. Never locked while anything else is waited for, and no models'
+    /// lock: nothing that it orders is relied on.
+    taken: Mutex<[u64; WORDS]>,
+    /// How many there are: a hint that spares threads beyond the cap the lock.
+    count: AtomicUsize,
 }
 
-fn give_back(number: usize) {
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    taken[number / 64] &= !(1 << (number % 64));
-    COUNT.fetch_sub(1, Relaxed);
+static POOL: Pool = Pool::new();
+
+impl Pool {
+    const fn new() -> Self {
+        Self { taken: Mutex::new([0; WORDS]), count: AtomicUsize::new(0) }
+    }
+
+    fn take(&self) -> usize {
+        if self.count.load(Relaxed) >= CAP {
+            return NONE;
+        }
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        for at in 0..CAP {
+            if taken[at / 64] >> (at % 64) & 1 == 0 {
+                taken[at / 64] |= 1 << (at % 64);
+                self.count.fetch_add(1, Relaxed);
+                return at;
+            }
+        }
+        NONE
+    }
+
+    fn give_back(&self, number: usize) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken[number / 64] &= !(1 << (number % 64));
+        self.count.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A number, returned as the thread ends.
@@ -53,7 +64,7 @@ impl Drop for Lease {
         let number = self.0.get();
         if number != NONE {
             forget_number();
-            give_back(number);
+            POOL.give_back(number);
         }
     }
 }
@@ -90,7 +101,7 @@ pub(super) fn enlist() {
         return;
     }
     let _ = LEASE.try_with(|lease| {
-        lease.0.set(take());
+        lease.0.set(POOL.take());
         #[cfg(not(requeue_loom))]
         NUMBER.set(lease.0.get());
     });
@@ -114,6 +125,16 @@ pub(super) fn is_its_turn() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lowest_number_that_is_free_is_taken_up_to_the_cap() {
+        let pool = Pool::new();
+        assert!((0..CAP).all(|n| pool.take() == n));
+        assert_eq!((pool.take(), pool.take()), (NONE, NONE));
+        pool.give_back(CAP - 1);
+        pool.give_back(3);
+        assert_eq!((pool.take(), pool.take(), pool.take()), (3, CAP - 1, NONE));
+    }
 
     #[test]
     fn a_thread_keeps_its_number_and_returns_it() {
