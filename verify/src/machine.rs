@@ -260,7 +260,7 @@ impl Adapter for Machine {
         let known = self.0.with(|core| core.add_known(key, hash(key), Delay::Now));
         match known {
             Err(_) => Ok(Err(())),
-            Ok(Some(added)) => crate::fronts::accepted(added).map(Ok),
+            Ok(Some(accepted)) => crate::fronts::accepted(accepted.added).map(Ok),
             Ok(None) => Ok(self.trigger(key.clone(), When::Now, None)?.map_err(drop)),
         }
     }

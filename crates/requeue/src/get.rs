@@ -1,7 +1,7 @@
 //! Waiting for a key.
 
 use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
-use crate::shared::{Session, Shared, get_plainly};
+use crate::shared::{Session, Shared};
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant};
@@ -73,11 +73,16 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     #[inline]
-    fn take_plainly(&mut self, core: &mut Core<K, V>, left: &mut Self::Left) -> Option<Self::Taken> {
+    fn take_plainly(
+        &mut self,
+        shared: &Shared<K, V>,
+        core: &mut Core<K, V>,
+        left: &mut Self::Left,
+    ) -> Option<Self::Taken> {
         if self.ending.is_some() {
             left.key = Some(finish_plainly(core, &mut self.ending)?);
         }
-        get_plainly(core)
+        shared.get_plainly(core)
     }
 
     #[inline]

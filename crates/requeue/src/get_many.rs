@@ -86,7 +86,12 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     }
 
     #[inline]
-    fn take_plainly(&mut self, _: &mut Core<K, V>, _: &mut Self::Left) -> Option<Self::Taken> {
+    fn take_plainly(
+        &mut self,
+        _: &Shared<K, V>,
+        _: &mut Core<K, V>,
+        _: &mut Self::Left,
+    ) -> Option<Self::Taken> {
         None
     }
 

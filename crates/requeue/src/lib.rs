@@ -2,13 +2,14 @@
 #![doc = include_str!("docs/client_go.md")]
 #![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod add;
 mod add_many;
 mod builder;
 mod drain;
 mod error;
+mod filter;
 mod get;
 mod get_many;
 mod hash;

@@ -10,7 +10,7 @@ use crate::get_many::{GetMany, try_get_many};
 use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
 use crate::limiter::sealed::Token;
-use crate::shared::{Shared, get_plainly, in_drop};
+use crate::shared::{Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, RandomState, Stats};
 use requeue_core::{Added, Delay, Got, Policy};
@@ -119,6 +119,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         (hash ^ (hash >> 32)) as u32
     }
 
+    #[cfg(test)]
+    pub(crate) fn hash_of(&self, key: &K) -> u32 {
+        self.hash(key)
+    }
+
     /// Asks for a run of `key`.
     ///
     /// A ready key stays where it is in line. A held key becomes dirty: it runs
@@ -142,7 +147,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[inline]
     pub fn add(&self, key: K) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add_now(key, hash)
+        self.shared.add_plain(key, hash)
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
@@ -165,8 +170,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let mut reading = None;
-        let known = self.shared.enter(&mut reading).core.add_known(key, hash, Delay::Now)?;
-        match known {
+        match self.shared.add_known(key, hash, &mut reading)? {
             Some(added) => Ok(added),
             // cloned without the lock; by then the key may be known after all
             None => self
@@ -478,7 +482,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let owner = Owner::Borrowed(&self.shared);
-        let mut session = match self.shared.plainly(&mut None, get_plainly) {
+        let mut session = match self.shared.plainly(&mut None, |core| self.shared.get_plainly(core)) {
             Ok(handout) => return Ok(Item::new(owner, handout)),
             Err(session) => session,
         };
@@ -634,7 +638,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn close(&self) {
-        self.shared.enter(&mut None).core.close();
+        self.shared.close();
     }
 
     /// Refuses all triggers and drops the timers. Ready keys are still handed

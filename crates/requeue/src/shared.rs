@@ -9,6 +9,7 @@
 
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::filter::{Filter, Ledger, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -17,8 +18,10 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
+    Ticket, Trigger,
 };
+use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -60,10 +63,13 @@ pub(crate) struct State<K, V> {
     /// therefore they end without a look around; every other hold takes this away
     /// and looks as it ends.
     calm: bool,
+    ledger: Ledger,
 }
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    /// Keys whose further adds need no lock.
+    pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -98,7 +104,9 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 told: (0, None),
                 calm: false,
+                ledger: Ledger::default(),
             }),
+            filter: Filter::new(),
             clock,
             limiter,
             metrics,
@@ -249,9 +257,55 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// An immediate trigger from outside without a payload.
+    /// Whether adding the key changes nothing, as far as can be told without the
+    /// lock: see `filter/mod.rs`.
     #[inline]
-    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // also where users' `Eq` panics
+        let _look = LooksAtLimbo(self);
+        self.filter.finds(open, key, hash)
+    }
+
+    /// A trigger without delay or value.
+    #[inline]
+    pub(crate) fn add_plain(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        match self.filter.open() {
+            None => self.add_now(key, hash),
+            Some(open) => self.add_through_filter(open, key, hash),
+        }
+    }
+
+    /// Apart, and the rest apart from this, so that what needs few registers saves
+    /// few.
+    #[inline(never)]
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        if self.is_redundant(open, &key, hash) {
+            return Ok(Added::Coalesced);
+        }
+        self.add_through_lock(key, hash)
+    }
+
+    #[inline(never)]
+    fn add_through_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_now(key, hash)
+    }
+
+    /// The same, through the lock.
+    #[inline]
+    fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
@@ -264,6 +318,26 @@ impl<K, V> Shared<K, V> {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
             }
         }
+    }
+
+    /// The same by reference: `None` if the key is not known.
+    #[inline]
+    pub(crate) fn add_known<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                return Ok(Some(Added::Coalesced));
+            }
+        }
+        self.add_known_through_lock(key, hash, reading)
     }
 
     /// A trigger from outside. `reading` is the time that its delay counts from.
@@ -297,11 +371,15 @@ impl<K, V> Shared<K, V> {
     {
         // in this order, so that the lock is released first
         let (mut trigger, mut session) = (trigger, session);
+        let plain = matches!(delay, Delay::Now) && trigger.0.as_ref().is_some_and(Trigger::is_bare);
         let accepted = match &mut trigger.0 {
             Some(trigger) => session.core.add(trigger, hash, delay),
             None => unreachable!("it was put there"),
         };
-        drop(session);
+        match accepted {
+            Ok(Accepted { added: Added::Coalesced, ticket, .. }) if plain => session.publish(ticket),
+            _ => drop(session),
+        }
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
                 if !matches!(delay, Delay::Now) {
@@ -312,6 +390,25 @@ impl<K, V> Shared<K, V> {
             (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
             (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
         }
+    }
+
+    fn add_known_through_lock<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut session = self.enter(reading);
+        let known = session.core.add_known(key, hash, Delay::Now)?;
+        match known {
+            Some(Accepted { added: Added::Coalesced, ticket, .. }) => session.publish(ticket),
+            _ => drop(session),
+        }
+        Ok(known.map(|accepted| accepted.added))
     }
 
     /// add_rate_limited.
@@ -332,15 +429,28 @@ impl<K, V> Shared<K, V> {
 
     /// What `shut_down` does; once more where a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
-        let dropped = self.enter_at(now).core.shut_down();
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let dropped = session.core.shut_down();
+        drop(session);
         self.finish_sweep(now);
         dropped
+    }
+
+    /// What `close` does.
+    pub(crate) fn close(&self) {
+        let mut session = self.enter(&mut None);
+        self.filter.close();
+        session.core.close();
     }
 
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = self.enter_at(now).core.begin_drain(options.waiting, deadline);
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let base = session.core.begin_drain(options.waiting, deadline);
+        drop(session);
         self.finish_sweep(now);
         (base, deadline)
     }
@@ -353,7 +463,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        let State { core, waiters, drains, told, .. } = &mut *state;
         core.conclude();
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
@@ -367,6 +477,9 @@ impl<K, V> Shared<K, V> {
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        if core.has_limbo() {
+            self.filter.retry_limbo(core);
+        }
         let trash = core.take_trash();
         drop(state);
         wakes.deliver();
@@ -399,6 +512,20 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
 impl<K, V> fmt::Debug for Shared<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Has those who read a key without the lock, when they have done so, look
+/// whether one was kept for them that is to be dropped.
+struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.filter.owes_a_look() {
+            let mut session = self.0.lock();
+            self.0.filter.retry_limbo(&mut session.core);
+        }
     }
 }
 
@@ -447,29 +574,56 @@ pub(crate) struct Session<'a, K, V> {
     state: Option<MutexGuard<'a, State<K, V>>>,
 }
 
-/// The next key of a queue in which nothing else is the matter, see
-/// [`Shared::plainly`]. With [`Session::get`] and [`Session::get_up_to`] the door
-/// through which keys leave the state machine: nobody else asks it for keys.
-#[inline]
-pub(crate) fn get_plainly<K, V>(core: &mut Core<K, V>) -> Option<Handout<K, V>> {
-    core.get_plainly()
+/// The doors through which keys leave the state machine: nobody else asks it for
+/// keys. One that was published must be withdrawn before anybody else can take
+/// the lock or the key be handled.
+impl<K, V> Shared<K, V> {
+    /// The next key of a queue in which nothing else is the matter, see
+    /// [`plainly`](Self::plainly).
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+        let handout = core.get_plainly()?;
+        self.filter.withdraw_handout(&handout);
+        Some(handout)
+    }
 }
 
 impl<K, V> Session<'_, K, V> {
     /// Takes the next key.
     #[inline]
     pub(crate) fn get(&mut self) -> Got<K, V> {
-        self.core.get()
+        let got = self.core.get();
+        if let Got::Item(handout) = &got {
+            self.shared.filter.withdraw_handout(handout);
+        }
+        got
     }
 
     /// Takes the next keys, `most` or as many as there are; returns how many.
     #[inline]
-    pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
-        self.core.get_up_to(most, each)
+    pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+        let filter = &self.shared.filter;
+        self.core.get_up_to(most, |handout| {
+            filter.withdraw_handout(&handout);
+            each(handout);
+        })
     }
 }
 
 impl<K, V> Session<'_, K, V> {
+    /// Ends the hold of a redundant trigger: the next ones of its key need none.
+    #[cold]
+    #[inline(never)]
+    fn publish(mut self, ticket: Ticket) {
+        let shared = self.shared;
+        let State { core, ledger, .. } = &mut *self;
+        let too_small = shared.filter.publish(core, ledger, ticket);
+        drop(self);
+        if too_small {
+            shared.filter.grow();
+        }
+    }
+
     /// Ends the hold with a key that was handed out. Its guard is made first: a
     /// panic of what follows the hold (the drop of another key, or of the waker
     /// that the getter waited with) must not leave the key held for ever.

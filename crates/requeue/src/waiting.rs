@@ -29,7 +29,12 @@ pub(crate) trait Ask<'q, K, V> {
 
     /// In a hold of a queue in which nothing else is the matter: both of what
     /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly).
-    fn take_plainly(&mut self, core: &mut Core<K, V>, left: &mut Self::Left) -> Option<Self::Taken>;
+    fn take_plainly(
+        &mut self,
+        shared: &Shared<K, V>,
+        core: &mut Core<K, V>,
+        left: &mut Self::Left,
+    ) -> Option<Self::Taken>;
 
     /// What the caller gets of what was taken plainly.
     fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got;
@@ -115,7 +120,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let session = if waiter.is_none() {
-            match shared.plainly(&mut reading, |core| ask.take_plainly(core, &mut left)) {
+            match shared.plainly(&mut reading, |core| ask.take_plainly(shared, core, &mut left)) {
                 Ok(taken) => {
                     let got = A::guard(taken, owner);
                     A::settle(shared, left);

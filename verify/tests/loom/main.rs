@@ -19,6 +19,7 @@
 
 mod batches;
 mod drains;
+mod filter;
 mod getters;
 mod loans;
 mod runs;

@@ -2,7 +2,7 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, READY};
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, PUBLISHED, READY};
 use crate::arena::{Arena, KeyRef};
 use crate::order::Line;
 use crate::table::Slots;
@@ -41,6 +41,9 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
+    /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
+    /// before the lock is released.
+    pub published: Option<u32>,
 }
 
 /// The answer of [`Core::get`].
@@ -237,7 +240,8 @@ impl<K, V> Core<K, V> {
 
     #[inline]
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
-        let (key, _) = self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE));
+        let change = |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED);
+        let (key, flags) = self.arena.lend(slot, change);
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -251,6 +255,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
+            published: (flags & PUBLISHED != 0).then(|| self.arena.hash(slot)),
         }
     }
 
