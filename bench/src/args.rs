@@ -15,13 +15,32 @@ pub struct Args {
     accepted: Vec<String>,
 }
 
-/// What is wrong with the arguments.
+/// Why nothing was measured.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Usage(pub String);
+pub enum Usage {
+    /// The arguments are wrong. The program ends with 2.
+    Wrong(String),
+    /// What is measured cannot do that. The program ends with 3.
+    Cannot(String),
+}
+
+impl Usage {
+    /// What the program ends with.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Wrong(_) => 2,
+            Self::Cannot(_) => 3,
+        }
+    }
+}
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Wrong(what) => f.write_str(what),
+            Self::Cannot(what) => write!(f, "cannot be measured: {what}"),
+        }
     }
 }
 
@@ -38,14 +57,14 @@ impl Args {
         let mut args = args.into_iter();
         let workload = args
             .next()
-            .ok_or_else(|| Usage("which workload? For example: w1 key=u64 shape=cycle".to_string()))?;
+            .ok_or_else(|| Usage::Wrong("which workload? For example: w1 key=u64 shape=cycle".to_string()))?;
         let mut given: Vec<(String, String)> = Vec::new();
         for arg in args {
             let Some((name, value)) = arg.split_once('=') else {
-                return Err(Usage(format!("{arg:?} is not of the form name=value")));
+                return Err(Usage::Wrong(format!("{arg:?} is not of the form name=value")));
             };
             if given.iter().any(|(n, _)| n == name) {
-                return Err(Usage(format!("{name} is given twice")));
+                return Err(Usage::Wrong(format!("{name} is given twice")));
             }
             given.push((name.to_string(), value.to_string()));
         }
@@ -83,7 +102,11 @@ impl Args {
         let word = match self.take(name) {
             None => words[0],
             Some(value) => *words.iter().find(|word| **word == value).ok_or_else(|| {
-                Usage(format!("{}: {name} must be one of {}, not {value:?}", self.workload, words.join(", ")))
+                Usage::Wrong(format!(
+                    "{}: {name} must be one of {}, not {value:?}",
+                    self.workload,
+                    words.join(", ")
+                ))
             })?,
         };
         self.taken.push((name, word.to_string()));
@@ -114,7 +137,7 @@ impl Args {
         let number = match self.take(name) {
             None => default,
             Some(value) => value.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-                Usage(format!(
+                Usage::Wrong(format!(
                     "{}: {name} must be a whole number of at least 1, not {value:?}",
                     self.workload
                 ))
@@ -133,7 +156,7 @@ impl Args {
     pub fn finish(&mut self) -> Result<String, Usage> {
         if let Some((name, _)) = self.given.first() {
             let (workload, known) = (&self.workload, self.accepted.join(" "));
-            return Err(Usage(format!("{workload} has no parameter {name}; it has: {known}")));
+            return Err(Usage::Wrong(format!("{workload} has no parameter {name}; it has: {known}")));
         }
         let taken: Vec<String> =
             self.taken.drain(..).map(|(name, value)| format!("{name}={value}")).collect();
@@ -143,7 +166,11 @@ impl Args {
     /// The error for a workload that the program does not have.
     #[must_use]
     pub fn unknown(&self, known: &[&str]) -> Usage {
-        Usage(format!("there is no workload {:?} here; there are: {}", self.workload, known.join(", ")))
+        Usage::Wrong(format!(
+            "there is no workload {:?} here; there are: {}",
+            self.workload,
+            known.join(", ")
+        ))
     }
 }
 
@@ -153,6 +180,10 @@ mod tests {
 
     fn parse(line: &str) -> Result<Args, Usage> {
         Args::parse(line.split_whitespace().map(str::to_string))
+    }
+
+    fn wrong<T: fmt::Debug>(refused: Result<T, Usage>) -> String {
+        refused.unwrap_err().to_string()
     }
 
     #[test]
@@ -174,12 +205,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
-        assert!(parse("").unwrap_err().0.contains("which workload"));
-        assert!(parse("w1 key").unwrap_err().0.contains("name=value"));
-        assert!(parse("w1 n=1 n=2").unwrap_err().0.contains("twice"));
+        assert!(wrong(parse("")).contains("which workload"));
+        assert!(wrong(parse("w1 key")).contains("name=value"));
+        assert!(wrong(parse("w1 n=1 n=2")).contains("twice"));
         let mut args = parse("w1 key=i8 n=0 nn=1").unwrap();
-        assert!(args.choice("key", &["u64", "string"]).unwrap_err().0.contains("u64, string"));
-        assert!(args.number("n", 7).unwrap_err().0.contains("at least 1"));
-        assert_eq!(args.finish().unwrap_err().0, "w1 has no parameter nn; it has: key=u64|string n=NUMBER");
+        assert!(wrong(args.choice("key", &["u64", "string"])).contains("u64, string"));
+        assert!(wrong(args.number("n", 7)).contains("at least 1"));
+        assert_eq!(wrong(args.finish()), "w1 has no parameter nn; it has: key=u64|string n=NUMBER");
     }
 }

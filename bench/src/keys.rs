@@ -27,7 +27,8 @@ impl Key for String {
     const NAME: &'static str = "string";
     const ON_HEAP: usize = 31;
     fn nth(i: u64) -> Self {
-        format!("default/deployment-{i:012}")
+        // to the byte, whatever `format!` has set aside
+        format!("default/deployment-{i:012}").into_boxed_str().into_string()
     }
 }
 

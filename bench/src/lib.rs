@@ -49,7 +49,7 @@ pub fn main_with(dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> Exi
         }
         Err(usage) => {
             eprintln!("{usage}");
-            ExitCode::from(2)
+            ExitCode::from(usage.exit_code())
         }
     }
 }

@@ -3,7 +3,7 @@
 use requeue::WorkQueue;
 use requeue::limiter::{Exponential, TokenBucket};
 use requeue_bench::measure::Counting;
-use requeue_bench::ours::Slow;
+use requeue_bench::ours::{NAME, Slow};
 use requeue_bench::{Args, Line, Usage, fair, floor, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10};
 use std::process::ExitCode;
 
@@ -18,6 +18,9 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(args: &mut Args) -> Result<Line, Usage> {
+    if let Some(other) = args.implementation().filter(|name| name != NAME) {
+        return Err(Usage::Wrong(format!("this program measures {NAME}, not {other}")));
+    }
     match args.workload() {
         "w1" => w1::run::<U, S>(args),
         "w1floor" => floor::run(args),

@@ -16,9 +16,12 @@ const PENDING: usize = 100_000;
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let shape = args.choice("shape", &["cycle", "pending", "bulk"])?;
-    let form = args.choice("form", &["plain", "next"])?;
+    let form = args.choice("form", &["plain", "next", "batch32"])?;
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
+    if form == "batch32" {
+        return Err(Usage::Cannot(format!("{} has one key a call", U::NAME)));
+    }
     let wall = match key {
         "u64" => measure::<U>(shape, form, n),
         _ => measure::<S>(shape, form, n),

@@ -30,7 +30,7 @@ pub fn run<Q: Delaying<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let mode = args.own_choice("mode", &Crew::MODES)?;
     let params = args.finish()?;
     if part == "run" && delays == "month" {
-        return Err(Usage("w4: delays of a month are only inserted".to_string()));
+        return Err(Usage::Wrong("w4: delays of a month are only inserted".to_string()));
     }
     let delays = delays_of(delays, n);
     Ok(match part {

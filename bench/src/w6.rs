@@ -26,7 +26,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let modes = if producer == "task" { [Crew::MODES[1], Crew::MODES[0]] } else { Crew::MODES };
     let mode = args.choice("mode", &modes)?;
     if producer == "task" && mode == "threads" {
-        return Err(Usage("w6: producer=task is between tasks".to_string()));
+        return Err(Usage::Cannot("w6: producer=task is between tasks".to_string()));
     }
     let n = args.number("n", 5000)?;
     let params = args.finish()?;

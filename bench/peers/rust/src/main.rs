@@ -20,7 +20,7 @@ use channels::{AsyncChannel, Crossbeam, Flume, Kanal};
 use client_go::{ExponentialMap, MutexBucket, Port};
 use requeue_bench::measure::Counting;
 use requeue_bench::{Args, Line, Usage, fair, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10};
-use std::process::{ExitCode, exit};
+use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 
 fn dispatch(args: &mut Args) -> Result<Line, Usage> {
     let Some(name) = args.implementation() else {
-        return Err(Usage(format!("which peer? impl= must be one of {}", NAMES.join(", "))));
+        return Err(Usage::Wrong(format!("which peer? impl= must be one of {}", NAMES.join(", "))));
     };
     match name.as_str() {
         "kube" => kube(args),
@@ -61,7 +61,7 @@ fn dispatch(args: &mut Args) -> Result<Line, Usage> {
             "w9" => tasks_only(args, w9::run::<notify::Tasks>),
             _ => Err(cannot(args, "notify is a way for tasks to wait: w2, w6, w9")),
         },
-        _ => Err(Usage(format!("there is no impl {name:?} here; there are: {}", NAMES.join(", ")))),
+        _ => Err(Usage::Wrong(format!("there is no impl {name:?} here; there are: {}", NAMES.join(", ")))),
     }
 }
 
@@ -125,7 +125,7 @@ type Run = fn(&mut Args) -> Result<Line, Usage>;
 
 /// Runs a workload of a peer for which only threads wait.
 fn threads_only(args: &mut Args, run: Run) -> Result<Line, Usage> {
-    if asked_for("tasks") || asked_for("goroutines") {
+    if asked_for("mode=tasks") || asked_for("mode=goroutines") || asked_for("producer=task") {
         return Err(cannot(args, "only threads can wait here: mode=threads"));
     }
     run(args)
@@ -133,22 +133,22 @@ fn threads_only(args: &mut Args, run: Run) -> Result<Line, Usage> {
 
 /// The same for one for which only tasks wait.
 fn tasks_only(args: &mut Args, run: Run) -> Result<Line, Usage> {
-    if !asked_for("tasks") && !std::env::args().any(|arg| arg == "producer=task") {
+    if !asked_for("mode=tasks") && !asked_for("producer=task") {
         return Err(cannot(args, "only tasks can wait here: mode=tasks"));
     }
     run(args)
 }
 
-fn asked_for(mode: &str) -> bool {
-    std::env::args().any(|arg| arg.strip_prefix("mode=") == Some(mode))
+fn asked_for(what: &str) -> bool {
+    std::env::args().any(|arg| arg == what)
 }
 
-/// Ends the program with 3 where the peer cannot do the workload. What no peer has
-/// is an error in the arguments.
+/// Says that the peer cannot do the workload; what no peer has is an error in the
+/// arguments.
 fn cannot(args: &Args, why: &str) -> Usage {
-    if !requeue_bench::WORKLOADS.contains(&args.workload()) {
-        return args.unknown(requeue_bench::WORKLOADS);
+    if requeue_bench::WORKLOADS.contains(&args.workload()) {
+        Usage::Cannot(why.to_string())
+    } else {
+        args.unknown(requeue_bench::WORKLOADS)
     }
-    eprintln!("{} cannot be measured: {why}", args.workload());
-    exit(3)
 }
