@@ -1,13 +1,13 @@
 //! What W1 costs at the very least with one lock and one hash table.
 
 use crate::keys::keys;
+use crate::measure::{Spent, Stopwatch};
 use crate::{Args, Key, Line, Usage};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
-use std::time::{Duration, Instant};
 
 /// The name under which it is measured.
 pub const NAME: &str = "requeue";
@@ -23,11 +23,11 @@ pub fn run(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
-    let wall = match key {
+    let spent = match key {
         "u64" => measure::<u64>(n),
         _ => measure::<String>(n),
     };
-    Ok(Line::new(NAME, "w1floor", params, n as u64, wall))
+    Ok(Line::spent(NAME, "w1floor", params, n as u64, spent))
 }
 
 #[derive(Default)]
@@ -36,10 +36,10 @@ struct State {
     line: VecDeque<(u64, usize)>,
 }
 
-fn measure<K: Key>(n: usize) -> Duration {
+fn measure<K: Key>(n: usize) -> Spent {
     let (state, hasher) = (Mutex::new(State::default()), RandomState::default());
     let keys = keys::<K>(0, n);
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     for (i, key) in keys.into_iter().enumerate() {
         let entry = (hasher.hash_one(&key), i);
         {
@@ -55,5 +55,5 @@ fn measure<K: Key>(n: usize) -> Duration {
             }
         }
     }
-    start.elapsed()
+    watch.stop()
 }

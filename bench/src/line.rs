@@ -1,6 +1,6 @@
 //! What a measurement prints.
 
-use crate::measure::Percentiles;
+use crate::measure::{Percentiles, Spent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,6 +74,23 @@ impl Line {
             bytes_per_key: None,
             extra: BTreeMap::new(),
         }
+    }
+
+    /// The same with processor time, which says more than wall time where the
+    /// machine does something else beside.
+    #[must_use]
+    pub fn spent(
+        implementation: &'static str,
+        workload: &str,
+        params: String,
+        ops: u64,
+        spent: Spent,
+    ) -> Self {
+        let mut line = Self::new(implementation, workload, params, ops, spent.wall);
+        let cpu = spent.cpu.as_secs_f64();
+        line.cpu_seconds = Some(cpu);
+        line.extra.insert("cpu_ns_per_op", cpu * 1e9 / ops as f64);
+        line
     }
 
     /// The same with median, 99th percentile and maximum.

@@ -3,13 +3,45 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processor time of this process so far: all threads, user and system.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// Times what it was started before.
+#[derive(Debug)]
+pub struct Stopwatch {
+    cpu: Duration,
+    start: Instant,
+}
+
+/// What something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// On the wall.
+    pub wall: Duration,
+    /// Of processors, of all threads together.
+    pub cpu: Duration,
+}
+
+impl Stopwatch {
+    /// Starts it.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { cpu: cpu_time(), start: Instant::now() }
+    }
+
+    /// What has passed since.
+    #[must_use]
+    pub fn stop(&self) -> Spent {
+        // in the reverse order: reading the processor time is a system call
+        let wall = self.start.elapsed();
+        Spent { wall, cpu: cpu_time() - self.cpu }
+    }
 }
 
 /// Resident memory of this process in bytes.

@@ -1,8 +1,8 @@
 //! W1: one thread adds, gets and ends a million distinct keys.
 
 use crate::keys::keys;
+use crate::measure::{Spent, Stopwatch};
 use crate::{Args, Fifo, Line, Usage};
-use std::time::{Duration, Instant};
 
 /// How many other keys are ready in the shape `pending`.
 const PENDING: usize = 100_000;
@@ -22,14 +22,14 @@ pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result
     if form == "batch32" {
         return Err(Usage::Cannot(format!("{} has one key a call", U::NAME)));
     }
-    let wall = match key {
+    let spent = match key {
         "u64" => measure::<U>(shape, form, n),
         _ => measure::<S>(shape, form, n),
     };
-    Ok(Line::new(U::NAME, "w1", params, n as u64, wall))
+    Ok(Line::spent(U::NAME, "w1", params, n as u64, spent))
 }
 
-fn measure<Q: Fifo>(shape: &str, form: &str, n: usize) -> Duration {
+fn measure<Q: Fifo>(shape: &str, form: &str, n: usize) -> Spent {
     let q = Q::new();
     if shape == "pending" {
         keys(n, PENDING).into_iter().for_each(|key| q.add(key));
@@ -48,19 +48,19 @@ pub(crate) fn ready<Q: Fifo>(q: &Q) -> Q::Item<'_> {
     q.get().expect("a key is ready")
 }
 
-pub(crate) fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Duration {
-    let start = Instant::now();
+pub(crate) fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let watch = Stopwatch::start();
     for key in keys {
         q.add(key);
         q.done(ready(q));
     }
-    start.elapsed()
+    watch.stop()
 }
 
 /// The same, but a run's end and the next `get` are one call.
-pub(crate) fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Duration {
+pub(crate) fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let mut held = None;
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     for key in keys {
         q.add(key);
         held = match held.take() {
@@ -71,27 +71,27 @@ pub(crate) fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Duration {
     if let Some(last) = held {
         q.done(last);
     }
-    start.elapsed()
+    watch.stop()
 }
 
-fn bulk<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Duration {
+fn bulk<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let n = keys.len();
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     keys.into_iter().for_each(|key| q.add(key));
     for _ in 0..n {
         q.done(ready(q));
     }
-    start.elapsed()
+    watch.stop()
 }
 
-fn bulk_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Duration {
+fn bulk_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let n = keys.len();
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     keys.into_iter().for_each(|key| q.add(key));
     let mut item = ready(q);
     for _ in 1..n {
         item = q.next(item).expect("a key is ready");
     }
     q.done(item);
-    start.elapsed()
+    watch.stop()
 }

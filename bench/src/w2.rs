@@ -2,10 +2,11 @@
 
 use crate::crew::{Crew, Form, Running, consume_in_threads, produce_in_threads};
 use crate::keys::{Random, keys};
+use crate::measure::Stopwatch;
 use crate::queues::{AsyncFifo, Fifo};
 use crate::{Args, Key, Line, Usage};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many keys are hot.
 const HOT: usize = 10_000;
@@ -72,18 +73,18 @@ impl Asked {
         let consumers = consume(&q);
         // the consumers wait before the first key comes
         std::thread::sleep(Duration::from_millis(20));
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         let producers = produce(&q, keys);
         producers.join();
         q.shut_down(self.c);
         let handed: u64 = consumers.join().into_iter().sum();
-        let wall = start.elapsed();
+        let spent = watch.stop();
         let calls = match self.keys {
             "distinct" => self.n as u64,
             _ => self.n as u64 + 2 * handed,
         };
-        let mut line = Line::new(Q::NAME, "w2", self.params.clone(), calls, wall);
-        line.handed_per_s = Some(handed as f64 / wall.as_secs_f64());
+        let mut line = Line::spent(Q::NAME, "w2", self.params.clone(), calls, spent);
+        line.handed_per_s = Some(handed as f64 / spent.wall.as_secs_f64());
         line.extra.insert("handed_out", handed as f64);
         line
     }

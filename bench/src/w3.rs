@@ -1,9 +1,9 @@
 //! W3: ten million adds of a hundred keys that are ready already.
 
 use crate::keys::keys;
+use crate::measure::{Spent, Stopwatch};
 use crate::{Args, Fifo, Line, Usage};
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 /// How many keys there are.
 const KEYS: usize = 100;
@@ -20,14 +20,14 @@ pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result
     let threads = args.number("threads", 1)?;
     let n = args.number("n", 10_000_000)?;
     let params = args.finish()?;
-    let wall = match key {
+    let spent = match key {
         "u64" => measure::<U>(pass, threads, n),
         _ => measure::<S>(pass, threads, n),
     };
-    Ok(Line::new(U::NAME, "w3", params, n as u64, wall))
+    Ok(Line::spent(U::NAME, "w3", params, n as u64, spent))
 }
 
-fn measure<Q: Fifo>(pass: &str, threads: usize, n: usize) -> Duration {
+fn measure<Q: Fifo>(pass: &str, threads: usize, n: usize) -> Spent {
     let q = Q::new();
     let keys = keys::<Q::Key>(0, KEYS);
     keys.iter().for_each(|key| q.add_ref(key));
@@ -49,8 +49,8 @@ fn measure<Q: Fifo>(pass: &str, threads: usize, n: usize) -> Duration {
             });
         }
         barrier.wait();
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         barrier.wait();
-        start.elapsed()
+        watch.stop()
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::crew::{Crew, Form, Tally};
 use crate::keys::{Random, keys, unscramble};
-use crate::measure::{Percentiles, allocations, cpu_time, rss_bytes};
+use crate::measure::{Percentiles, Stopwatch, allocations, rss_bytes};
 use crate::queues::Delaying;
 use crate::{Args, Key, Line, Usage};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,20 +58,17 @@ fn insert<Q: Delaying<Key = u64>>(params: String, delays: &[Duration]) -> Line {
     let n = delays.len();
     let keys = keys::<u64>(0, n);
     let q = Q::new();
-    let (rss, cpu, allocated) = (rss_bytes(), cpu_time(), allocations());
-    let start = Instant::now();
+    let (rss, allocated) = (rss_bytes(), allocations());
+    let watch = Stopwatch::start();
     for (key, delay) in keys.into_iter().zip(delays) {
         q.add_after(key, *delay);
     }
-    let wall = start.elapsed();
-    let cpu = cpu_time() - cpu;
+    let spent = watch.stop();
     // the keys' own vector has gone
     let vector = (n * size_of::<u64>()) as i64;
     let bytes = allocated.bytes() + vector;
-    let mut line = Line::new(Q::NAME, "w4", params, n as u64, wall);
-    line.cpu_seconds = Some(cpu.as_secs_f64());
+    let mut line = Line::spent(Q::NAME, "w4", params, n as u64, spent);
     line.bytes_per_key = Some((rss_bytes() - rss + vector) as f64 / n as f64);
-    line.extra.insert("cpu_ns_per_op", cpu.as_secs_f64() * 1e9 / n as f64);
     line.extra.insert("alloc_bytes_per_key", bytes as f64 / n as f64);
     line
 }
@@ -127,19 +124,18 @@ fn serve<Q: Delaying<Key = u64>>(params: String, mode: &str, delays: &[Duration]
         me.tally.count(me.which);
     });
     std::thread::sleep(Duration::from_millis(20));
-    let (cpu, start) = (cpu_time(), Instant::now());
+    let watch = Stopwatch::start();
     for (i, (key, delay)) in keys.into_iter().zip(delays).enumerate() {
         dues.set(i, *delay);
         q.add_after(key, *delay);
     }
-    let inserted = start.elapsed();
+    let inserted = watch.stop().wall;
     tally.wait_for(n as u64);
-    let (wall, cpu) = (start.elapsed(), cpu_time() - cpu);
+    let spent = watch.stop();
     q.shut_down(CONSUMERS);
     let late = consumers.join().into_iter().flat_map(|consumer| consumer.late).collect();
-    let mut line = Line::new(Q::NAME, "w4", params, n as u64, wall).percentiles(&Percentiles::of(late));
-    line.ns_per_op = cpu.as_secs_f64() * 1e9 / n as f64;
-    line.cpu_seconds = Some(cpu.as_secs_f64());
+    let mut line = Line::spent(Q::NAME, "w4", params, n as u64, spent).percentiles(&Percentiles::of(late));
+    line.ns_per_op = spent.cpu.as_secs_f64() * 1e9 / n as f64;
     line.extra.insert("insert_seconds", inserted.as_secs_f64());
     line
 }

@@ -1,11 +1,11 @@
 //! W5: rate limits.
 
 use crate::keys::keys;
+use crate::measure::{Spent, Stopwatch};
 use crate::queues::{Bucket, Exponential, Limiter, RateLimited};
 use crate::{Args, Line, Usage};
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 /// Reads the parameters of `w5` and measures. An operation is an
 /// `add_rate_limited` of a key that was never seen. What comes due meanwhile (the
@@ -20,18 +20,18 @@ pub fn run<U: RateLimited<Key = u64>, S: RateLimited<Key = String>>(args: &mut A
         if args.choice("limiter", &["builtin", "own"])? == "own" { Limiter::Own } else { Limiter::Builtin };
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
-    let wall = match key {
+    let spent = match key {
         "u64" => add::<U>(by, n),
         _ => add::<S>(by, n),
     };
-    Ok(Line::new(U::NAME, "w5", params, n as u64, wall))
+    Ok(Line::spent(U::NAME, "w5", params, n as u64, spent))
 }
 
-fn add<Q: RateLimited>(by: Limiter, n: usize) -> Duration {
+fn add<Q: RateLimited>(by: Limiter, n: usize) -> Spent {
     let (q, keys) = (Q::limited(by), keys(0, n));
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     keys.into_iter().for_each(|key| q.add_rate_limited(key));
-    start.elapsed()
+    watch.stop()
 }
 
 /// Reads the parameters of `w5when` and measures. An operation is a `when` of a
@@ -44,20 +44,20 @@ pub fn when<U: Exponential<Key = u64>, S: Exponential<Key = String>>(args: &mut 
     let key = args.choice("key", &["u64", "string"])?;
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
-    let wall = match key {
+    let spent = match key {
         "u64" => ask::<U>(n),
         _ => ask::<S>(n),
     };
-    Ok(Line::new(U::NAME, "w5when", params, n as u64, wall))
+    Ok(Line::spent(U::NAME, "w5when", params, n as u64, spent))
 }
 
-fn ask<L: Exponential>(n: usize) -> Duration {
+fn ask<L: Exponential>(n: usize) -> Spent {
     let (limiter, keys) = (L::new(), keys(0, n));
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     for key in &keys {
         black_box(limiter.when(key));
     }
-    start.elapsed()
+    watch.stop()
 }
 
 /// Reads the parameters of `w5bucket` and measures. An operation is the
@@ -72,7 +72,7 @@ pub fn bucket<B: Bucket>(args: &mut Args) -> Result<Line, Usage> {
     let params = args.finish()?;
     let bucket = B::new(1e6, 100);
     let barrier = Barrier::new(threads + 1);
-    let wall = std::thread::scope(|scope| {
+    let spent = std::thread::scope(|scope| {
         for thread in 0..threads {
             let (bucket, barrier) = (&bucket, &barrier);
             let n = n / threads + usize::from(thread < n % threads);
@@ -85,9 +85,9 @@ pub fn bucket<B: Bucket>(args: &mut Args) -> Result<Line, Usage> {
             });
         }
         barrier.wait();
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         barrier.wait();
-        start.elapsed()
+        watch.stop()
     });
-    Ok(Line::new(B::NAME, "w5bucket", params, n as u64, wall))
+    Ok(Line::spent(B::NAME, "w5bucket", params, n as u64, spent))
 }

@@ -2,11 +2,11 @@
 
 use crate::crew::{Crew, Form, Running, Tally, consume_in_threads};
 use crate::keys::keys;
-use crate::measure::rss_bytes;
+use crate::measure::{Stopwatch, rss_bytes};
 use crate::queues::{AsyncFifo, Fifo};
 use crate::{Args, Line, Usage};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Reads the parameters and measures. One thread adds the keys; an operation is a
 /// key, from the first add until all are done. `rss_bytes_delta` is what the
@@ -70,13 +70,13 @@ impl Asked {
                 break;
             }
         }
-        let start = Instant::now();
+        let watch = Stopwatch::start();
         keys.into_iter().for_each(|key| q.add(key));
         tally.wait_for(self.n as u64);
-        let wall = start.elapsed();
+        let spent = watch.stop();
         q.shut_down(self.waiters);
         workers.join();
-        let mut line = Line::new(Q::NAME, "w9", self.params.clone(), self.n as u64, wall);
+        let mut line = Line::spent(Q::NAME, "w9", self.params.clone(), self.n as u64, spent);
         line.rss_bytes_delta = Some(waiting - rss);
         line
     }

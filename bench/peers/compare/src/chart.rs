@@ -43,23 +43,23 @@ pub(crate) fn draw(bars: &[(String, f64)], below: &str, path: &Path) -> Result<(
     let font = |size: i32, color: RGBColor| ("sans-serif", size).into_font().color(&color);
     let draw = || -> Result<(), DrawingAreaErrorKind<_>> {
         area.fill(&WHITE)?;
-        area.draw(&Text::new("client-go's time divided by requeue's", (16, 14), font(18, INK)))?;
+        area.draw(&Text::new("client-go's time divided by requeue's", (16, 14), font(22, INK)))?;
         for (i, (name, times)) in bars.iter().enumerate() {
             let y = TOP + STEP * i as i32;
             let color = if *times >= 1.0 { FASTER } else { SLOWER };
             let middle = y + STEP / 2 - 2;
-            let right = font(13, INK).pos(Pos::new(HPos::Right, VPos::Center));
+            let right = font(16, INK).pos(Pos::new(HPos::Right, VPos::Center));
             area.draw(&Text::new(name.as_str(), (LEFT - 10, middle), right))?;
             area.draw(&Rectangle::new([(LEFT, y + 2), (x(*times), y + STEP - 6)], color.filled()))?;
-            let left = font(13, INK).pos(Pos::new(HPos::Left, VPos::Center));
+            let left = font(16, INK).pos(Pos::new(HPos::Left, VPos::Center));
             area.draw(&Text::new(format!("{times:.1}x"), (x(*times) + 6, middle), left))?;
         }
         // as fast as client-go
         let bottom = TOP + STEP * bars.len() as i32;
         area.draw(&PathElement::new(vec![(x(1.0), TOP - 4), (x(1.0), bottom)], INK.stroke_width(1)))?;
-        let center = font(12, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
+        let center = font(15, INK).pos(Pos::new(HPos::Center, VPos::Bottom));
         area.draw(&Text::new("1x", (x(1.0), TOP - 5), center))?;
-        area.draw(&Text::new(below, (16, bottom + 14), font(12, INK)))?;
+        area.draw(&Text::new(below, (16, bottom + 14), font(15, INK)))?;
         area.present()
     };
     draw().map_err(|e| format!("{}: {e}", path.display()))

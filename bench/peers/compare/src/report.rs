@@ -163,10 +163,9 @@ fn capital(text: &str) -> String {
 /// too; and for ours how it compares.
 fn shown(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option<String> {
     let stats: Vec<_> = section.show.iter().map(|field| samples.stat(cell, field)).collect();
-    let first = stats.iter().flatten().next()?;
-    let least = row.targets.iter().any(|target| target.pick == Pick::Min);
+    stats.iter().flatten().next()?;
     let mut text = match &stats[..] {
-        [Some(only)] if least => format!("{} (median {})", number(only.min), number(only.median)),
+        [Some(only)] if picks_least(row) => format!("{} (median {})", number(only.min), number(only.median)),
         [Some(only)] if only.min < only.max => {
             format!("{} ({}–{})", number(only.median), number(only.min), number(only.max))
         }
@@ -175,13 +174,30 @@ fn shown(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option
             medians.collect::<Vec<_>>().join(" / ")
         }
     };
-    let reference = ["client-go", "x-time-rate"];
-    let peer = row.cells.iter().find(|c| c.kind == Kind::Peer && reference.contains(&c.name.as_str()));
-    let peer = peer.filter(|_| cell.kind == Kind::Ours && first.median > 0.0);
-    if let Some(peer) = peer.and_then(|peer| samples.stat(peer, &section.show[0])) {
-        let _ = write!(text, " **{}x**", number(times(first.median, peer.median, &section.show[0])));
+    if let Some(times) = beside_go(cell, row, section, samples) {
+        let _ = write!(text, " **{}x**", number(times));
     }
     Some(text)
+}
+
+/// How many times as good as Go's is a way of ours: as client-go in the same
+/// configuration where that is measured.
+fn beside_go(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option<f64> {
+    let same = format!("client-go, {}", cell.name);
+    let names = [same.as_str(), "client-go", "x-time-rate"];
+    let peer =
+        names.iter().find_map(|name| row.cells.iter().find(|c| c.kind == Kind::Peer && c.name == *name));
+    let field = &section.show[0];
+    let picked = |cell: &Cell| {
+        let stat = samples.stat(cell, field)?;
+        Some(if picks_least(row) { stat.min } else { stat.median })
+    };
+    let ours = picked(cell).filter(|ours| cell.kind == Kind::Ours && *ours > 0.0)?;
+    Some(times(ours, picked(peer?)?, field))
+}
+
+fn picks_least(row: &Row) -> bool {
+    row.targets.iter().any(|target| target.pick == Pick::Min)
 }
 
 fn targets(section: &Section, samples: &Samples) -> String {

@@ -96,7 +96,9 @@ fn measure(mut command: Command) -> Result<Value, String> {
     // both are short: they wait in the pipe
     let out = read_all(child.stdout.take());
     let err = read_all(child.stderr.take());
-    let last = err.trim().lines().last().unwrap_or_default().to_string();
+    let said = |line: &&str| line.starts_with("panic: ") || line.starts_with("fatal error: ");
+    let last = err.lines().find(said).or(err.trim().lines().last()).unwrap_or_default();
+    let last = last.strip_prefix("cannot be measured: ").unwrap_or(last).to_string();
     match status {
         None => Err(format!("took longer than {} s", LIMIT.as_secs())),
         Some(status) if status.success() => {
