@@ -1,9 +1,6 @@
 package main
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 const (
 	fairKeys = 200
@@ -25,7 +22,7 @@ func fair(a args) result {
 		}
 		settle(a.impl, q)
 	}
-	begin := time.Now()
+	watch := startWatch()
 	trigger()
 	for range fairRuns {
 		k, _ := q.Get()
@@ -33,7 +30,7 @@ func fair(a args) result {
 		trigger()
 		q.Done(k)
 	}
-	r := timed(fairRuns, time.Since(begin))
+	r := watch.stop(fairRuns)
 	never := 0
 	for _, n := range runs {
 		if n == 0 {

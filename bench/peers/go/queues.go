@@ -54,3 +54,15 @@ func settle[K comparable](impl string, q queue[K]) {
 		q.Len()
 	}
 }
+
+// settled stops the watch for n adds, whose processor time counts until they have
+// arrived in the queue.
+func settled[K comparable](watch stopwatch, impl string, q queue[K], n int) result {
+	r := watch.stop(n)
+	settle(impl, q)
+	all := watch.stop(n)
+	r.set("settled_ns_per_op", all.nsPerOp)
+	r.set("cpu_seconds", all.more["cpu_seconds"])
+	r.set("cpu_ns_per_op", all.more["cpu_ns_per_op"])
+	return r
+}

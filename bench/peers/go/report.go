@@ -8,8 +8,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // result is what one measurement found.
@@ -22,9 +23,30 @@ type result struct {
 	more map[string]float64
 }
 
-// timed is a result of `ops` operations that took `d` together.
-func timed(ops int, d time.Duration) result {
-	return result{ops, d.Seconds(), float64(d.Nanoseconds()) / float64(ops), map[string]float64{}}
+// stopwatch times what it was started before.
+type stopwatch struct {
+	cpu   time.Duration
+	start time.Time
+}
+
+func startWatch() stopwatch { return stopwatch{cpuTime(), time.Now()} }
+
+// stop gives the result of `ops` operations that were done since.
+func (w stopwatch) stop(ops int) result {
+	// in the reverse order: reading the processor time is a system call
+	wall := time.Since(w.start)
+	cpu := cpuTime() - w.cpu
+	r := result{ops, wall.Seconds(), float64(wall.Nanoseconds()) / float64(ops), map[string]float64{}}
+	r.set("cpu_seconds", cpu.Seconds())
+	r.set("cpu_ns_per_op", float64(cpu.Nanoseconds())/float64(ops))
+	return r
+}
+
+// of is the same for another number of operations.
+func (r result) of(ops int) result {
+	r.ops, r.nsPerOp = ops, r.seconds*1e9/float64(ops)
+	r.set("cpu_ns_per_op", r.more["cpu_seconds"]*1e9/float64(ops))
+	return r
 }
 
 func (r *result) set(name string, value float64) { r.more[name] = value }
@@ -92,10 +114,10 @@ func residentBytes() int64 {
 
 // cpuTime is what all threads of the process have used, the collector's included.
 func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
 		fmt.Fprintln(os.Stderr, "cpu time:", err)
 		os.Exit(1)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(t.Nano())
 }

@@ -1,7 +1,5 @@
 package main
 
-import "time"
-
 // pendingBefore is how many keys stand in line already in shape=pending.
 const pendingBefore = 100_000
 
@@ -38,7 +36,7 @@ func shaped[K comparable](shape string, n int, q queue[K], key func(int) K) resu
 		q.Len() // all of them are there
 	}
 	settledMemory()
-	start := time.Now()
+	watch := startWatch()
 	if shape == "bulk" {
 		for _, k := range keys {
 			q.Add(k)
@@ -54,5 +52,5 @@ func shaped[K comparable](shape string, n int, q queue[K], key func(int) K) resu
 			q.Done(k)
 		}
 	}
-	return timed(n, time.Since(start))
+	return watch.stop(n)
 }

@@ -29,13 +29,13 @@ func growing(a args) result {
 	q := plainQueue[uint64](a.impl)
 	settledMemory()
 	var worst time.Duration
-	start := time.Now()
+	watch := startWatch()
 	for _, k := range keys {
 		before := time.Now()
 		q.Add(k)
 		worst = max(worst, time.Since(before))
 	}
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	r.set("max_us", micros(worst))
 	runtime.KeepAlive(q)
 	return r
@@ -50,14 +50,14 @@ func shrinking(a args) result {
 	q.Len()
 	settledMemory()
 	var worst time.Duration
-	start := time.Now()
+	watch := startWatch()
 	for range n {
 		k, _ := q.Get()
 		before := time.Now()
 		q.Done(k)
 		worst = max(worst, time.Since(before))
 	}
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	r.set("max_us", micros(worst))
 	return r
 }
@@ -84,7 +84,7 @@ func fallingDue(a args) result {
 			}
 		})
 	}
-	start := time.Now()
+	watch := startWatch()
 	for i, k := range keys {
 		q.AddAfter(k, delays[i])
 	}
@@ -101,7 +101,7 @@ func fallingDue(a args) result {
 		}
 	})
 	done.waitFor(n)
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	over.Store(true)
 	prober.Wait()
 	q.ShutDown()

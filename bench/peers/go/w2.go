@@ -35,7 +35,7 @@ func w2(a args) result {
 		})
 	}
 	time.Sleep(20 * time.Millisecond) // they wait before the first key comes
-	start := time.Now()
+	watch := startWatch()
 	first := 0
 	for i := range p {
 		n := share(n, p, i)
@@ -67,17 +67,15 @@ func w2(a args) result {
 	}
 	q.ShutDown() // client-go's hands out what is in the line
 	workers.Wait()
-	elapsed := time.Since(start)
+	r := watch.stop(n)
 
 	got := handed.sum()
-	ops := n
 	if hot {
-		ops = n + 2*got
+		r = r.of(n + 2*got)
 	} else if got != n {
 		panic("keys were lost")
 	}
-	r := timed(ops, elapsed)
-	r.set("handed_per_s", float64(got)/elapsed.Seconds())
+	r.set("handed_per_s", float64(got)/r.seconds)
 	r.set("handed_out", float64(got))
 	return r
 }

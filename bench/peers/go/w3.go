@@ -2,7 +2,6 @@ package main
 
 import (
 	"sync"
-	"time"
 )
 
 const pendingKeys = 100
@@ -39,9 +38,9 @@ func redundant[K comparable](a args, key func(int) K) result {
 			}
 		})
 	}
-	start := time.Now()
+	watch := startWatch()
 	close(gate)
 	all.Wait()
 	settle(a.impl, q)
-	return timed(n, time.Since(start))
+	return watch.stop(n)
 }

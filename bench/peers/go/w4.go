@@ -42,17 +42,11 @@ func setTimers(a args) result {
 	keys, delays := keysFrom(u64Key, 0, n), delaysOf(a.get("delays"), n)
 	q := delayingQueue[uint64](a.impl)
 	before := settledMemory()
-	cpu, start := cpuTime(), time.Now()
+	watch := startWatch()
 	for i, k := range keys {
 		q.AddAfter(k, delays[i])
 	}
-	elapsed := time.Since(start)
-	settle(a.impl, q)
-	settled, used := time.Since(start), cpuTime()-cpu
-	r := timed(n, elapsed)
-	r.set("cpu_seconds", used.Seconds())
-	r.set("cpu_ns_per_op", float64(used.Nanoseconds())/float64(n))
-	r.set("settled_ns_per_op", float64(settled.Nanoseconds())/float64(n))
+	r := settled(watch, a.impl, q, n)
 	r.live(before, n)
 	runtime.KeepAlive(keys)
 	runtime.KeepAlive(q)
@@ -110,20 +104,18 @@ func serveTimers(a args) result {
 	}
 	settledMemory()
 	time.Sleep(20 * time.Millisecond)
-	cpu, start := cpuTime(), time.Now()
+	watch := startWatch()
 	for i, k := range keys {
 		due.set(i, delays[i])
 		q.AddAfter(k, delays[i])
 	}
-	inserted := time.Since(start)
+	inserted := time.Since(watch.start)
 	done.waitFor(n)
-	elapsed, used := time.Since(start), cpuTime()-cpu
+	r := watch.stop(n)
 	q.ShutDown()
 	workers.Wait()
 
-	r := timed(n, elapsed)
-	r.nsPerOp = float64(used.Nanoseconds()) / float64(n)
-	r.set("cpu_seconds", used.Seconds())
+	r.nsPerOp = r.more["cpu_ns_per_op"]
 	r.set("insert_seconds", inserted.Seconds())
 	r.latencies(append(late[0], late[1]...))
 	return r
@@ -162,14 +154,14 @@ func w4sooner(a args) result {
 		})
 	}
 	late := make([]int64, soonerTimers)
-	begin := time.Now()
+	watch := startWatch()
 	for i := range late {
 		time.Sleep(2 * time.Millisecond) // so that both wait again
 		due.set(n+i, soonerDelay)
 		q.AddAfter(u64Key(n+i), soonerDelay)
 		late[i] = <-told
 	}
-	r := timed(soonerTimers, time.Since(begin))
+	r := watch.stop(soonerTimers)
 	q.ShutDown()
 	workers.Wait()
 	r.latencies(late)

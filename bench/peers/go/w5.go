@@ -26,17 +26,11 @@ func retried[K comparable](a args, key func(int) K) result {
 	}
 	q := rateLimitingQueue(a.impl, limiter)
 	settledMemory()
-	cpu, start := cpuTime(), time.Now()
+	watch := startWatch()
 	for _, k := range keys {
 		q.AddRateLimited(k)
 	}
-	elapsed := time.Since(start)
-	settle(a.impl, q)
-	settled := time.Since(start)
-	r := timed(n, elapsed)
-	r.set("cpu_seconds", (cpuTime() - cpu).Seconds())
-	r.set("settled_ns_per_op", float64(settled.Nanoseconds())/float64(n))
-	return r
+	return settled(watch, a.impl, q, n)
 }
 
 // ownLimiter is what a user writes who wants other delays: a map of counts.
@@ -78,11 +72,11 @@ func w5when(a args) result {
 func when[K comparable](n int, limiter workqueue.TypedRateLimiter[K], key func(int) K) result {
 	keys := keysFrom(key, 0, n)
 	settledMemory()
-	start := time.Now()
+	watch := startWatch()
 	for _, k := range keys {
 		limiter.When(k)
 	}
-	return timed(n, time.Since(start))
+	return watch.stop(n)
 }
 
 // w5bucket reserves from a bucket of which all goroutines take. x/time/rate itself is
@@ -119,8 +113,8 @@ func w5bucket(a args) result {
 			reserve(share(n, threads, t))
 		})
 	}
-	start := time.Now()
+	watch := startWatch()
 	close(gate)
 	all.Wait()
-	return timed(n, time.Since(start))
+	return watch.stop(n)
 }

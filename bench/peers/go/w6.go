@@ -18,13 +18,13 @@ func w6(a args) result {
 	added, waited := make([]int64, n), make([]int64, n)
 	q := plainQueue[uint64](a.impl)
 	settledMemory()
-	start := time.Now()
+	watch := startWatch()
 	var consumer, producer sync.WaitGroup
 	consumer.Go(func() {
 		for range n {
 			k, _ := q.Get()
 			i := unscramble(k)
-			waited[i] = int64(time.Since(start)) - added[i]
+			waited[i] = int64(time.Since(watch.start)) - added[i]
 			q.Done(k)
 		}
 	})
@@ -35,13 +35,13 @@ func w6(a args) result {
 		}
 		for i, k := range keys {
 			rest()
-			added[i] = int64(time.Since(start))
+			added[i] = int64(time.Since(watch.start))
 			q.Add(k)
 		}
 	})
 	producer.Wait()
 	consumer.Wait()
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	r.latencies(waited)
 	return r
 }

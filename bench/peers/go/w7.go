@@ -3,7 +3,6 @@ package main
 import (
 	"runtime"
 	"strings"
-	"time"
 )
 
 // w7 looks at the memory of n pending keys, and at what stays after the burst. A
@@ -22,12 +21,12 @@ func footprint[K comparable](a args, key func(int) K, own func(K) K, keyBytes fl
 	keys := keysFrom(key, 0, n)
 	q := plainQueue[K](a.impl)
 	before := settledMemory()
-	start := time.Now()
+	watch := startWatch()
 	for _, k := range keys {
 		q.Add(own(k))
 	}
 	q.Len()
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	r.live(before, n)
 	r.set("above_key_bytes", r.more["bytes_per_key"]-keyBytes)
 	for range n {

@@ -31,12 +31,12 @@ func w9(a args) result {
 		waiting = residentBytes()
 	}
 	waiting := residentBytes()
-	start := time.Now()
+	watch := startWatch()
 	for _, k := range keys {
 		q.Add(k)
 	}
 	done.waitFor(n)
-	r := timed(n, time.Since(start))
+	r := watch.stop(n)
 	r.set("rss_bytes_delta", float64(waiting-before.rss))
 	q.ShutDown()
 	workers.Wait()
