@@ -17,7 +17,7 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef, Trigger,
 };
 use std::cell::OnceCell;
 use std::fmt;
@@ -237,7 +237,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, asking };
+        let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -408,16 +408,23 @@ impl<K, V> fmt::Debug for Shared<K, V> {
     }
 }
 
-/// Takes an asking back when the limiter that was asked panics.
-struct Unask<'a, K, V> {
-    shared: &'a Shared<K, V>,
-    asking: Asking,
+/// Takes askings back whose triggers do not come: the limiter panicked.
+pub(crate) struct Unask<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    pub(crate) asking: Asking,
+    /// How many.
+    pub(crate) left: usize,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        // without letting time pass: that is not ours to do while unwinding
-        self.shared.lock().core.unask(self.asking);
+        if self.left > 0 {
+            // without letting time pass: that is not ours to do while unwinding
+            let mut session = self.shared.lock();
+            for _ in 0..self.left {
+                session.core.unask(self.asking);
+            }
+        }
     }
 }
 
@@ -444,6 +451,28 @@ pub(crate) struct Session<'a, K, V> {
     shared: &'a Shared<K, V>,
     /// `None` only while it is being dropped.
     state: Option<MutexGuard<'a, State<K, V>>>,
+}
+
+/// The next key of a queue in which nothing else is the matter, see
+/// [`Shared::plainly`]. With [`Session::get`] and [`Session::get_up_to`] the door
+/// through which keys leave the state machine: nobody else asks it for keys.
+#[inline]
+pub(crate) fn get_plainly<K, V>(core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+    core.get_plainly()
+}
+
+impl<K, V> Session<'_, K, V> {
+    /// Takes the next key.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Got<K, V> {
+        self.core.get()
+    }
+
+    /// Takes the next keys, `most` or as many as there are; returns how many.
+    #[inline]
+    pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
+        self.core.get_up_to(most, each)
+    }
 }
 
 impl<K, V> Session<'_, K, V> {

@@ -53,8 +53,11 @@ mod flag {
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
+    /// A user's order has picked it for the batch that is being handed out. Only
+    /// with `READY`, and only while the order is being asked.
+    pub(super) const PICKED: u32 = 1 << 5;
 }
-use flag::{BACKOFF, DIRTY, HELD, LOOSE, READY};
+use flag::{BACKOFF, DIRTY, HELD, LOOSE, PICKED, READY};
 
 /// How two payloads of one key become one: the older first.
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;

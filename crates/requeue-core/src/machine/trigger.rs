@@ -70,6 +70,19 @@ impl<K, V> Trigger<K, V> {
         Self { key, value }
     }
 
+    /// The key, while the queue has not taken it.
+    #[inline]
+    pub fn key(&self) -> Option<&K> {
+        self.key.as_ref()
+    }
+
+    /// The same for [`Core::add_plainly`]; `None` if there is a payload, which
+    /// that does not take.
+    #[inline]
+    pub fn plain(&mut self) -> Option<&mut Option<K>> {
+        if self.value.is_none() { Some(&mut self.key) } else { None }
+    }
+
     /// What the queue did not take: both of a refused trigger, the key of one
     /// that the queue has a key of its own for.
     #[inline]
