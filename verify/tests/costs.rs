@@ -53,6 +53,11 @@ const TABLE: &[Row] = &[
     row("Item::succeed",                                        Cost(1, 1, 0, 0), succeed),
     row("Item::next",                                           Cost(1, 1, 0, 0), next),
     row("done, by key",                                         Cost(1, 2, 0, 0), done_by_key),
+    row("add_many, 32 new keys",                                Cost(1, 32, 0, 1), add_many),
+    row("add_many, 32 pending keys",                            Cost(1, 32, 0, 1), add_many_pending),
+    row("try_get_many, 32 ready keys",                          Cost(1, 0, 0, 1), try_get_many),
+    row("Items::done, of 32",                                   Cost(1, 32, 0, 0), items_done),
+    row("Items::next, 32 for 32",                               Cost(1, 32, 0, 0), items_next),
     row("add_after, a new key",                                 Cost(1, 1, 1, 0), add_after_new),
     row("add_after, a waiting key",                             Cost(1, 1, 1, 0), add_after_waiting),
     row("add_rate_limited, counted per key, a new key",         Cost(1, 1, 1, 0), rate_limited_new),
@@ -361,6 +366,56 @@ fn next_in(till: &mut Till, q: &WorkQueue<u64>) {
         item = till.pays(q, || item.next().wait()).unwrap();
     }
     item.done();
+}
+
+const BATCH: u64 = 32;
+
+/// The keys of a round in which there are several.
+fn batch(round: u64) -> impl Iterator<Item = u64> {
+    round * BATCH..(round + 1) * BATCH
+}
+
+fn add_many(till: &mut Till) {
+    let q = till.queue();
+    for round in keys() {
+        till.pays(&q, || q.add_many(batch(round))).all().unwrap();
+        work_off(&q);
+    }
+}
+
+fn add_many_pending(till: &mut Till) {
+    let q = till.queue();
+    for _ in keys() {
+        till.pays(&q, || q.add_many(batch(0))).all().unwrap();
+    }
+}
+
+fn try_get_many(till: &mut Till) {
+    let q = till.queue();
+    for round in keys() {
+        q.add_many(batch(round)).all().unwrap();
+        assert_eq!(till.pays(&q, || q.try_get_many(BATCH as usize)).unwrap().len(), BATCH as usize);
+    }
+}
+
+fn items_done(till: &mut Till) {
+    let q = till.queue();
+    for round in keys() {
+        q.add_many(batch(round)).all().unwrap();
+        let items = q.try_get_many(BATCH as usize).unwrap();
+        till.pays(&q, || items.done());
+    }
+}
+
+fn items_next(till: &mut Till) {
+    let q = till.queue();
+    q.add_many(batch(ROUNDS as u64)).all().unwrap();
+    let mut items = q.try_get_many(BATCH as usize).unwrap();
+    for round in keys() {
+        q.add_many(batch(round)).all().unwrap();
+        items = till.pays(&q, || items.next(BATCH as usize).wait()).unwrap();
+        assert_eq!(items.len(), BATCH as usize);
+    }
 }
 
 fn done_by_key(till: &mut Till) {
