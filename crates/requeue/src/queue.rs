@@ -692,6 +692,15 @@ impl<K, V, S> WorkQueue<K, V, S> {
     pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
         Drain::begin(Owner::Borrowed(&self.shared), options)
     }
+
+    /// How many locks this thread has taken and how often this queue has looked a
+    /// key up, for the test that knows what each call may cost.
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn counted(&self) -> (u64, u64) {
+        self.shared.counted()
+    }
 }
 
 impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {

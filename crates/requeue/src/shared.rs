@@ -209,6 +209,12 @@ impl<K, V> Shared<K, V> {
         self.clock.now()
     }
 
+    /// See [`WorkQueue::counted`](crate::WorkQueue::counted).
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (crate::sync::locks(), self.state.lock_uncounted().core.probes())
+    }
+
     /// Blocks the calling thread, after a step that said so.
     pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
         let parker = parker.get_or_init(Parker::current);

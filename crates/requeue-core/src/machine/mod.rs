@@ -266,6 +266,15 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut self.trash)
     }
 
+    /// How often a key was looked up, for the test that knows what each call may
+    /// cost.
+    #[cfg(requeue_counted)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn probes(&self) -> u64 {
+        self.table.probes()
+    }
+
     /// The slot of the key that `is_it` recognises among those with this hash.
     #[inline]
     fn find<Q>(&self, hash: u32, key: &Q) -> Option<u32>
