@@ -1,65 +1,21 @@
 //! The paths whose instructions are counted. Nothing in here depends on time,
 //! threads or chance: the hasher has a fixed seed, the clock stands still, keys
 //! are built before. What a function gives back is dropped after the counting.
+//!
+//! What stands in one program shares what is inlined and what is not, so a path
+//! that is added here moves the others: batches are a program of their own.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]
 
-use foldhash::quality::FixedState;
+mod rig;
+
 use gungraun::prelude::*;
-use requeue::limiter::default_per_item;
-use requeue::{Alarm, Clock, Instant, WorkQueue};
 use requeue_guard::OPERATIONS;
+use rig::{Queue, Rig, number, rig, string};
 use std::hash::Hash;
 use std::hint::black_box;
-use std::task::Waker;
 use std::time::Duration;
-
-type Queue<K> = WorkQueue<K, (), FixedState>;
-
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Instant {
-        Instant::from_nanos(1_000_000_000)
-    }
-
-    fn wake_at(&self, _: Instant, _: &Waker) -> Alarm {
-        Alarm::none()
-    }
-}
-
-/// A queue, and keys that it does not know.
-struct Rig<K> {
-    q: Queue<K>,
-    keys: Vec<K>,
-}
-
-fn number(i: usize) -> u64 {
-    (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// Of 31 bytes.
-fn string(i: usize) -> String {
-    format!("namespace-0/deployment-{i:08}")
-}
-
-/// A queue that has worked already, so that what grows once has grown.
-fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
-    let q = WorkQueue::<K>::builder()
-        .hasher(FixedState::with_seed(17))
-        .clock(Still)
-        .limiter(default_per_item())
-        .build()
-        .expect("a queue");
-    for i in 0..1_000 {
-        q.add(key(i)).expect("open");
-    }
-    while let Ok(item) = q.try_get() {
-        item.done();
-    }
-    Rig { q, keys: (0..OPERATIONS).map(|i| key(i + 50_000_000)).collect() }
-}
 
 /// The same with ten thousand keys that are ready.
 fn pending<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
