@@ -90,9 +90,10 @@ use std::borrow::Borrow;
 use std::ptr;
 use std::sync::Arc;
 
-/// There is no table yet. Else the gate is the number of the table in use, from 1.
+/// There is no table yet. Else the gate is the number of the table in use, from 1,
+/// with `CLOSED` if nothing is to be found any more.
 const EMPTY: usize = 0;
-const CLOSED: usize = usize::MAX;
+const CLOSED: usize = 1 << 8;
 
 /// What was read of the gate before it was gone through.
 #[derive(Clone, Copy)]
@@ -196,10 +197,13 @@ impl<K> Filter<K> {
     /// mutex, before anybody can begin to handle it.
     #[cold]
     pub(crate) fn withdraw(&self, key: &K, hash: u32) {
+        // the Acquire is for tables that others made without the mutex; one that is
+        // not in use yet is empty
+        let levels = self.gate.load(Acquire) & !CLOSED;
         if let Some(word) = raw::word::<K, K>(key) {
-            self.words.withdraw(hash, word);
+            self.words.withdraw(levels, hash, word);
         } else {
-            self.places.withdraw(hash, ptr::from_ref(key).addr());
+            self.places.withdraw(levels, hash, ptr::from_ref(key).addr());
         }
         barrier::getter_barrier();
     }
@@ -208,7 +212,8 @@ impl<K> Filter<K> {
     /// refuses anybody.
     pub(crate) fn close(&self) {
         if !barrier::leaves_out("gate") {
-            self.gate.store(CLOSED, Relaxed);
+            // what `grow` released stays so
+            self.gate.fetch_or(CLOSED, Relaxed);
             barrier::full_barrier();
         }
     }

@@ -98,9 +98,9 @@ impl<E: Entry> Tables<E> {
         full && level + 1 < LEVELS
     }
 
-    /// Clears what a key has, in every table.
-    pub(super) fn withdraw(&self, hash: u32, name: E::Name) {
-        for level in 0..LEVELS {
+    /// Clears what a key has in the first so many tables.
+    pub(super) fn withdraw(&self, levels: usize, hash: u32, name: E::Name) {
+        for level in 0..levels {
             let Some(Bucket(entries)) = self.bucket(level, hash) else { break };
             entries.iter().filter(|e| e.holds(name)).for_each(E::clear);
         }
