@@ -9,7 +9,7 @@
 
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
-use crate::filter::{Filter, Ledger, Open};
+use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -19,7 +19,7 @@ use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
     Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
-    Ticket, Trigger,
+    Trigger,
 };
 use std::borrow::Borrow;
 use std::cell::OnceCell;
@@ -58,7 +58,11 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
-    ledger: Ledger,
+    /// The last lock hold found the state machine untroubled, nobody waiting and
+    /// nobody to tell, and left it so. What the plain calls do keeps it so, and
+    /// therefore they end without a look around; every other hold takes this away
+    /// and looks as it ends.
+    calm: bool,
 }
 
 pub(crate) struct Shared<K, V> {
@@ -76,6 +80,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether the last lock hold left something to which the time matters. A
     /// hint: the truth is looked at under the lock.
     timed: atomic::AtomicBool,
+    /// The same of a state that is not calm.
+    troubled: atomic::AtomicBool,
 }
 
 impl<K, V> Shared<K, V> {
@@ -90,12 +96,13 @@ impl<K, V> Shared<K, V> {
         Self {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
+            troubled: atomic::AtomicBool::new(true),
             state: Mutex::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 told: (0, None),
-                ledger: Ledger::default(),
+                calm: false,
             }),
             filter: Filter::new(),
             clock,
@@ -114,22 +121,85 @@ impl<K, V> Shared<K, V> {
         if reading.is_none() && self.timed.load(Relaxed) {
             *reading = Some(self.clock.now());
         }
-        let mut session = self.lock();
+        self.settle(self.lock(), reading)
+    }
+
+    /// Does what a call would have done that entered. `op` does what a call mostly
+    /// comes to, or says that it is not that, and has then done nothing.
+    ///
+    /// # Errors
+    ///
+    /// The lock, with whatever is due at `reading` done, if the call is more than
+    /// that, or more is the matter.
+    #[inline]
+    pub(crate) fn plainly<R>(
+        &self,
+        reading: &mut Option<Instant>,
+        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
+    ) -> Result<R, Session<'_, K, V>> {
+        if self.troubled.load(Relaxed) {
+            return Err(self.enter(reading));
+        }
+        let mut state = self.state.lock();
+        if state.calm {
+            if let Some(done) = op(&mut state.core) {
+                return Ok(done);
+            }
+        }
+        Err(self.settle(self.session(state), reading))
+    }
+
+    /// The next key of a queue in which nothing else is the matter, in a hold that
+    /// began [`plainly`](Self::plainly).
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+        let handout = core.get_plainly()?;
+        self.withdraw(&handout);
+        Some(handout)
+    }
+
+    /// A key that was published must be withdrawn before anybody else can take the
+    /// lock, or the key be handled.
+    #[inline]
+    fn withdraw(&self, handout: &Handout<K, V>) {
+        if let Some(hash) = handout.published {
+            self.filter.withdraw(handout.run.key(), hash);
+        }
+    }
+
+    #[inline]
+    fn settle<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
+        let more = match *reading {
+            None => session.core.is_timed() || session.core.settle(Instant::ORIGIN),
+            Some(now) => session.core.settle(now),
+        };
+        if more { self.settle_more(session, reading) } else { session }
+    }
+
+    /// The lock was taken and something stands in the way: time that was not
+    /// read, or more that is due than one hold does.
+    #[cold]
+    fn settle_more<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
         loop {
-            match *reading {
-                // the clock is not read under the lock: it is users' code
-                None if session.core.is_timed() => {
-                    drop(session);
-                    *reading = Some(self.clock.now());
-                }
-                now => {
-                    if !session.core.settle(now.unwrap_or(Instant::ORIGIN)) {
-                        return session;
-                    }
-                    drop(session);
-                }
+            let unread = reading.is_none() && session.core.is_timed();
+            drop(session);
+            // not under the lock: a clock is users' code
+            if unread {
+                *reading = Some(self.clock.now());
             }
             session = self.lock();
+            let unread = reading.is_none() && session.core.is_timed();
+            if !unread && !session.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
+                return session;
+            }
         }
     }
 
@@ -142,7 +212,13 @@ impl<K, V> Shared<K, V> {
     /// to prevent.
     #[inline]
     pub(crate) fn lock(&self) -> Session<'_, K, V> {
-        Session { shared: self, state: Some(self.state.lock()) }
+        self.session(self.state.lock())
+    }
+
+    #[inline]
+    fn session<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Session<'a, K, V> {
+        state.calm = false;
+        Session { shared: self, state: Some(state) }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -179,7 +255,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, asking };
+        let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -210,37 +286,119 @@ impl<K, V> Shared<K, V> {
         self.filter.finds(open, key, hash)
     }
 
-    /// A trigger without delay or value.
+    /// An immediate trigger from outside without a payload.
     #[inline]
-    pub(crate) fn add_plain(&self, key: K, hash: u32) -> AddResult<K, V>
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
         match self.filter.open() {
-            None => self.add(key, hash, None, Delay::Now, None),
+            None => self.add_now_in_lock(key, hash),
             Some(open) => self.add_through_filter(open, key, hash),
         }
     }
 
-    /// Apart, and the rest apart from this, so that what needs few registers saves
-    /// few.
+    /// Apart, and what it does not mostly do apart from this, so that what needs
+    /// few registers saves few.
     #[inline(never)]
     fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
         if self.is_redundant(open, &key, hash) {
-            return Ok(Added::Coalesced);
+            Ok(Added::Coalesced)
+        } else {
+            self.add_beside_filter(key, hash)
         }
-        self.add_through_lock(key, hash)
     }
 
     #[inline(never)]
-    fn add_through_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    fn add_beside_filter(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
-        self.add(key, hash, None, Delay::Now, None)
+        self.add_now_in_lock(key, hash)
+    }
+
+    #[inline]
+    fn add_now_in_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // declared before the lock is taken, so that what is left of it is dropped
+        // after it is released, also where users' code panics
+        let mut key = DropsQuietly(Some(key));
+        let mut too_small = false;
+        let done = self.plainly(&mut None, |core| {
+            let (added, ticket) = core.add_plainly(&mut key.0, hash)?;
+            if added == Added::Coalesced {
+                too_small = self.filter.publish(core, ticket);
+            }
+            Some(added)
+        });
+        match done {
+            Ok(added) => {
+                if too_small {
+                    self.filter.grow();
+                }
+                Ok(added)
+            }
+            Err(session) => {
+                self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
+            }
+        }
+    }
+
+    /// A trigger from outside. `reading` is the time that its delay counts from.
+    #[inline]
+    pub(crate) fn add(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        delay: Delay<'_>,
+        mut reading: Option<Instant>,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // as in `add_now`
+        let trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        let session = self.enter(&mut reading);
+        self.add_in(trigger, session, hash, delay)
+    }
+
+    fn add_in(
+        &self,
+        trigger: DropsQuietly<Trigger<K, V>>,
+        session: Session<'_, K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // in this order, so that the lock is released first
+        let (mut trigger, mut session) = (trigger, session);
+        let mut plain = matches!(delay, Delay::Now);
+        let accepted = match &mut trigger.0 {
+            Some(trigger) => {
+                plain &= trigger.plain().is_some();
+                session.core.add(trigger, hash, delay)
+            }
+            None => unreachable!("it was put there"),
+        };
+        session.end_of_add(accepted.as_ref().ok().filter(|_| plain));
+        match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
+            (Ok(accepted), _spare) => {
+                if !matches!(delay, Delay::Now) {
+                    self.tell(Metrics::retried);
+                }
+                Ok(accepted.added)
+            }
+            (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
+            (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
+        }
     }
 
     /// The same by reference: `None` if the key is not known.
@@ -260,52 +418,11 @@ impl<K, V> Shared<K, V> {
                 return Ok(Some(Added::Coalesced));
             }
         }
-        self.add_known_through_lock(key, hash, reading)
+        self.add_known_in_lock(key, hash, reading)
     }
 
-    /// A trigger from outside. `reading` is the time that its delay counts from.
-    #[inline]
-    pub(crate) fn add(
-        &self,
-        key: K,
-        hash: u32,
-        value: Option<V>,
-        delay: Delay<'_>,
-        mut reading: Option<Instant>,
-    ) -> AddResult<K, V>
-    where
-        K: Eq,
-    {
-        let delayed = !matches!(delay, Delay::Now);
-        let plain = !delayed && value.is_none();
-        // declared before the lock is taken, so that what is left of it is dropped
-        // after it is released, also where users' code panics
-        let mut trigger = DropsQuietly(Some(Trigger::new(key, value)));
-        let accepted = match &mut trigger.0 {
-            Some(trigger) => {
-                let mut session = self.enter(&mut reading);
-                let accepted = session.core.add(trigger, hash, delay);
-                match accepted {
-                    Ok(Accepted { added: Added::Coalesced, ticket, .. }) if plain => session.publish(ticket),
-                    _ => drop(session),
-                }
-                accepted
-            }
-            None => unreachable!("it was put there"),
-        };
-        match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
-            (Ok(accepted), _spare) => {
-                if delayed {
-                    self.tell(Metrics::retried);
-                }
-                Ok(accepted.added)
-            }
-            (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
-            (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
-        }
-    }
-
-    fn add_known_through_lock<Q>(
+    #[inline(never)]
+    fn add_known_in_lock<Q>(
         &self,
         key: &Q,
         hash: u32,
@@ -317,10 +434,7 @@ impl<K, V> Shared<K, V> {
     {
         let mut session = self.enter(reading);
         let known = session.core.add_known(key, hash, Delay::Now)?;
-        match known {
-            Some(Accepted { added: Added::Coalesced, ticket, .. }) => session.publish(ticket),
-            _ => drop(session),
-        }
+        session.end_of_add(known.as_ref());
         Ok(known.map(|accepted| accepted.added))
     }
 
@@ -376,7 +490,8 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, .. } = &mut *state;
+        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        core.conclude();
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
         if !drains.is_empty() {
@@ -386,6 +501,8 @@ impl<K, V> Shared<K, V> {
                 drains.take_all(&mut wakes.all);
             }
         }
+        set(&self.timed, core.is_timed());
+        set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         if core.has_limbo() {
             self.filter.retry_limbo(core);
@@ -439,16 +556,23 @@ impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
     }
 }
 
-/// Takes an asking back when the limiter that was asked panics.
-struct Unask<'a, K, V> {
-    shared: &'a Shared<K, V>,
-    asking: Asking,
+/// Takes askings back whose triggers do not come: the limiter panicked.
+pub(crate) struct Unask<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    pub(crate) asking: Asking,
+    /// How many.
+    pub(crate) left: usize,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        // without letting time pass: that is not ours to do while unwinding
-        self.shared.lock().core.unask(self.asking);
+        if self.left > 0 {
+            // without letting time pass: that is not ours to do while unwinding
+            let mut session = self.shared.lock();
+            for _ in 0..self.left {
+                session.core.unask(self.asking);
+            }
+        }
     }
 }
 
@@ -478,29 +602,39 @@ pub(crate) struct Session<'a, K, V> {
 }
 
 impl<K, V> Session<'_, K, V> {
-    /// Takes the next key. The only way to one: a key that was published must be
-    /// withdrawn before anybody else can take the lock or the key be handled.
+    /// Takes the next key. With [`get_up_to`](Self::get_up_to) and
+    /// [`Shared::get_plainly`] the door through which keys leave the state machine:
+    /// nobody else asks it for keys.
     #[inline]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let got = self.core.get();
-        if let Some(hash) = self.core.take_published() {
-            if let Got::Item(handout) = &got {
-                self.shared.filter.withdraw(handout.run.key(), hash);
-            }
+        if let Got::Item(handout) = &got {
+            self.shared.withdraw(handout);
         }
         got
     }
 
-    /// Ends the hold of a redundant trigger: the next ones of its key need none.
-    #[cold]
-    #[inline(never)]
-    fn publish(mut self, ticket: Ticket) {
+    /// Takes the next keys, `most` or as many as there are; returns how many.
+    #[inline]
+    pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
         let shared = self.shared;
-        let State { core, ledger, .. } = &mut *self;
-        let too_small = shared.filter.publish(core, ledger, ticket);
-        drop(self);
-        if too_small {
-            shared.filter.grow();
+        self.core.get_up_to(most, |handout| {
+            shared.withdraw(&handout);
+            each(handout);
+        })
+    }
+
+    /// Ends the hold of a trigger without delay and payload. If it was redundant
+    /// the next ones of its key may be told without the lock.
+    #[inline]
+    fn end_of_add(mut self, accepted: Option<&Accepted>) {
+        if let Some(Accepted { added: Added::Coalesced, ticket, .. }) = accepted {
+            let shared = self.shared;
+            let too_small = shared.filter.publish(&mut self.core, *ticket);
+            drop(self);
+            if too_small {
+                shared.filter.grow();
+            }
         }
     }
 
@@ -545,19 +679,24 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.core.conclude();
-        let timed = state.core.is_timed();
-        if timed != self.shared.timed.load(Relaxed) {
-            self.shared.timed.store(timed, Relaxed);
-        }
-        // most calls have nobody to wake and nothing to tell
-        if state.waiters.waiting() > 0
-            || !state.drains.is_empty()
-            || state.core.has_trash()
-            || self.shared.metrics.is_some()
-        {
+        state.calm = state.core.is_untroubled()
+            && state.waiters.waiting() == 0
+            && state.drains.is_empty()
+            && self.shared.metrics.is_none();
+        if state.calm {
+            set(&self.shared.timed, false);
+            set(&self.shared.troubled, false);
+        } else {
             self.shared.unlock_and_follow_up(state);
         }
+    }
+}
+
+/// Sets a hint. Most often it is so already, and its line is everybody's.
+#[inline]
+fn set(hint: &atomic::AtomicBool, to: bool) {
+    if hint.load(Relaxed) != to {
+        hint.store(to, Relaxed);
     }
 }
 

@@ -35,7 +35,7 @@ use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
 use crate::heap::Heap;
 use crate::order::{Line, Order};
-use crate::table::Table;
+use crate::table::{Slots, Table};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -55,13 +55,16 @@ mod flag {
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
+    /// A user's order has picked it for the batch that is being handed out. Only
+    /// with `READY`, and only while the order is being asked.
+    pub(super) const PICKED: u32 = 1 << 5;
     /// Since it became ready or dirty it has been published: those who add it
     /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
-    pub(super) const PUBLISHED: u32 = 1 << 5;
+    pub(super) const PUBLISHED: u32 = 1 << 6;
     /// It stands in `limbo`.
-    pub(super) const LIMBO: u32 = 1 << 6;
+    pub(super) const LIMBO: u32 = 1 << 7;
 }
-use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PUBLISHED, READY};
+use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
 
 /// How two payloads of one key become one: the older first.
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
@@ -95,8 +98,9 @@ impl<K, V> fmt::Debug for Config<K, V> {
     }
 }
 
-/// Bytes that an empty queue may keep for the next keys.
-const KEPT: usize = 64 * 1024;
+/// Bytes that an empty queue may keep for the next keys in a chunk of slots and
+/// what stands beside it; it keeps two.
+const KEPT: usize = 32 * 1024;
 
 /// What is remembered of a key that failed.
 #[derive(Clone, Copy, Debug)]
@@ -185,8 +189,6 @@ pub struct Core<K, V = ()> {
     hand: u32,
     /// Whether somebody may still read a pinned key, if keys are ever pinned.
     may_read: Option<MayRead<K>>,
-    /// The hash of the key that was handed out, if it was published.
-    withdraws: Option<u32>,
     /// Slots whose keys nothing kept any more but somebody who read them.
     limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
@@ -231,7 +233,6 @@ impl<K, V> Core<K, V> {
             inert: BTreeMap::new(),
             hand: 0,
             may_read: None,
-            withdraws: None,
             limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,
@@ -272,14 +273,7 @@ impl<K, V> Core<K, V> {
         K: core::borrow::Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.table.find(hash, |slot| self.arena.hash(slot) == hash && self.arena.key(slot).borrow() == key)
-    }
-
-    fn insert(&mut self, key: K, hash: u32) -> u32 {
-        let slot = self.arena.insert(key, hash);
-        let arena = &self.arena;
-        self.table.insert(hash, slot, |s| arena.hash(s));
-        slot
+        self.table.find(hash, |slot| self.arena.matches(slot, hash, |known| known.borrow() == key))
     }
 
     /// Forgets a key that there is no reason to know any more, and returns it
@@ -294,8 +288,7 @@ impl<K, V> Core<K, V> {
             return None;
         }
         let hash = self.arena.hash(slot);
-        let arena = &self.arena;
-        self.table.remove(hash, slot, |s| arena.hash(s));
+        self.table.remove(hash, slot, &self.arena);
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
@@ -305,6 +298,17 @@ impl<K, V> Core<K, V> {
             self.free_pages(chunk);
         }
         Some(removed.key)
+    }
+
+    /// Whether the columns beside the slabs say nothing of a slot: no timer, no
+    /// payload, no record, no timestamps kept, no guard whose run was ended under it.
+    #[inline]
+    fn is_plain(&self, slot: u32) -> bool {
+        self.inert.is_empty()
+            && self.times.is_none()
+            && self.values.is_empty()
+            && self.heap.due(slot).is_none()
+            && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)
     }
 
     #[cold]

@@ -3,12 +3,13 @@
 //!
 //! Who publishes, who reads and in what order is the caller's business: see the
 //! crate `requeue`, `filter/`. Kept here is what must not be forgotten: that a
-//! pending key was published, so that [`Core::take_published`] says it at its hand-out; and that a key which
+//! pending key was published, which its [`Handout`](super::Handout) says; and that a key which
 //! is read by its address stays where it is.
 
 use super::shutdown::Phase;
 use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};
 use crate::order::Ticket;
+use crate::table::Slots;
 use alloc::boxed::Box;
 
 /// Whether somebody may still read a key that was published by its address and
@@ -39,13 +40,6 @@ impl<K, V> Core<K, V> {
         }
         self.arena.set_flags(slot, flags | PUBLISHED);
         Some((self.arena.key(slot), self.arena.hash(slot)))
-    }
-
-    /// After a [`get`](Self::get): the hash of the key that was handed out, if it
-    /// was published. It is to be withdrawn before the lock is released.
-    #[inline]
-    pub fn take_published(&mut self) -> Option<u32> {
-        if self.withdraws.is_some() { self.withdraws.take() } else { None }
     }
 
     /// Whether a key that is kept in its place may go. One that only a reader

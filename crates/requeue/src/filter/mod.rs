@@ -77,8 +77,6 @@ mod tests;
 mod threads;
 mod words;
 
-pub(crate) use self::table::Ledger;
-
 use self::hazards::Hazards;
 use self::raw::Place;
 use self::table::{LEVELS, Tables};
@@ -154,17 +152,17 @@ impl<K> Filter<K> {
     /// Enters the key of a redundant add, unless it has to go unnoticed. True if
     /// the table is to be followed by a larger one: see [`grow`](Self::grow).
     #[cold]
-    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ledger: &mut Ledger, ticket: Ticket) -> bool {
+    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ticket: Ticket) -> bool {
         if raw::is_integer::<K>() {
             let none: Option<fn() -> _> = None;
             let Some((key, hash)) = core.publish(ticket, none) else { return false };
             let Some(word) = raw::word::<K, K>(key) else { return false };
-            self.level(&self.words).is_some_and(|level| self.words.enter(level, hash, word, ledger))
+            self.level(&self.words).is_some_and(|level| self.words.enter(level, hash, word))
         } else {
             let Some(hazards) = &self.hazards else { return false };
             hazards.enlist();
             let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return false };
-            self.level(&self.places).is_some_and(|level| self.places.enter(level, hash, key, ledger))
+            self.level(&self.places).is_some_and(|level| self.places.enter(level, hash, key))
         }
     }
 
