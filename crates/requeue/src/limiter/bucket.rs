@@ -1,8 +1,8 @@
 //! The token bucket, as a type of its own and as a limiter.
 
 use super::ledger::{Ledger, Promise};
-use super::pace::{Grant, Refusal};
-use super::swift::Swift;
+use super::pace::Refusal;
+use super::swift::{Swift, Swiftly};
 use super::wait::Wait;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
@@ -112,19 +112,13 @@ impl TokenBucket {
     /// ```
     #[inline]
     pub fn reserve_within(&self, n: u32, now: Instant, at_most: Duration) -> Reservation<'_> {
-        Reservation { bucket: self, promise: self.promise(n, now, at_most).ok() }
-    }
-
-    #[inline]
-    fn promise(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promise, Refusal> {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        match &self.swift {
-            Some(swift) => match swift.take(n, now, at_most) {
-                Some(grant) => Ok(Promise { n, grant: grant?, rate: Some(swift.rate()) }),
-                None => self.promise_locked(n, now, at_most),
-            },
-            None => self.promise_locked(n, now, at_most),
-        }
+        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(Ok(grant)) => Promised::Swiftly(n, grant),
+            Some(Err(_)) => Promised::Never,
+            None => self.promise_locked(n, now, at_most).map_or(Promised::Never, Promised::Locked),
+        };
+        Reservation { bucket: self, promise }
     }
 
     #[cold]
@@ -135,17 +129,18 @@ impl TokenBucket {
         })
     }
 
+    /// The delay in nanoseconds of tokens that are not given back.
     #[inline]
-    fn take(&self, n: u32, now: Instant, at_most: u64) -> Result<Grant, Refusal> {
-        if let Some(grant) = self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
-            return grant;
+    fn take(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
+        match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(grant) => Ok(grant?.delay),
+            None => self.take_locked(n, now, at_most),
         }
-        self.take_locked(n, now, at_most)
     }
 
     #[cold]
-    fn take_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<Grant, Refusal> {
-        self.locked(|ledger| ledger.take(n, now, at_most))
+    fn take_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
+        self.locked(|ledger| ledger.take(n, now, at_most)).map(|grant| grant.delay)
     }
 
     /// Does with the whole bucket what one atomic cannot.
@@ -167,14 +162,18 @@ impl TokenBucket {
         now: Instant,
         at_most: Duration,
     ) -> Result<Reservation<'_>, Refusal> {
-        let promise = self.promise(n, now, at_most)?;
-        Ok(Reservation { bucket: self, promise: Some(promise) })
+        let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(grant) => Promised::Swiftly(n, grant?),
+            None => Promised::Locked(self.promise_locked(n, now, at_most)?),
+        };
+        Ok(Reservation { bucket: self, promise })
     }
 
     /// The delay of a reservation for one token.
     #[inline]
     fn take_one(&self, now: Instant) -> Duration {
-        self.take(1, now, u64::MAX).map_or(Duration::MAX, |grant| Duration::from_nanos(grant.delay))
+        self.take(1, now, u64::MAX).map_or(Duration::MAX, Duration::from_nanos)
     }
 
     /// Takes `n` tokens if they are there now, and says whether it did.
@@ -332,8 +331,15 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
 #[must_use = "the tokens are taken, but may be there only later: see `delay`"]
 pub struct Reservation<'b> {
     bucket: &'b TokenBucket,
-    /// `None`: it never comes, and nothing was taken.
-    promise: Option<Promise>,
+    promise: Promised,
+}
+
+/// What a reservation was promised, by whom.
+enum Promised {
+    /// Nothing, and nothing was taken.
+    Never,
+    Swiftly(u32, Swiftly),
+    Locked(Promise),
 }
 
 impl Reservation<'_> {
@@ -354,7 +360,11 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn delay(&self) -> Duration {
-        self.promise.as_ref().map_or(Duration::MAX, |promise| Duration::from_nanos(promise.grant.delay))
+        match &self.promise {
+            Promised::Never => Duration::MAX,
+            Promised::Swiftly(_, grant) => Duration::from_nanos(grant.delay),
+            Promised::Locked(promise) => Duration::from_nanos(promise.grant.delay),
+        }
     }
 
     /// When the tokens are there; [`Instant::NEVER`] where they never are.
@@ -369,7 +379,11 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
+        match &self.promise {
+            Promised::Never => Instant::NEVER,
+            Promised::Swiftly(_, grant) => grant.now + Duration::from_nanos(grant.delay),
+            Promised::Locked(promise) => promise.grant.ready_at(),
+        }
     }
 
     /// Whether the tokens can never be had. Nothing was taken then.
@@ -383,7 +397,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn is_never(&self) -> bool {
-        self.promise.is_none()
+        matches!(self.promise, Promised::Never)
     }
 
     /// Gives back of the `n` reserved tokens those that nobody after it relies
@@ -404,18 +418,22 @@ impl Reservation<'_> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn cancel(self, now: Instant) {
-        if let Some(promise) = &self.promise {
-            self.bucket.locked(|ledger| ledger.give_back(promise, now));
-        }
+        let promise = match (self.promise, &self.bucket.swift) {
+            (Promised::Locked(promise), _) => promise,
+            (Promised::Swiftly(n, grant), Some(swift)) => swift.promise(n, grant),
+            _ => return,
+        };
+        self.bucket.locked(|ledger| ledger.give_back(&promise, now));
     }
 }
 
 impl fmt::Debug for Reservation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation")
-            .field("n", &self.promise.as_ref().map_or(0, |promise| promise.n))
-            .field("ready_at", &self.ready_at())
-            .finish()
+        let n = match &self.promise {
+            Promised::Never => 0,
+            Promised::Swiftly(n, _) | Promised::Locked(Promise { n, .. }) => *n,
+        };
+        f.debug_struct("Reservation").field("n", &n).field("ready_at", &self.ready_at()).finish()
     }
 }
 

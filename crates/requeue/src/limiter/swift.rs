@@ -29,7 +29,7 @@
 //! numerator fits for less long, or never; that bucket is the ledger's alone. The
 //! answers are the same to the nanosecond.
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Promise};
 use super::pace::{Exact, Grant, Level, Rate, Refusal};
 use crate::Instant;
 use crate::sync::atomic::{
@@ -58,6 +58,17 @@ pub(super) struct Swift {
     burst: u32,
 }
 
+/// Tokens that were taken without the lock: [`Grant`], in fewer words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Swiftly {
+    /// The instant that counted.
+    pub(super) now: Instant,
+    /// Nanoseconds from there until the tokens are there.
+    pub(super) delay: u64,
+    /// When they are there, in units.
+    units: i64,
+}
+
 impl Swift {
     /// `None` where the pace does not fit.
     pub(super) fn new(ledger: &Ledger) -> Option<Self> {
@@ -77,7 +88,14 @@ impl Swift {
         })
     }
 
-    pub(super) fn rate(&self) -> Rate {
+    /// What a grant is to the ledger.
+    pub(super) fn promise(&self, n: u32, grant: Swiftly) -> Promise {
+        let Swiftly { now, delay, units } = grant;
+        let exact = Exact { units: i128::from(units), per_nano: self.per_nano };
+        Promise { n, grant: Grant { now, delay, exact }, rate: Some(self.rate()) }
+    }
+
+    fn rate(&self) -> Rate {
         Rate { per_nano: self.per_nano, token: i128::from(self.token) }
     }
 
@@ -88,7 +106,7 @@ impl Swift {
 
     /// [`Ledger::take`]; `None` where that must be asked itself.
     #[inline]
-    pub(super) fn take(&self, n: u32, now: Instant, at_most: u64) -> Option<Result<Grant, Refusal>> {
+    pub(super) fn take(&self, n: u32, now: Instant, at_most: u64) -> Option<Result<Swiftly, Refusal>> {
         if n == 0 {
             // leaves the zero as it is, and so no trace of what it was promised
             return None;
@@ -109,11 +127,7 @@ impl Swift {
             if after >= LIMIT {
                 return None;
             }
-            let mut grant = Grant {
-                now: Instant::from_nanos(at),
-                delay: 0,
-                exact: Exact { units: i128::from(after.max(t)), per_nano: self.per_nano },
-            };
+            let mut grant = Swiftly { now: Instant::from_nanos(at), delay: 0, units: after.max(t) };
             if after > t {
                 let debt = (after - t) as u64;
                 grant.delay = if self.per_nano == 1 { debt } else { debt.div_ceil(self.per_nano) };
@@ -167,7 +181,6 @@ impl Swift {
 mod tests {
     use super::super::{Reservation, TokenBucket};
     use super::*;
-    use crate::limiter::ledger::Promise;
     use proptest::prelude::*;
     use std::time::Duration;
 
