@@ -46,6 +46,7 @@ impl Heap {
         Self { pages: Vec::new(), len: 0, next_seq: 0, at: Column::new() }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -65,6 +66,7 @@ impl Heap {
     }
 
     /// When the slot's timer is due, if it has one.
+    #[inline]
     pub(crate) fn due(&self, slot: u32) -> Option<Instant> {
         self.position(slot).map(|i| Instant::from_nanos(self.node(i).due))
     }

@@ -41,6 +41,7 @@ mod column;
 mod heap;
 mod machine;
 mod order;
+mod prefetch;
 mod ring;
 mod roomy;
 mod table;

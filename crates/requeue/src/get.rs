@@ -1,11 +1,11 @@
 //! Waiting for a key: one body for threads and tasks.
 
 use crate::clock::{Alarm, Parker};
-use crate::item::{Ending, Item, Owner, end_in_drop, settle_ended};
+use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
 use crate::shared::{Session, Shared, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
-use requeue_core::{Got, How, RunRef};
+use requeue_core::{Got, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
@@ -67,6 +67,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// assert!(q.get().wait().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
         self.block(None).unwrap_or(None)
     }
@@ -104,6 +105,7 @@ impl<'q, K, V> Get<'q, K, V> {
     ///
     /// The clock is read once at most, whatever this takes. A waker is asked for
     /// and cloned, without the lock, only when there is something to wait for.
+    #[inline]
     pub(crate) fn step<'w>(
         &mut self,
         waker: impl Fn() -> &'w Waker,
@@ -112,51 +114,104 @@ impl<'q, K, V> Get<'q, K, V> {
         let shared = self.owner.shared();
         let mut reading = limit.is_some().then(|| shared.now());
         let deadline = limit.map(|l| l.at(reading));
-        let mut clone: Option<Waker> = None;
         let mut ended = None;
-        loop {
-            let mut session = shared.enter(&mut reading);
-            if let Some(run) = self.ending.take() {
-                ended = session.core.end(run, How::Done, None).ok();
-            }
-            if let Some(id) = &self.waiter {
-                session.waiters.arrived(id);
-            }
-            let over = match session.core.get() {
-                Got::Item(handout) => {
-                    let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                    let item = session.hand_out(self.owner.clone(), handout, old);
-                    settle_ended(shared, ended);
+        let mut session = if self.waiter.is_none() {
+            let ending = &mut self.ending;
+            let plain = shared.plainly(&mut reading, |core| {
+                if ending.is_some() {
+                    ended = Some(finish_plainly(core, ending)?);
+                }
+                core.get_plainly()
+            });
+            match plain {
+                Ok(handout) => {
+                    let item = Item::new(self.owner.clone(), handout);
+                    if let Some(key) = ended {
+                        drop_key(key);
+                    }
                     return Step::Ready(Ok(Some(item)));
                 }
-                Got::ShutDown => Some(Ok(None)),
-                Got::Empty if deadline.is_some_and(|at| reading.is_some_and(|now| now >= at)) => {
-                    Some(Err(GetError::TimedOut))
-                }
-                Got::Empty => None,
+                Err(session) => session,
+            }
+        } else {
+            shared.enter(&mut reading)
+        };
+        // only now: what runs before may panic, and the run must still be there
+        let more = self.ending.take().map(|run| session.core.finish(run, false));
+        let step = match Self::take(&self.owner, &mut self.waiter, session) {
+            Ok(item) => Step::Ready(Ok(Some(item))),
+            Err(session) => Self::stay(&self.owner, &mut self.waiter, session, reading, deadline, waker),
+        };
+        if let Some(key) = ended {
+            drop_key(key);
+        }
+        settle_ended(shared, more);
+        step
+    }
+
+    /// Hands out a key, if there is one.
+    #[inline]
+    fn take<'a>(
+        owner: &Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        mut session: Session<'a, K, V>,
+    ) -> Result<Item<'q, K, V>, Session<'a, K, V>> {
+        if let Some(id) = waiter {
+            session.waiters.arrived(id);
+        }
+        match session.core.get() {
+            Got::Item(handout) => {
+                let old = waiter.take().and_then(|id| session.waiters.leave(id));
+                Ok(session.hand_out(owner.clone(), handout, old))
+            }
+            Got::Empty | Got::ShutDown => Err(session),
+        }
+    }
+
+    /// What a look comes to that found no key.
+    #[inline(never)]
+    fn stay<'a, 'w>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        mut session: Session<'a, K, V>,
+        mut reading: Option<Instant>,
+        deadline: Option<Instant>,
+        waker: impl Fn() -> &'w Waker,
+    ) -> Step<Outcome<'q, K, V>> {
+        let shared = owner.shared();
+        let mut clone: Option<Waker> = None;
+        loop {
+            let over = if session.core.is_over() {
+                Some(Ok(None))
+            } else if deadline.is_some_and(|at| reading.is_some_and(|now| now >= at)) {
+                Some(Err(GetError::TimedOut))
+            } else {
+                None
             };
             if let Some(answer) = over {
-                let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+                let old = waiter.take().and_then(|id| session.waiters.leave(id));
                 drop(session);
                 drop(old);
-                settle_ended(shared, ended);
                 return Step::Ready(answer);
             }
-            if self.waiter.is_none() && clone.is_none() {
-                // neither made nor cloned under the lock: a clone is users' code
+            // neither made nor cloned under the lock: a clone is users' code
+            if waiter.is_none() && clone.is_none() {
                 drop(session);
                 clone = Some(waker().clone());
-                continue;
-            }
-            match Self::register(&mut self.waiter, session, waker(), clone.take()) {
-                Ok((lead, old)) => {
-                    drop(old);
-                    settle_ended(shared, ended);
-                    let deadline = deadline.filter(|at| !at.is_never());
-                    return Step::Sleep(lead.into_iter().chain(deadline).min());
+            } else {
+                match Self::register(waiter, session, waker(), clone.take()) {
+                    Ok((lead, old)) => {
+                        drop(old);
+                        let deadline = deadline.filter(|at| !at.is_never());
+                        return Step::Sleep(lead.into_iter().chain(deadline).min());
+                    }
+                    Err(NeedsClone) => clone = Some(waker().clone()),
                 }
-                Err(NeedsClone) => clone = Some(waker().clone()),
             }
+            session = match Self::take(owner, waiter, shared.enter(&mut reading)) {
+                Ok(item) => return Step::Ready(Ok(Some(item))),
+                Err(session) => session,
+            };
         }
     }
 
@@ -188,6 +243,7 @@ impl<'q, K, V> Get<'q, K, V> {
         Ok((sleep, old))
     }
 
+    #[inline]
     fn block(&mut self, mut limit: Option<Limit>) -> Outcome<'q, K, V> {
         let parker = OnceCell::new();
         loop {

@@ -4,7 +4,7 @@ use crate::clock::quietly;
 use crate::get::Get;
 use crate::shared::{Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
-use requeue_core::{Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
+use requeue_core::{Core, Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -186,12 +186,52 @@ impl<K> Ending<'_, K> {
         if let Some(run) = self.run() {
             shared.forget_own(run.key());
         }
-        let _ = self.end(shared, How::Succeed, None, None);
+        self.finish(shared, true, None);
     }
 
     #[inline]
     pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
-        let _ = self.end(shared, How::Done, None, None);
+        self.finish(shared, false, None);
+    }
+
+    /// Ends the run with what cannot be refused; nothing if there is none.
+    #[inline]
+    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, mut reading: Option<Instant>) {
+        if let Self::Taking(slot) = self {
+            let plain = shared.plainly(&mut reading, |core| finish_plainly(core, slot));
+            let mut session = match plain {
+                Ok(key) => return drop_key(key),
+                Err(session) => session,
+            };
+            // only now: what runs before may panic, and the guard must still have it
+            let Some(run) = slot.take() else { return };
+            let ended = session.core.finish(run, succeeded);
+            drop(session);
+            settle_ended(shared, Some(ended));
+        } else {
+            let how = if succeeded { How::Succeed } else { How::Done };
+            let _ = self.end(shared, how, None, reading);
+        }
+    }
+}
+
+/// [`Core::finish_plainly`] of a run that stays in its place if it has another end.
+#[inline]
+pub(crate) fn finish_plainly<K, V>(core: &mut Core<K, V>, run: &mut Option<RunRef<K>>) -> Option<K> {
+    match core.finish_plainly(run.take()?) {
+        Ok(key) => Some(key),
+        Err(same) => {
+            *run = Some(same);
+            None
+        }
+    }
+}
+
+/// Drops a key that nobody knows any more, outside the lock.
+#[inline]
+pub(crate) fn drop_key<K>(key: K) {
+    if std::mem::needs_drop::<K>() {
+        in_drop(|| drop(key));
     }
 }
 
@@ -203,7 +243,7 @@ pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V
     if let Some(took) = ended.worked {
         shared.tell(|m| m.run_ended(took));
     }
-    if ended.key.is_some() || ended.value.is_some() {
+    if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
         in_drop(|| drop(ended));
     }
 }
@@ -252,7 +292,7 @@ fn abandon<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>, payload: &m
     // one reading for both, where both are asked
     let mut reading = None;
     if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
-        let _ = ending.end(shared, How::Done, None::<V>, reading);
+        ending.finish(shared, false, reading);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::limiter::sealed::Token;
 use crate::shared::{Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, RandomState, Stats};
-use requeue_core::{Added, Delay, Got, Policy};
+use requeue_core::{Added, Core, Delay, Got, Policy};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -139,7 +139,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[inline]
     pub fn add(&self, key: K) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add(key, hash, None, Delay::Now, None)
+        self.shared.add_now(key, hash)
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
@@ -415,9 +415,13 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        let mut session = self.shared.enter(&mut None);
+        let owner = Owner::Borrowed(&self.shared);
+        let mut session = match self.shared.plainly(&mut None, Core::get_plainly) {
+            Ok(handout) => return Ok(Item::new(owner, handout)),
+            Err(session) => session,
+        };
         match session.core.get() {
-            Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
+            Got::Item(handout) => Ok(session.hand_out(owner, handout, None)),
             Got::Empty => Err(TryGetError::Empty),
             Got::ShutDown => Err(TryGetError::ShutDown),
         }

@@ -55,6 +55,11 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
+    /// The last lock hold found the state machine untroubled, nobody waiting and
+    /// nobody to tell, and left it so. What the plain calls do keeps it so, and
+    /// therefore they end without a look around; every other hold takes this away
+    /// and looks as it ends.
+    calm: bool,
 }
 
 pub(crate) struct Shared<K, V> {
@@ -70,6 +75,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether the last lock hold left something to which the time matters. A
     /// hint: the truth is looked at under the lock.
     timed: atomic::AtomicBool,
+    /// The same of a state that is not calm.
+    troubled: atomic::AtomicBool,
 }
 
 impl<K, V> Shared<K, V> {
@@ -84,11 +91,13 @@ impl<K, V> Shared<K, V> {
         Self {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
+            troubled: atomic::AtomicBool::new(true),
             state: Mutex::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 told: (0, None),
+                calm: false,
             }),
             clock,
             limiter,
@@ -106,22 +115,67 @@ impl<K, V> Shared<K, V> {
         if reading.is_none() && self.timed.load(Relaxed) {
             *reading = Some(self.clock.now());
         }
-        let mut session = self.lock();
+        self.settle(self.lock(), reading)
+    }
+
+    /// Does what a call would have done that entered. `op` does what a call mostly
+    /// comes to, or says that it is not that, and has then done nothing.
+    ///
+    /// # Errors
+    ///
+    /// The lock, with whatever is due at `reading` done, if the call is more than
+    /// that, or more is the matter.
+    #[inline]
+    pub(crate) fn plainly<R>(
+        &self,
+        reading: &mut Option<Instant>,
+        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
+    ) -> Result<R, Session<'_, K, V>> {
+        if self.troubled.load(Relaxed) {
+            return Err(self.enter(reading));
+        }
+        let mut state = self.state.lock();
+        if state.calm {
+            if let Some(done) = op(&mut state.core) {
+                return Ok(done);
+            }
+        }
+        Err(self.settle(self.session(state), reading))
+    }
+
+    #[inline]
+    fn settle<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
+        let more = match *reading {
+            None => session.core.is_timed() || session.core.settle(Instant::ORIGIN),
+            Some(now) => session.core.settle(now),
+        };
+        if more { self.settle_more(session, reading) } else { session }
+    }
+
+    /// The lock was taken and something stands in the way: time that was not
+    /// read, or more that is due than one hold does.
+    #[cold]
+    fn settle_more<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
         loop {
-            match *reading {
-                // the clock is not read under the lock: it is users' code
-                None if session.core.is_timed() => {
-                    drop(session);
-                    *reading = Some(self.clock.now());
-                }
-                now => {
-                    if !session.core.settle(now.unwrap_or(Instant::ORIGIN)) {
-                        return session;
-                    }
-                    drop(session);
-                }
+            let unread = reading.is_none() && session.core.is_timed();
+            drop(session);
+            // not under the lock: a clock is users' code
+            if unread {
+                *reading = Some(self.clock.now());
             }
             session = self.lock();
+            let unread = reading.is_none() && session.core.is_timed();
+            if !unread && !session.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
+                return session;
+            }
         }
     }
 
@@ -134,7 +188,13 @@ impl<K, V> Shared<K, V> {
     /// to prevent.
     #[inline]
     pub(crate) fn lock(&self) -> Session<'_, K, V> {
-        Session { shared: self, state: Some(self.state.lock()) }
+        self.session(self.state.lock())
+    }
+
+    #[inline]
+    fn session<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Session<'a, K, V> {
+        state.calm = false;
+        Session { shared: self, state: Some(state) }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -189,6 +249,23 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    /// An immediate trigger from outside without a payload.
+    #[inline]
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // declared before the lock is taken, so that what is left of it is dropped
+        // after it is released, also where users' code panics
+        let mut key = DropsQuietly(Some(key));
+        match self.plainly(&mut None, |core| core.add_plainly(&mut key.0, hash)) {
+            Ok(added) => Ok(added),
+            Err(session) => {
+                self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
+            }
+        }
+    }
+
     /// A trigger from outside. `reading` is the time that its delay counts from.
     #[inline]
     pub(crate) fn add(
@@ -202,17 +279,32 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        let delayed = !matches!(delay, Delay::Now);
-        // declared before the lock is taken, so that what is left of it is dropped
-        // after it is released, also where users' code panics
-        let mut trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        // as in `add_now`
+        let trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        let session = self.enter(&mut reading);
+        self.add_in(trigger, session, hash, delay)
+    }
+
+    fn add_in(
+        &self,
+        trigger: DropsQuietly<Trigger<K, V>>,
+        session: Session<'_, K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // in this order, so that the lock is released first
+        let (mut trigger, mut session) = (trigger, session);
         let accepted = match &mut trigger.0 {
-            Some(trigger) => self.enter(&mut reading).core.add(trigger, hash, delay),
+            Some(trigger) => session.core.add(trigger, hash, delay),
             None => unreachable!("it was put there"),
         };
+        drop(session);
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
-                if delayed {
+                if !matches!(delay, Delay::Now) {
                     self.tell(Metrics::retried);
                 }
                 Ok(accepted.added)
@@ -261,7 +353,8 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told } = &mut *state;
+        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        core.conclude();
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
         if !drains.is_empty() {
@@ -271,6 +364,8 @@ impl<K, V> Shared<K, V> {
                 drains.take_all(&mut wakes.all);
             }
         }
+        set(&self.timed, core.is_timed());
+        set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         let trash = core.take_trash();
         drop(state);
@@ -387,19 +482,24 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.core.conclude();
-        let timed = state.core.is_timed();
-        if timed != self.shared.timed.load(Relaxed) {
-            self.shared.timed.store(timed, Relaxed);
-        }
-        // most calls have nobody to wake and nothing to tell
-        if state.waiters.waiting() > 0
-            || !state.drains.is_empty()
-            || state.core.has_trash()
-            || self.shared.metrics.is_some()
-        {
+        state.calm = state.core.is_untroubled()
+            && state.waiters.waiting() == 0
+            && state.drains.is_empty()
+            && self.shared.metrics.is_none();
+        if state.calm {
+            set(&self.shared.timed, false);
+            set(&self.shared.troubled, false);
+        } else {
             self.shared.unlock_and_follow_up(state);
         }
+    }
+}
+
+/// Sets a hint. Most often it is so already, and its line is everybody's.
+#[inline]
+fn set(hint: &atomic::AtomicBool, to: bool) {
+    if hint.load(Relaxed) != to {
+        hint.store(to, Relaxed);
     }
 }
 

@@ -33,7 +33,7 @@ use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
 use crate::heap::Heap;
 use crate::order::{Line, Order};
-use crate::table::Table;
+use crate::table::{Slots, Table};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -88,8 +88,9 @@ impl<K, V> fmt::Debug for Config<K, V> {
     }
 }
 
-/// Bytes that an empty queue may keep for the next keys.
-const KEPT: usize = 64 * 1024;
+/// Bytes that an empty queue may keep for the next keys in a chunk of slots and
+/// what stands beside it; it keeps two.
+const KEPT: usize = 32 * 1024;
 
 /// What is remembered of a key that failed.
 #[derive(Clone, Copy, Debug)]
@@ -248,14 +249,7 @@ impl<K, V> Core<K, V> {
         K: core::borrow::Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.table.find(hash, |slot| self.arena.hash(slot) == hash && self.arena.key(slot).borrow() == key)
-    }
-
-    fn insert(&mut self, key: K, hash: u32) -> u32 {
-        let slot = self.arena.insert(key, hash);
-        let arena = &self.arena;
-        self.table.insert(hash, slot, |s| arena.hash(s));
-        slot
+        self.table.find(hash, |slot| self.arena.matches(slot, hash, |known| known.borrow() == key))
     }
 
     /// Forgets a key that there is no reason to know any more, and returns it
@@ -270,8 +264,7 @@ impl<K, V> Core<K, V> {
             return None;
         }
         let hash = self.arena.hash(slot);
-        let arena = &self.arena;
-        self.table.remove(hash, slot, |s| arena.hash(s));
+        self.table.remove(hash, slot, &self.arena);
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
@@ -281,6 +274,17 @@ impl<K, V> Core<K, V> {
             self.free_pages(chunk);
         }
         Some(removed.key)
+    }
+
+    /// Whether the columns beside the slabs say nothing of a slot: no timer, no
+    /// payload, no record, no timestamps kept, no guard whose run was ended under it.
+    #[inline]
+    fn is_plain(&self, slot: u32) -> bool {
+        self.inert.is_empty()
+            && self.times.is_none()
+            && self.values.is_empty()
+            && self.heap.due(slot).is_none()
+            && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)
     }
 
     #[cold]
