@@ -5,7 +5,7 @@ use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, se
 use crate::shared::{Session, Shared, in_drop};
 use crate::wait::{Step, WaiterId};
 use crate::{GetError, Instant};
-use requeue_core::{Got, RunRef};
+use requeue_core::{Core, Got, Handout, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
@@ -116,14 +116,7 @@ impl<'q, K, V> Get<'q, K, V> {
         let deadline = limit.map(|l| l.at(reading));
         let mut ended = None;
         let mut session = if self.waiter.is_none() {
-            let ending = &mut self.ending;
-            let plain = shared.plainly(&mut reading, |core| {
-                if ending.is_some() {
-                    ended = Some(finish_plainly(core, ending)?);
-                }
-                core.get_plainly()
-            });
-            match plain {
+            match shared.plainly(&mut reading, (&mut self.ending, &mut ended), end_and_get_plainly) {
                 Ok(handout) => {
                     let item = Item::new(self.owner.clone(), handout);
                     if let Some(key) = ended {
@@ -142,9 +135,6 @@ impl<'q, K, V> Get<'q, K, V> {
             Ok(item) => Step::Ready(Ok(Some(item))),
             Err(session) => Self::stay(&self.owner, &mut self.waiter, session, reading, deadline, waker),
         };
-        if let Some(key) = ended {
-            drop_key(key);
-        }
         settle_ended(shared, more);
         step
     }
@@ -306,6 +296,21 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
             task.wake_by_ref();
         }
     }
+}
+
+/// Ends a run, if there is one, and takes the next key; neither if it cannot do both.
+#[inline(always)]
+fn end_and_get_plainly<K, V>(
+    core: &mut Core<K, V>,
+    (ending, ended): (&mut Option<RunRef<K>>, &mut Option<K>),
+) -> Option<Handout<K, V>> {
+    if ending.is_some() {
+        if !core.has_plain() {
+            return None;
+        }
+        *ended = Some(finish_plainly(core, ending)?);
+    }
+    core.get_plainly()
 }
 
 /// A waker must be cloned before the caller can be entered.

@@ -7,10 +7,10 @@ use crate::error::{AddResult, NotHeld, Refused, TryGetError};
 use crate::get::Get;
 use crate::item::{Item, Owner, settle_ended};
 use crate::limiter::sealed::Token;
-use crate::shared::{Shared, in_drop};
+use crate::shared::{Shared, get_plainly, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, RandomState, Stats};
-use requeue_core::{Added, Core, Delay, Got, Policy};
+use requeue_core::{Added, Delay, Got, Policy};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -416,7 +416,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let owner = Owner::Borrowed(&self.shared);
-        let mut session = match self.shared.plainly(&mut None, Core::get_plainly) {
+        let mut session = match self.shared.plainly(&mut None, (), get_plainly) {
             Ok(handout) => return Ok(Item::new(owner, handout)),
             Err(session) => session,
         };

@@ -17,7 +17,7 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Added, Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
 };
 use std::cell::OnceCell;
 use std::fmt;
@@ -55,10 +55,10 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
-    /// The last lock hold found the state machine untroubled, nobody waiting and
-    /// nobody to tell, and left it so. What the plain calls do keeps it so, and
-    /// therefore they end without a look around; every other hold takes this away
-    /// and looks as it ends.
+    /// The last lock hold found the state machine untroubled and nobody waiting,
+    /// and left it so. What the plain calls do keeps it so, and
+    /// therefore they end without a look around, but for what the metrics are told;
+    /// every other hold takes this away and looks as it ends.
     calm: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Shared<K, V> {
     /// Whether the last lock hold left something to which the time matters. A
     /// hint: the truth is looked at under the lock.
     timed: atomic::AtomicBool,
-    /// The same of a state that is not calm.
+    /// The same of a state that is not calm. Always, if there are metrics.
     troubled: atomic::AtomicBool,
 }
 
@@ -126,21 +126,56 @@ impl<K, V> Shared<K, V> {
     /// The lock, with whatever is due at `reading` done, if the call is more than
     /// that, or more is the matter.
     #[inline]
-    pub(crate) fn plainly<R>(
+    pub(crate) fn plainly<A, R>(
         &self,
         reading: &mut Option<Instant>,
-        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
+        args: A,
+        op: impl FnOnce(&mut Core<K, V>, A) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
         if self.troubled.load(Relaxed) {
-            return Err(self.enter(reading));
+            return self.plainly_metered(reading, args, op);
         }
         let mut state = self.state.lock();
         if state.calm {
-            if let Some(done) = op(&mut state.core) {
+            if let Some(done) = op(&mut state.core, args) {
                 return Ok(done);
             }
         }
         Err(self.settle(self.session(state), reading))
+    }
+
+    /// The same in a queue that has metrics: to it the time always matters, and what
+    /// became ready is told. Its own function, or it would cost the others registers.
+    #[inline(never)]
+    fn plainly_metered<A, R>(
+        &self,
+        reading: &mut Option<Instant>,
+        args: A,
+        op: impl FnOnce(&mut Core<K, V>, A) -> Option<R>,
+    ) -> Result<R, Session<'_, K, V>> {
+        let Some(_) = self.metrics else { return Err(self.enter(reading)) };
+        let now = *reading.get_or_insert_with(|| self.clock.now());
+        let mut state = self.state.lock();
+        if state.calm {
+            state.core.pass(now);
+            state.core.last_times();
+            if let Some(done) = op(&mut state.core, args) {
+                let (waited, worked) = state.core.last_times();
+                self.unlock_and_tell(state);
+                self.tell_waited(waited);
+                self.tell_worked(worked);
+                return Ok(done);
+            }
+        }
+        Err(self.settle(self.session(state), reading))
+    }
+
+    /// Ends a lock hold that left the state calm, in a queue that has metrics.
+    #[inline]
+    fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let adds = state.core.take_adds();
+        drop(state);
+        self.tell_adds(adds);
     }
 
     #[inline]
@@ -258,7 +293,7 @@ impl<K, V> Shared<K, V> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        match self.plainly(&mut None, |core| core.add_plainly(&mut key.0, hash)) {
+        match self.plainly(&mut None, (&mut key.0, hash), add_plainly) {
             Ok(added) => Ok(added),
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
@@ -366,19 +401,53 @@ impl<K, V> Shared<K, V> {
         }
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
+        let has_wakes = !wakes.is_empty();
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         let trash = core.take_trash();
         drop(state);
-        wakes.deliver();
-        if adds > 0 {
-            self.tell(|m| m.added(adds));
+        if has_wakes {
+            wakes.deliver();
         }
+        self.tell_adds(adds);
         // keys that went by themselves: whoever happened to call has nothing to do
         // with a panic of their drop, nor must it take the key that was handed out
         for (key, value) in trash {
             quietly(|| drop(key));
             quietly(|| drop(value));
         }
+    }
+
+    #[inline]
+    fn tell_adds(&self, adds: u64) {
+        if adds > 0 {
+            self.tell(|m| m.added(adds));
+        }
+    }
+
+    /// Tells the metrics of a key that was handed out.
+    #[inline]
+    pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            self.handed_out(waited);
+        }
+    }
+
+    #[inline(never)]
+    fn handed_out(&self, waited: Duration) {
+        self.tell(|m| m.handed_out(waited));
+    }
+
+    /// Tells the metrics of a run that ended.
+    #[inline]
+    pub(crate) fn tell_worked(&self, worked: Option<Duration>) {
+        if let Some(took) = worked {
+            self.run_ended(took);
+        }
+    }
+
+    #[inline(never)]
+    fn run_ended(&self, took: Duration) {
+        self.tell(|m| m.run_ended(took));
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.
@@ -456,9 +525,7 @@ impl<K, V> Session<'_, K, V> {
         let item = Item::new(owner, handout);
         drop(self);
         drop(waker);
-        if let Some(waited) = waited {
-            shared.tell(|m| m.handed_out(waited));
-        }
+        shared.tell_waited(waited);
         item
     }
 }
@@ -482,13 +549,14 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.calm = state.core.is_untroubled()
-            && state.waiters.waiting() == 0
-            && state.drains.is_empty()
-            && self.shared.metrics.is_none();
+        state.calm = state.core.is_untroubled() && state.waiters.waiting() == 0 && state.drains.is_empty();
         if state.calm {
-            set(&self.shared.timed, false);
-            set(&self.shared.troubled, false);
+            if self.shared.metrics.is_some() {
+                self.shared.unlock_and_tell(state);
+            } else {
+                set(&self.shared.timed, false);
+                set(&self.shared.troubled, false);
+            }
         } else {
             self.shared.unlock_and_follow_up(state);
         }
@@ -503,6 +571,19 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
     }
 }
 
+// What is done in a hold that is reached on two ways, without metrics and with
+// them. As closures these would be no part of either.
+
+#[inline(always)]
+fn add_plainly<K: Eq, V>(core: &mut Core<K, V>, (key, hash): (&mut Option<K>, u32)) -> Option<Added> {
+    core.add_plainly(key, hash)
+}
+
+#[inline(always)]
+pub(crate) fn get_plainly<K, V>(core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
+    core.get_plainly()
+}
+
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
 /// second one would abort the process.
 #[inline]
@@ -515,6 +596,11 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
 }
 
 impl Wakes {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.for_key.is_none() && self.to_lead.is_none() && self.all.is_empty()
+    }
+
     /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
     /// take the key from the call that woke it.
     #[inline]
