@@ -10,6 +10,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u32);
 
+impl Ticket {
+    /// No key's.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// An order of the user's own, as client-go's `workqueue.Queue` interface.
 ///
 /// It runs under the queue's lock: it must be short and must not call the

@@ -198,7 +198,7 @@ impl<K> Ending<'_, K> {
     #[inline]
     fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, mut reading: Option<Instant>) {
         if let Self::Taking(slot) = self {
-            let plain = shared.plainly(&mut reading, &mut **slot, finish_plainly);
+            let plain = shared.plainly(&mut reading, &mut **slot, |_, core, slot| finish_plainly(core, slot));
             let mut session = match plain {
                 Ok(key) => return drop_key(key),
                 Err(session) => session,
@@ -271,11 +271,11 @@ impl<K, V> Guard<'_, K, V> {
     /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
     /// same, and during unwinding a second panic would abort.
     #[inline]
-    pub(crate) fn let_go(&mut self, payload: &mut Option<V>) {
+    pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
         let shared = owner.shared();
         if run.is_some() {
-            end_in_drop(shared, run, |run| abandon(shared, run, payload));
+            end_in_drop(shared, run, |run| abandon(shared, run, payload, reading));
         }
         if payload.is_some() {
             in_drop(|| drop(payload.take()));
@@ -285,10 +285,14 @@ impl<K, V> Guard<'_, K, V> {
 
 /// Ends a run as a guard that was dropped without a word does.
 #[inline]
-fn abandon<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>, payload: &mut Option<V>) {
+fn abandon<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    payload: &mut Option<V>,
+    mut reading: Option<Instant>,
+) {
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
-    let mut reading = None;
     if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
         ending.finish(shared, false, reading);
     }
@@ -583,6 +587,30 @@ impl<'q, K, V> Item<'q, K, V> {
         (key, self.value.take())
     }
 
+    /// Whether it is an item of this queue.
+    #[inline]
+    pub(crate) fn is_of(&self, shared: &Arc<Shared<K, V>>) -> bool {
+        Arc::ptr_eq(self.guard.owner.shared(), shared)
+    }
+
+    /// Whether the run has not been ended, or taken out, through this item.
+    #[inline]
+    pub(crate) fn owes_its_end(&self) -> bool {
+        self.guard.run.is_some()
+    }
+
+    /// Takes the run out of an item of this queue, to be ended by the caller in
+    /// its lock hold.
+    #[inline]
+    pub(crate) fn take_run(&mut self, shared: &Arc<Shared<K, V>>) -> Option<RunRef<K>> {
+        if self.is_of(shared) { self.guard.run.take() } else { None }
+    }
+
+    /// What dropping the item does, at an instant that was read already.
+    pub(crate) fn let_go(&mut self, now: Instant) {
+        self.guard.let_go(&mut self.value, Some(now));
+    }
+
     /// The guard and the value apart, for a worker.
     pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
         let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
@@ -610,7 +638,7 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        self.guard.let_go(&mut self.value);
+        self.guard.let_go(&mut self.value, None);
     }
 }
 

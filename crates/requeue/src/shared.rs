@@ -9,6 +9,7 @@
 
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::filter::{Filter, Ledger, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -17,8 +18,10 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Added, Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
+    Ticket, Trigger,
 };
+use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -56,14 +59,17 @@ pub(crate) struct State<K, V> {
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
     /// The last lock hold found the state machine untroubled and nobody waiting,
-    /// and left it so. What the plain calls do keeps it so, and
-    /// therefore they end without a look around, but for what the metrics are told;
-    /// every other hold takes this away and looks as it ends.
+    /// and left it so. What the plain calls do keeps it so, and therefore they end
+    /// without a look around, but for what metrics are told; every other hold takes
+    /// this away and looks as it ends.
     calm: bool,
+    ledger: Ledger,
 }
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    /// Keys whose further adds need no lock.
+    pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -98,7 +104,9 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 told: (0, None),
                 calm: false,
+                ledger: Ledger::default(),
             }),
+            filter: Filter::new(),
             clock,
             limiter,
             metrics,
@@ -119,7 +127,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Does what a call would have done that entered. `op` does what a call mostly
-    /// comes to, or says that it is not that, and has then done nothing.
+    /// comes to, with one key, or says that it is not that, and has then done nothing.
     ///
     /// # Errors
     ///
@@ -130,28 +138,28 @@ impl<K, V> Shared<K, V> {
         &self,
         reading: &mut Option<Instant>,
         args: A,
-        op: impl FnOnce(&mut Core<K, V>, A) -> Option<R>,
+        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
         if self.troubled.load(Relaxed) {
             return self.plainly_metered(reading, args, op);
         }
         let mut state = self.state.lock();
         if state.calm {
-            if let Some(done) = op(&mut state.core, args) {
+            if let Some(done) = op(self, &mut state.core, args) {
                 return Ok(done);
             }
         }
         Err(self.settle(self.session(state), reading))
     }
 
-    /// The same in a queue that has metrics: to it the time always matters, and what
-    /// became ready is told. Its own function, or it would cost the others registers.
+    /// The same in a queue that has metrics: to it the time always matters, and they
+    /// are told. Its own function, or it would cost the others registers.
     #[inline(never)]
     fn plainly_metered<A, R>(
         &self,
         reading: &mut Option<Instant>,
         args: A,
-        op: impl FnOnce(&mut Core<K, V>, A) -> Option<R>,
+        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
         let Some(_) = self.metrics else { return Err(self.enter(reading)) };
         let now = *reading.get_or_insert_with(|| self.clock.now());
@@ -159,7 +167,7 @@ impl<K, V> Shared<K, V> {
         if state.calm {
             state.core.pass(now);
             state.core.last_times();
-            if let Some(done) = op(&mut state.core, args) {
+            if let Some(done) = op(self, &mut state.core, args) {
                 let (waited, worked) = state.core.last_times();
                 self.unlock_and_tell(state);
                 self.tell_waited(waited);
@@ -236,6 +244,12 @@ impl<K, V> Shared<K, V> {
         self.clock.now()
     }
 
+    /// See [`WorkQueue::counted`](crate::WorkQueue::counted).
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (crate::sync::locks(), self.state.lock_uncounted().core.probes())
+    }
+
     /// Blocks the calling thread, after a step that said so.
     pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
         let parker = parker.get_or_init(Parker::current);
@@ -266,7 +280,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, asking };
+        let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -284,9 +298,55 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// An immediate trigger from outside without a payload.
+    /// Whether adding the key changes nothing, as far as can be told without the
+    /// lock: see `filter/mod.rs`.
     #[inline]
-    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // also where users' `Eq` panics
+        let _look = LooksAtLimbo(self);
+        self.filter.finds(open, key, hash)
+    }
+
+    /// A trigger without delay or value.
+    #[inline]
+    pub(crate) fn add_plain(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        match self.filter.open() {
+            None => self.add_now(key, hash),
+            Some(open) => self.add_through_filter(open, key, hash),
+        }
+    }
+
+    /// Apart, and the rest apart from this, so that what needs few registers saves
+    /// few.
+    #[inline(never)]
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        if self.is_redundant(open, &key, hash) {
+            return Ok(Added::Coalesced);
+        }
+        self.add_through_lock(key, hash)
+    }
+
+    #[inline(never)]
+    fn add_through_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_now(key, hash)
+    }
+
+    /// The same, through the lock.
+    #[inline]
+    fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
@@ -299,6 +359,26 @@ impl<K, V> Shared<K, V> {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
             }
         }
+    }
+
+    /// The same by reference: `None` if the key is not known.
+    #[inline]
+    pub(crate) fn add_known<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                return Ok(Some(Added::Coalesced));
+            }
+        }
+        self.add_known_through_lock(key, hash, reading)
     }
 
     /// A trigger from outside. `reading` is the time that its delay counts from.
@@ -332,11 +412,15 @@ impl<K, V> Shared<K, V> {
     {
         // in this order, so that the lock is released first
         let (mut trigger, mut session) = (trigger, session);
+        let plain = matches!(delay, Delay::Now) && trigger.0.as_ref().is_some_and(Trigger::is_bare);
         let accepted = match &mut trigger.0 {
             Some(trigger) => session.core.add(trigger, hash, delay),
             None => unreachable!("it was put there"),
         };
-        drop(session);
+        match accepted {
+            Ok(Accepted { added: Added::Coalesced, ticket, .. }) if plain => session.publish(ticket),
+            _ => drop(session),
+        }
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
                 if !matches!(delay, Delay::Now) {
@@ -347,6 +431,25 @@ impl<K, V> Shared<K, V> {
             (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
             (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
         }
+    }
+
+    fn add_known_through_lock<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut session = self.enter(reading);
+        let known = session.core.add_known(key, hash, Delay::Now)?;
+        match known {
+            Some(Accepted { added: Added::Coalesced, ticket, .. }) => session.publish(ticket),
+            _ => drop(session),
+        }
+        Ok(known.map(|accepted| accepted.added))
     }
 
     /// add_rate_limited.
@@ -367,15 +470,28 @@ impl<K, V> Shared<K, V> {
 
     /// What `shut_down` does; once more where a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
-        let dropped = self.enter_at(now).core.shut_down();
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let dropped = session.core.shut_down();
+        drop(session);
         self.finish_sweep(now);
         dropped
+    }
+
+    /// What `close` does.
+    pub(crate) fn close(&self) {
+        let mut session = self.enter(&mut None);
+        self.filter.close();
+        session.core.close();
     }
 
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = self.enter_at(now).core.begin_drain(options.waiting, deadline);
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let base = session.core.begin_drain(options.waiting, deadline);
+        drop(session);
         self.finish_sweep(now);
         (base, deadline)
     }
@@ -388,7 +504,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        let State { core, waiters, drains, told, .. } = &mut *state;
         core.conclude();
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
@@ -401,9 +517,12 @@ impl<K, V> Shared<K, V> {
         }
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
-        let has_wakes = !wakes.is_empty();
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        if core.has_limbo() {
+            self.filter.retry_limbo(core);
+        }
         let trash = core.take_trash();
+        let has_wakes = !wakes.is_empty();
         drop(state);
         if has_wakes {
             wakes.deliver();
@@ -426,28 +545,18 @@ impl<K, V> Shared<K, V> {
 
     /// Tells the metrics of a key that was handed out.
     #[inline]
-    pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
+    fn tell_waited(&self, waited: Option<Duration>) {
         if let Some(waited) = waited {
-            self.handed_out(waited);
+            self.tell(|m| m.handed_out(waited));
         }
-    }
-
-    #[inline(never)]
-    fn handed_out(&self, waited: Duration) {
-        self.tell(|m| m.handed_out(waited));
     }
 
     /// Tells the metrics of a run that ended.
     #[inline]
     pub(crate) fn tell_worked(&self, worked: Option<Duration>) {
         if let Some(took) = worked {
-            self.run_ended(took);
+            self.tell(|m| m.run_ended(took));
         }
-    }
-
-    #[inline(never)]
-    fn run_ended(&self, took: Duration) {
-        self.tell(|m| m.run_ended(took));
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.
@@ -471,16 +580,37 @@ impl<K, V> fmt::Debug for Shared<K, V> {
     }
 }
 
-/// Takes an asking back when the limiter that was asked panics.
-struct Unask<'a, K, V> {
-    shared: &'a Shared<K, V>,
-    asking: Asking,
+/// Has those who read a key without the lock, when they have done so, look
+/// whether one was kept for them that is to be dropped.
+struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.filter.owes_a_look() {
+            let mut session = self.0.lock();
+            self.0.filter.retry_limbo(&mut session.core);
+        }
+    }
+}
+
+/// Takes askings back whose triggers do not come: the limiter panicked.
+pub(crate) struct Unask<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    pub(crate) asking: Asking,
+    /// How many.
+    pub(crate) left: usize,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        // without letting time pass: that is not ours to do while unwinding
-        self.shared.lock().core.unask(self.asking);
+        if self.left > 0 {
+            // without letting time pass: that is not ours to do while unwinding
+            let mut session = self.shared.lock();
+            for _ in 0..self.left {
+                session.core.unask(self.asking);
+            }
+        }
     }
 }
 
@@ -509,7 +639,56 @@ pub(crate) struct Session<'a, K, V> {
     state: Option<MutexGuard<'a, State<K, V>>>,
 }
 
+/// The doors through which keys leave the state machine: nobody else asks it for
+/// keys. One that was published must be withdrawn before anybody else can take
+/// the lock or the key be handled.
+impl<K, V> Shared<K, V> {
+    /// The next key of a queue in which nothing else is the matter, see
+    /// [`plainly`](Self::plainly).
+    #[inline(always)]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
+        let handout = core.get_plainly()?;
+        self.filter.withdraw_handout(&handout);
+        Some(handout)
+    }
+}
+
 impl<K, V> Session<'_, K, V> {
+    /// Takes the next key.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Got<K, V> {
+        let got = self.core.get();
+        if let Got::Item(handout) = &got {
+            self.shared.filter.withdraw_handout(handout);
+        }
+        got
+    }
+
+    /// Takes the next keys, `most` or as many as there are; returns how many.
+    #[inline]
+    pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+        let filter = &self.shared.filter;
+        self.core.get_up_to(most, |handout| {
+            filter.withdraw_handout(&handout);
+            each(handout);
+        })
+    }
+}
+
+impl<K, V> Session<'_, K, V> {
+    /// Ends the hold of a redundant trigger: the next ones of its key need none.
+    #[cold]
+    #[inline(never)]
+    fn publish(mut self, ticket: Ticket) {
+        let shared = self.shared;
+        let State { core, ledger, .. } = &mut *self;
+        let too_small = shared.filter.publish(core, ledger, ticket);
+        drop(self);
+        if too_small {
+            shared.filter.grow();
+        }
+    }
+
     /// Ends the hold with a key that was handed out. Its guard is made first: a
     /// panic of what follows the hold (the drop of another key, or of the waker
     /// that the getter waited with) must not leave the key held for ever.
@@ -571,17 +750,15 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
     }
 }
 
-// What is done in a hold that is reached on two ways, without metrics and with
-// them. As closures these would be no part of either.
-
+/// What [`Shared::add_now`] mostly comes to. As a closure this would be no part of
+/// either of the ways on which it is reached, without metrics and with them.
 #[inline(always)]
-fn add_plainly<K: Eq, V>(core: &mut Core<K, V>, (key, hash): (&mut Option<K>, u32)) -> Option<Added> {
+fn add_plainly<K: Eq, V>(
+    _: &Shared<K, V>,
+    core: &mut Core<K, V>,
+    (key, hash): (&mut Option<K>, u32),
+) -> Option<Added> {
     core.add_plainly(key, hash)
-}
-
-#[inline(always)]
-pub(crate) fn get_plainly<K, V>(core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
-    core.get_plainly()
 }
 
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a

@@ -17,11 +17,13 @@
 //! `waiting` is apart from the rest: a key may have a timer and be ready or held.
 
 mod observe;
+mod publish;
 mod run;
 mod shutdown;
 mod trigger;
 
 pub use self::observe::{Gauges, KeyState, Stats};
+pub use self::publish::MayRead;
 pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunRef};
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
@@ -53,8 +55,16 @@ mod flag {
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
+    /// A user's order has picked it for the batch that is being handed out. Only
+    /// with `READY`, and only while the order is being asked.
+    pub(super) const PICKED: u32 = 1 << 5;
+    /// Since it became ready or dirty it has been published: those who add it
+    /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
+    pub(super) const PUBLISHED: u32 = 1 << 6;
+    /// It stands in `limbo`.
+    pub(super) const LIMBO: u32 = 1 << 7;
 }
-use flag::{BACKOFF, DIRTY, HELD, LOOSE, READY};
+use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
 
 /// How two payloads of one key become one: the older first.
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
@@ -177,6 +187,10 @@ pub struct Core<K, V = ()> {
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
     hand: u32,
+    /// Whether somebody may still read a pinned key, if keys are ever pinned.
+    may_read: Option<MayRead<K>>,
+    /// Slots whose keys nothing kept any more but somebody who read them.
+    limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
     /// A slot that was being worked on when users' code was called. If it still
@@ -218,6 +232,8 @@ impl<K, V> Core<K, V> {
             adds: 0,
             inert: BTreeMap::new(),
             hand: 0,
+            may_read: None,
+            limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,
         }
@@ -229,17 +245,34 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// Whether [`take_trash`](Self::take_trash) has anything.
+    /// Whether [`take_trash`](Self::take_trash) or
+    /// [`retry_limbo`](Self::retry_limbo) has anything to do.
     #[inline]
     #[must_use]
     pub fn has_trash(&self) -> bool {
-        !self.trash.is_empty()
+        self.trash.len() + self.limbo.len() > 0
+    }
+
+    /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
+    #[inline]
+    #[must_use]
+    pub fn has_limbo(&self) -> bool {
+        !self.limbo.is_empty()
     }
 
     /// What is to be dropped once the lock is released.
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
         core::mem::take(&mut self.trash)
+    }
+
+    /// How often a key was looked up, for the test that knows what each call may
+    /// cost.
+    #[cfg(requeue_counted)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn probes(&self) -> u64 {
+        self.table.probes()
     }
 
     /// The slot of the key that `is_it` recognises among those with this hash.
@@ -257,7 +290,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn release(&mut self, slot: u32) -> Option<K> {
         if self.arena.flags(slot) & (READY | HELD) != 0
-            || self.arena.is_lent(slot)
+            || (self.arena.is_kept(slot) && !self.may_go(slot))
             || self.heap.due(slot).is_some()
             || self.failures(slot) > 0
         {

@@ -2,9 +2,11 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, READY};
-use crate::arena::KeyRef;
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, PUBLISHED, READY};
+use crate::arena::{Arena, KeyRef};
+use crate::order::Line;
 use crate::table::Slots;
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
@@ -39,6 +41,9 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
+    /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
+    /// before the lock is released.
+    pub published: Option<u32>,
 }
 
 /// The answer of [`Core::get`].
@@ -117,6 +122,8 @@ impl core::error::Error for NotHeld {}
 /// and their entries in the table.
 const SLOT_AHEAD: usize = 8;
 const ENTRY_AHEAD: usize = 4;
+/// A batch does not look ahead where there are no more keys than these.
+const AT_HAND: usize = 1_024;
 
 /// How often a user's order may answer nonsense before the queue looks itself.
 const NONSENSE: u32 = 1_000;
@@ -135,6 +142,59 @@ impl<K, V> Core<K, V> {
             }
             None => Got::Empty,
         }
+    }
+
+    /// Hands out the next keys, `most` or as many as there are, each to `each`;
+    /// returns how many. Where that is none, [`is_over`](Self::is_over) says
+    /// whether any will come.
+    ///
+    /// # Panics
+    ///
+    /// If an order of the user's own does, and then nothing has been handed out:
+    /// it is asked for all the keys before anything changes.
+    #[inline]
+    pub fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+        let most = most.min(self.ready);
+        if self.line.is_own() {
+            let picked = self.pick(most);
+            for slot in &picked {
+                self.arena.set_flags(*slot, self.arena.flags(*slot) & !PICKED);
+                each(self.hand_out(*slot));
+            }
+            return picked.len();
+        }
+        // of a few keys all is at hand
+        let far = self.arena.len() > AT_HAND;
+        for taken in 0..most {
+            let Some(slot) = self.line.pop(&self.arena) else { return taken };
+            if far {
+                self.look_ahead();
+            }
+            each(self.hand_out(slot));
+        }
+        most
+    }
+
+    /// Lets a user's order pick `most` keys; there are so many.
+    #[cold]
+    fn pick(&mut self, most: usize) -> Vec<u32> {
+        let Self { arena, line, .. } = self;
+        let mut picked = Picked { arena, line, slots: Vec::with_capacity(most) };
+        let mut nonsense = 0;
+        while picked.slots.len() < most && nonsense < NONSENSE {
+            let Some(slot) = picked.line.pop(picked.arena) else { break };
+            if !picked.pick(slot) {
+                nonsense += 1;
+            }
+        }
+        for slot in 0..picked.arena.slots() {
+            // the order has lost keys: they are not lost for that
+            if picked.slots.len() == most {
+                break;
+            }
+            picked.pick(slot);
+        }
+        core::mem::take(&mut picked.slots)
     }
 
     /// Whether [`get_plainly`](Self::get_plainly) has a key.
@@ -187,7 +247,8 @@ impl<K, V> Core<K, V> {
 
     #[inline]
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
-        let (key, _) = self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE));
+        let change = |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED);
+        let (key, flags) = self.arena.lend(slot, change);
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -201,6 +262,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
+            published: (flags & PUBLISHED != 0).then(|| self.arena.hash(slot)),
         }
     }
 
@@ -475,6 +537,37 @@ impl<K, V> Core<K, V> {
                 let now = self.phase == Phase::ShutDown;
                 live.then_some(if now { Duration::ZERO } else { delay })
             }
+        }
+    }
+}
+
+/// Keys that a user's order has picked for one batch, and that are still ready:
+/// if it panics over a later one, they stand in line again.
+struct Picked<'a, K> {
+    arena: &'a mut Arena<K>,
+    line: &'a mut Line<K>,
+    slots: Vec<u32>,
+}
+
+impl<K> Picked<'_, K> {
+    /// Picks a slot, whose number may be anything; false if it cannot be handed
+    /// out, or was picked before.
+    fn pick(&mut self, slot: u32) -> bool {
+        let flags = self.arena.flags_if_occupied(slot).unwrap_or(0);
+        let fits = flags & (READY | PICKED) == READY;
+        if fits {
+            self.arena.set_flags(slot, flags | PICKED);
+            self.slots.push(slot);
+        }
+        fits
+    }
+}
+
+impl<K> Drop for Picked<'_, K> {
+    fn drop(&mut self) {
+        for slot in self.slots.drain(..) {
+            self.arena.set_flags(slot, self.arena.flags(slot) & !PICKED);
+            self.line.enter(slot);
         }
     }
 }

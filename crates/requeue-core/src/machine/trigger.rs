@@ -2,9 +2,10 @@
 
 use super::run::RunRef;
 use super::shutdown::Phase;
-use super::{BACKOFF, Core, HELD, READY};
+use super::{BACKOFF, Core, DIRTY, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
+use crate::order::Ticket;
 use crate::table::{Found, Slots};
 use core::borrow::Borrow;
 use core::fmt;
@@ -70,6 +71,26 @@ impl<K, V> Trigger<K, V> {
         Self { key, value }
     }
 
+    /// The key, while the queue has not taken it.
+    #[inline]
+    pub fn key(&self) -> Option<&K> {
+        self.key.as_ref()
+    }
+
+    /// The same for [`Core::add_plainly`]; `None` if there is a payload, which
+    /// that does not take.
+    #[inline]
+    pub fn plain(&mut self) -> Option<&mut Option<K>> {
+        if self.value.is_none() { Some(&mut self.key) } else { None }
+    }
+
+    /// Whether it has no payload.
+    #[inline]
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.value.is_none()
+    }
+
     /// What the queue did not take: both of a refused trigger, the key of one
     /// that the queue has a key of its own for.
     #[inline]
@@ -85,6 +106,8 @@ pub struct Accepted {
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
+    /// Stands for the key in [`Core::publish`], as long as the lock is held.
+    pub ticket: Ticket,
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -332,7 +355,7 @@ impl<K: Eq, V> Core<K, V> {
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
         let Some(delay) = self.admit(delay)? else {
-            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
+            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE });
         };
         if let Delay::Limited(limit, _) = delay {
             self.turn_the_hand(limit);
@@ -347,7 +370,7 @@ impl<K: Eq, V> Core<K, V> {
                 if let Some(value) = value.take() {
                     *self.values.entry(slot) = Some(value);
                 }
-                Ok(Accepted { added: Added::Ready, delay: Duration::ZERO })
+                Ok(Accepted { added: Added::Ready, delay: Duration::ZERO, ticket: Ticket(slot) })
             }
             Found::New(slot) => {
                 self.suspect = Some(slot);
@@ -356,10 +379,10 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// What most triggers come to: an immediate one without a payload, while the
-    /// queue is open and its order is one of ours. `None` if it is another, and
-    /// then nothing has changed and the key is still the caller's; as it is where
-    /// the key was known.
+    /// What most triggers come to: an immediate one without a payload, of a key
+    /// that becomes ready or dirty, while the queue is open and its order is one of
+    /// ours. `None` if it is another, and then nothing has changed; the key is
+    /// still the caller's then, and where it was known.
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
@@ -373,7 +396,10 @@ impl<K: Eq, V> Core<K, V> {
                 self.entered_ready(slot);
                 Some(Added::Ready)
             }
-            Found::Known(slot) => Some(self.trigger_now(slot, &mut None)),
+            Found::Known(slot) => {
+                let dirties = self.arena.flags(slot) & (HELD | DIRTY) == HELD;
+                dirties.then(|| self.trigger_now(slot, &mut None))
+            }
         }
     }
 
@@ -410,13 +436,13 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// [`Refused`] if the queue takes no more triggers.
     #[inline]
-    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Added>, Refused>
+    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Accepted>, Refused>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay).added))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay)))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -463,7 +489,7 @@ impl<K: Eq, V> Core<K, V> {
         };
         self.record(slot, failed);
         self.suspect = None;
-        Accepted { added, delay }
+        Accepted { added, delay, ticket: Ticket(slot) }
     }
 
     #[inline]

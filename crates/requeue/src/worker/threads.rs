@@ -112,8 +112,8 @@ where
             if !self.roster.looks(place) {
                 return None;
             }
-            match get.step(waker, None) {
-                Step::Ready(outcome) => return outcome.unwrap_or(None),
+            match get.step(waker) {
+                Step::Ready(item) => return item,
                 Step::Sleep(until) => {
                     // whoever stops the worker from here on wakes this thread
                     if self.roster.rests(place, waker().clone()) {
