@@ -74,6 +74,10 @@ pub(crate) struct Table {
     /// How many segments have each depth; shows when the directory can halve.
     at_depth: [u32; 33],
     len: usize,
+    /// How often a key was looked up, for the test that knows what each call may
+    /// cost.
+    #[cfg(requeue_counted)]
+    probes: core::cell::Cell<u64>,
 }
 
 /// Stretches the 32 bits that are kept of a hash to what hashbrown wants: it
@@ -98,7 +102,21 @@ impl Table {
             segments: alloc::vec![Segment::empty()],
             at_depth,
             len: 0,
+            #[cfg(requeue_counted)]
+            probes: core::cell::Cell::new(0),
         }
+    }
+
+    #[cfg(requeue_counted)]
+    pub(crate) fn probes(&self) -> u64 {
+        self.probes.get()
+    }
+
+    /// A key is being looked up.
+    #[inline]
+    fn probed(&self) {
+        #[cfg(requeue_counted)]
+        self.probes.set(self.probes.get() + 1);
     }
 
     #[inline]
@@ -115,6 +133,7 @@ impl Table {
     /// The slot with this hash that `is_it` recognises.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.probed();
         let segment = &self.segments[self.segment_no(hash)];
         segment.slots.find(stretch(hash), |&slot| is_it(slot)).copied()
     }
@@ -136,6 +155,7 @@ impl Table {
             }
             no = self.make_room(hash, no, slots);
         }
+        self.probed();
         let segment = &mut self.segments[no];
         segment.prefetch(hash);
         match segment.slots.entry(stretch(hash), |&s| is_it(slots, s), |&s| stretch(slots.hash(s))) {
@@ -202,6 +222,7 @@ impl Table {
     /// Strikes a slot that was entered with this hash.
     #[inline]
     pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
+        self.probed();
         let no = self.segment_no(hash);
         let segment = &mut self.segments[no];
         let Ok(entry) = segment.slots.find_entry(stretch(hash), |&s| s == slot) else {

@@ -80,9 +80,12 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         left: &mut Self::Left,
     ) -> Option<Self::Taken> {
         if self.ending.is_some() {
+            if !core.has_plain() {
+                return None;
+            }
             left.key = Some(finish_plainly(core, &mut self.ending)?);
         }
-        shared.get_plainly(core)
+        shared.get_plainly(core, ())
     }
 
     #[inline]
@@ -128,6 +131,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
 }
 
 impl<'q, K, V> Get<'q, K, V> {
+    #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
         Self { waiting: Waiting::new(owner), ask: One { ending } }
     }
@@ -202,6 +206,7 @@ where
 impl<K, V> Unpin for Get<'_, K, V> {}
 
 impl<K, V> Drop for Get<'_, K, V> {
+    #[inline]
     fn drop(&mut self) {
         if self.ask.ending.is_some() {
             // never polled

@@ -488,7 +488,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let owner = Owner::Borrowed(&self.shared);
-        let mut session = match self.shared.plainly(&mut None, |core| self.shared.get_plainly(core)) {
+        let mut session = match self.shared.plainly(&mut None, (), Shared::get_plainly) {
             Ok(handout) => return Ok(Item::new(owner, handout)),
             Err(session) => session,
         };
@@ -697,6 +697,15 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
         Drain::begin(Owner::Borrowed(&self.shared), options)
+    }
+
+    /// How many locks this thread has taken and how often this queue has looked a
+    /// key up, for the test that knows what each call may cost.
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn counted(&self) -> (u64, u64) {
+        self.shared.counted()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::table::Slots;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 /// A run that was handed out: the loan of its key and its number. Give it back
@@ -43,7 +44,7 @@ pub struct Handout<K, V> {
     pub waited: Option<Duration>,
     /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
     /// before the lock is released.
-    pub published: Option<u32>,
+    pub published: Option<NonZeroU32>,
 }
 
 /// The answer of [`Core::get`].
@@ -197,6 +198,13 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut picked.slots)
     }
 
+    /// Whether [`get_plainly`](Self::get_plainly) has a key.
+    #[inline]
+    #[must_use]
+    pub fn has_plain(&self) -> bool {
+        self.ready > 0 && !self.line.is_own()
+    }
+
     /// What [`get`](Self::get) mostly comes to: the next key of an order that is
     /// ours. `None` if there is none or the order is a user's, and then nothing
     /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
@@ -255,7 +263,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
-            published: if flags & PUBLISHED == 0 { None } else { Some(self.arena.hash(slot)) },
+            published: if flags & PUBLISHED == 0 { None } else { NonZeroU32::new(self.arena.hash(slot)) },
         }
     }
 
@@ -296,7 +304,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         match self.finish_plainly(run) {
-            Ok(key) => Ended { key: Some(key), ..Ended::nothing() },
+            Ok(key) => Ended { key: Some(key), worked: self.last_times().1, ..Ended::nothing() },
             Err(run) => self.finish_in_full(run, succeeded),
         }
     }
@@ -322,6 +330,9 @@ impl<K, V> Core<K, V> {
         }
         self.held -= 1;
         self.runs_done += 1;
+        if let Some(times) = &mut self.times {
+            times.ended(slot, self.now);
+        }
         Ok(removed.key)
     }
 
