@@ -358,7 +358,9 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        self.add_now_in_lock(key, hash)
+        let added = self.add_now_in_lock(key, hash);
+        self.filter.grow_if_too_small();
+        added
     }
 
     #[inline]
@@ -370,12 +372,7 @@ impl<K, V> Shared<K, V> {
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
         match self.plainly(&mut None, (&mut key.0, hash), add_plainly) {
-            Ok((added, too_small)) => {
-                if too_small {
-                    self.filter.grow();
-                }
-                Ok(added)
-            }
+            Ok(added) => Ok(added),
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
             }
@@ -450,6 +447,7 @@ impl<K, V> Shared<K, V> {
             if self.is_redundant(open, key, hash) {
                 return Ok(Some(Added::Coalesced));
             }
+            self.filter.grow_if_too_small();
         }
         self.add_known_in_lock(key, hash, reading)
     }
@@ -686,12 +684,7 @@ impl<K, V> Session<'_, K, V> {
     #[inline]
     fn end_of_add(mut self, accepted: Option<&Accepted>) {
         if let Some(Accepted { added: Added::Coalesced, ticket, .. }) = accepted {
-            let shared = self.shared;
-            let too_small = shared.filter.publish(&mut self.core, *ticket);
-            drop(self);
-            if too_small {
-                shared.filter.grow();
-            }
+            self.shared.filter.publish(&mut self.core, *ticket);
         }
     }
 
@@ -763,11 +756,9 @@ fn add_plainly<K: Eq, V>(
     shared: &Shared<K, V>,
     core: &mut Core<K, V>,
     (key, hash): (&mut Option<K>, u32),
-) -> Option<(Added, bool)> {
-    let (added, ticket) = core.add_plainly(key, hash)?;
-    // the next ones of its key need no lock
-    let too_small = added == Added::Coalesced && shared.filter.publish(core, ticket);
-    Some((added, too_small))
+) -> Option<Added> {
+    // the next redundant ones of its key need no lock
+    core.add_plainly(key, hash, |core, ticket| shared.filter.publish(core, ticket))
 }
 
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a

@@ -375,21 +375,33 @@ impl<K: Eq, V> Core<K, V> {
     /// What most triggers come to: an immediate one without a payload, while the
     /// queue is open and its order is one of ours. `None` if it is another, and
     /// then nothing has changed and the key is still the caller's; as it is where
-    /// the key was known. The ticket is for [`publish`](Self::publish).
+    /// the key was known. If the trigger is redundant `redundant` hears of it, who
+    /// may [publish](Self::publish) the key.
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
     #[inline(always)]
-    pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<(Added, Ticket)> {
+    pub fn add_plainly(
+        &mut self,
+        key: &mut Option<K>,
+        hash: u32,
+        redundant: impl FnOnce(&mut Self, Ticket),
+    ) -> Option<Added> {
         if self.phase != Phase::Open || self.line.is_own() {
             return None;
         }
         match self.find_or_enter(key, hash, READY) {
             Found::New(slot) => {
                 self.entered_ready(slot);
-                Some((Added::Ready, Ticket(slot)))
+                Some(Added::Ready)
             }
-            Found::Known(slot) => Some((self.trigger_now(slot, &mut None), Ticket(slot))),
+            Found::Known(slot) => {
+                let added = self.trigger_now(slot, &mut None);
+                if added == Added::Coalesced {
+                    redundant(self, Ticket(slot));
+                }
+                Some(added)
+            }
         }
     }
 

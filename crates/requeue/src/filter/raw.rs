@@ -41,6 +41,7 @@ use requeue_core::{Core, MayRead, Ticket};
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::transmute;
+use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ pub(super) fn publish<K, V>(
     core: &mut Core<K, V>,
     ticket: Ticket,
     hazards: &Arc<Hazards>,
-) -> Option<(Stays<K>, u32)> {
+) -> Option<(Stays<K>, NonZeroU32)> {
     let may_read = || -> MayRead<K> {
         let hazards = hazards.clone();
         Box::new(move |key| hazards.protects(ptr::from_ref(key).addr()))
