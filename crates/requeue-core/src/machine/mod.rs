@@ -31,9 +31,9 @@ use self::shutdown::{Phase, Sweep};
 use crate::Instant;
 use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
-use crate::heap::Heap;
 use crate::order::{Line, Order};
 use crate::table::Table;
+use crate::timers::Timers;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -127,7 +127,7 @@ pub struct Core<K, V = ()> {
     arena: Arena<K>,
     table: Table,
     line: Line<K>,
-    heap: Heap,
+    timers: Timers,
     /// Payloads that wait for their key's next run.
     values: Column<Option<V>>,
     records: Column<Record>,
@@ -192,7 +192,7 @@ impl<K, V> Core<K, V> {
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             line: Line::new(config.order),
-            heap: Heap::new(),
+            timers: Timers::new(),
             values: Column::new(),
             records: Column::new(),
             windows: Column::new(),
@@ -264,7 +264,7 @@ impl<K, V> Core<K, V> {
     fn release(&mut self, slot: u32) -> Option<K> {
         if self.arena.flags(slot) & (READY | HELD) != 0
             || self.arena.is_lent(slot)
-            || self.heap.due(slot).is_some()
+            || self.timers.due(slot).is_some()
             || self.failures(slot) > 0
         {
             return None;
@@ -285,7 +285,7 @@ impl<K, V> Core<K, V> {
 
     #[cold]
     fn free_pages(&mut self, chunk: u32) {
-        self.heap.free_page(chunk);
+        self.timers.free_page(chunk);
         self.values.free_page(chunk);
         self.records.free_page(chunk);
         self.windows.free_page(chunk);
@@ -297,7 +297,7 @@ impl<K, V> Core<K, V> {
     /// Takes the payload of a key that has no reason left to run.
     #[inline]
     fn dead_value(&mut self, slot: u32) -> Option<V> {
-        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.heap.due(slot).is_some() {
+        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.timers.due(slot).is_some() {
             return None;
         }
         self.values.take(slot)
@@ -353,7 +353,7 @@ impl<K, V> Core<K, V> {
     /// Takes the key's timer away, if it has one.
     #[inline]
     fn clear_timer(&mut self, slot: u32) -> bool {
-        let had = self.heap.remove(slot);
+        let had = self.timers.remove(slot);
         if had {
             if let Some(window) = self.windows.get_mut(slot) {
                 *window = None;
