@@ -2,16 +2,15 @@
 
 use crate::clock::{Alarm, Parker};
 use crate::item::{Ending, Item, Owner, end_in_drop, settle_ended};
-use crate::shared::{Session, Shared, in_drop};
-use crate::wait::{Step, WaiterId};
+use crate::shared::{Session, in_drop};
+use crate::wait::{Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::{Got, How, RunRef};
 use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Waits for a key: await it, or call [`wait`](Self::wait) on it.
@@ -47,8 +46,9 @@ pub struct Get<'q, K, V = ()> {
     /// A run that is to be ended before a key is taken.
     ending: Option<RunRef<K>>,
     waiter: Option<WaiterId>,
-    /// The wake-up that was asked of the clock.
-    alarm: Option<Alarm>,
+    /// The wake-up at a task's deadline that was asked of the clock, for when and
+    /// for whom.
+    alarm: Option<(Instant, Waker, Alarm)>,
 }
 
 impl<'q, K, V> Get<'q, K, V> {
@@ -100,7 +100,8 @@ impl<'q, K, V> Get<'q, K, V> {
         GetTimeout { get: self, limit: Limit::At(at) }
     }
 
-    /// One look at the queue: a key, the end, or how long to sleep.
+    /// One look at the queue: a key, the end, or until when a thread may sleep
+    /// (or for when the alarm is to be set, for a task), the deadline aside.
     ///
     /// The clock is read once at most, whatever this takes. A waker is asked for
     /// and cloned, without the lock, only when there is something to wait for.
@@ -108,14 +109,18 @@ impl<'q, K, V> Get<'q, K, V> {
         &mut self,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
+        who: Sleeper,
+        reading: &mut Option<Instant>,
     ) -> Step<Outcome<'q, K, V>> {
         let shared = self.owner.shared();
-        let mut reading = limit.is_some().then(|| shared.now());
-        let deadline = limit.map(|l| l.at(reading));
+        if limit.is_some() {
+            *reading = Some(shared.now());
+        }
+        let deadline = limit.map(|l| l.at(*reading));
         let mut clone: Option<Waker> = None;
         let mut ended = None;
         loop {
-            let mut session = shared.enter(&mut reading);
+            let mut session = shared.enter(reading);
             if let Some(run) = self.ending.take() {
                 ended = session.core.end(run, How::Done, None).ok();
             }
@@ -137,8 +142,12 @@ impl<'q, K, V> Get<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
+                let idle = session.waiters.alarm_is_idle();
                 drop(session);
                 drop(old);
+                if idle {
+                    shared.tend(None);
+                }
                 settle_ended(shared, ended);
                 return Step::Ready(answer);
             }
@@ -148,12 +157,11 @@ impl<'q, K, V> Get<'q, K, V> {
                 clone = Some(waker().clone());
                 continue;
             }
-            match Self::register(&mut self.waiter, session, waker(), clone.take()) {
+            match Self::register(&mut self.waiter, session, waker(), clone.take(), who) {
                 Ok((lead, old)) => {
                     drop(old);
                     settle_ended(shared, ended);
-                    let deadline = deadline.filter(|at| !at.is_never());
-                    return Step::Sleep(lead.into_iter().chain(deadline).min());
+                    return Step::Sleep(lead);
                 }
                 Err(NeedsClone) => clone = Some(waker().clone()),
             }
@@ -161,25 +169,27 @@ impl<'q, K, V> Get<'q, K, V> {
     }
 
     /// Enters the caller among those who wait, if a waker of its own is at
-    /// hand; returns how long it may sleep and a waker to be dropped.
+    /// hand; returns what [`Waiters::enter`](crate::wait::Waiters::enter) does and
+    /// a waker to be dropped.
     fn register(
         waiter: &mut Option<WaiterId>,
         mut session: Session<'_, K, V>,
         waker: &Waker,
         clone: Option<Waker>,
+        who: Sleeper,
     ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
         let next = session.core.next_wake();
         let (sleep, old) = match (&*waiter, clone) {
             (Some(id), clone) if session.waiters.is_current(id, waker) => {
-                (session.waiters.stay(id, next), clone)
+                (session.waiters.stay(id, next, who), clone)
             }
             (_, None) => return Err(NeedsClone),
             (Some(id), Some(clone)) => {
-                let (old, sleep) = session.waiters.again(id, clone, next);
+                let (old, sleep) = session.waiters.again(id, clone, next, who);
                 (sleep, old)
             }
             (None, Some(clone)) => {
-                let (id, sleep) = session.waiters.enter(clone, next);
+                let (id, sleep) = session.waiters.enter(clone, next, who);
                 *waiter = Some(id);
                 (sleep, None)
             }
@@ -191,9 +201,13 @@ impl<'q, K, V> Get<'q, K, V> {
     fn block(&mut self, mut limit: Option<Limit>) -> Outcome<'q, K, V> {
         let parker = OnceCell::new();
         loop {
-            match self.step(|| parker.get_or_init(Parker::current).waker(), limit.as_mut()) {
+            let waker = || parker.get_or_init(Parker::current).waker();
+            match self.step(waker, limit.as_mut(), Sleeper::Thread, &mut None) {
                 Step::Ready(outcome) => return outcome,
-                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
+                Step::Sleep(lead) => {
+                    let until = lead.into_iter().chain(limit.and_then(Limit::deadline)).min();
+                    self.owner.shared().sleep(until, &parker);
+                }
             }
         }
     }
@@ -204,50 +218,37 @@ where
     K: Send + Sync + 'static,
     V: Send + 'static,
 {
-    fn poll_limited(&mut self, cx: &mut Context<'_>, limit: Option<&mut Limit>) -> Poll<Outcome<'q, K, V>> {
-        let timed = limit.is_some();
-        match self.step(|| cx.waker(), limit) {
+    fn poll_limited(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut limit: Option<&mut Limit>,
+    ) -> Poll<Outcome<'q, K, V>> {
+        let mut reading = None;
+        match self.step(|| cx.waker(), limit.as_deref_mut(), Sleeper::Task, &mut reading) {
             Step::Ready(outcome) => {
                 self.alarm = None;
                 Poll::Ready(outcome)
             }
-            Step::Sleep(until) => {
-                // the new alarm is set before the old one goes, so that a clock's
-                // thread does not end in between
-                self.alarm = until.map(|at| self.set_alarm(at, timed.then(|| cx.waker().clone())));
+            Step::Sleep(lead) => {
+                if lead.is_some() {
+                    self.owner.shared().set_bell(reading);
+                }
+                if let Some(at) = limit.and_then(|limit| limit.deadline()) {
+                    self.set_alarm(at, cx.waker());
+                }
                 Poll::Pending
             }
         }
     }
 
-    fn set_alarm(&self, at: Instant, task: Option<Waker>) -> Alarm {
-        let shared = self.owner.shared();
-        let waiter = self.waiter.as_ref().map_or(u32::MAX, WaiterId::number);
-        let ring = Ring { queue: Arc::downgrade(shared), waiter, task };
-        shared.clock.wake_at(at, &Arc::new(ring).into())
-    }
-}
-
-/// What the alarm of a waiting task wakes: the queue, because the task may be
-/// stuck elsewhere and others wait too; and the task, if it has a deadline.
-struct Ring<K, V> {
-    queue: Weak<Shared<K, V>>,
-    waiter: u32,
-    task: Option<Waker>,
-}
-
-impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(queue) = self.queue.upgrade() {
-            // an alarm may ring early: what is due is for the clock to say
-            queue.enter_at(queue.now()).waiters.abdicate(self.waiter);
-        }
-        if let Some(task) = &self.task {
-            task.wake_by_ref();
+    /// Sees to it that the clock wakes the task at its deadline.
+    fn set_alarm(&mut self, at: Instant, task: &Waker) {
+        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
+        if !set {
+            let alarm = self.owner.shared().clock.wake_at(at, task);
+            // the new one is set before the old one goes, so that a clock's
+            // thread does not end in between
+            self.alarm = Some((at, task.clone(), alarm));
         }
     }
 }
@@ -279,8 +280,14 @@ impl<K, V> Drop for Get<'_, K, V> {
             // leaving takes no time, and no clock that panics may leave an entry
             // behind that nobody answers for; a wake-up that this one had is
             // passed on as the lock hold ends
-            let old = shared.lock().waiters.leave(id);
+            let mut session = shared.lock();
+            let old = session.waiters.leave(id);
+            let idle = session.waiters.alarm_is_idle();
+            drop(session);
             in_drop(|| drop(old));
+            if idle {
+                in_drop(|| shared.tend(None));
+            }
         }
         if self.ending.is_some() {
             // never polled
@@ -304,6 +311,14 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
+    /// When it is, once it is known; not if it never comes.
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::At(at) if !at.is_never() => Some(at),
+            Self::At(_) | Self::After(_) => None,
+        }
+    }
+
     fn at(&mut self, now: Option<Instant>) -> Instant {
         if let (Self::After(d), Some(now)) = (*self, now) {
             *self = Self::At(now + d);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod add;
+mod bell;
 mod builder;
 mod drain;
 mod error;

@@ -7,6 +7,7 @@
 //! [`Session`] is one such hold; its `Drop` does what comes after, so that no
 //! early return and no panic of users' code can skip it.
 
+use crate::bell::Bell;
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
 use crate::item::{Item, Owner};
@@ -59,6 +60,7 @@ pub(crate) struct State<K, V> {
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    pub(crate) bell: Bell,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -90,6 +92,7 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 told: (0, None),
             }),
+            bell: Bell::new(),
             clock,
             limiter,
             metrics,
@@ -273,8 +276,12 @@ impl<K, V> Shared<K, V> {
         }
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
         let trash = core.take_trash();
+        let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
         drop(state);
         wakes.deliver();
+        if idle {
+            self.tend(None);
+        }
         if adds > 0 {
             self.tell(|m| m.added(adds));
         }
@@ -396,6 +403,7 @@ impl<K, V> Drop for Session<'_, K, V> {
         if state.waiters.waiting() > 0
             || !state.drains.is_empty()
             || state.core.has_trash()
+            || state.waiters.alarm_is_idle()
             || self.shared.metrics.is_some()
         {
             self.shared.unlock_and_follow_up(state);
