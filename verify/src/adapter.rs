@@ -253,12 +253,16 @@ pub struct Drained {
 pub trait Adapter: Clone + Send + Sync + 'static {
     /// What `get` hands out.
     type Held<'q>: Held<'q>;
+    /// What a get of several keys hands out.
+    type Many<'q>: Many<'q, One = Self::Held<'q>>;
 
     /// Builds the queue.
     fn build(config: Config) -> Fallible<Self>;
 
     /// A trigger: the shortest call of the queue that says it.
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>>;
+    /// Several triggers at once: the shortest call of the queue that says them.
+    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>>;
     /// `add` by reference.
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>>;
     /// `forget`.
@@ -276,6 +280,14 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn getting(&self) -> Polled<'_, Option<Self::Held<'_>>>;
     /// `get` with a deadline, to be polled by hand.
     fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Self::Held<'_>, Nothing>>;
+    /// `get` of several keys, in this front's own manner of waiting.
+    fn get_many(&self, most: usize) -> Fallible<Option<Self::Many<'_>>>;
+    /// The same with a deadline.
+    fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Self::Many<'_>, Nothing>>;
+    /// The same without waiting.
+    fn try_get_many(&self, most: usize) -> Fallible<Result<Self::Many<'_>, Nothing>>;
+    /// The same, to be polled by hand.
+    fn getting_many(&self, most: usize) -> Polled<'_, Option<Self::Many<'_>>>;
     /// `done` by key; whether the key was held.
     fn done(&self, key: &Key) -> Fallible<bool>;
 
@@ -334,6 +346,29 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn detach(self) -> Fallible<(Key, Option<Value>)>;
 }
 
+/// One trigger of a batch.
+pub type Asked = (Key, When, Option<Value>);
+
+/// Keys that were handed out together; their drop is that of each.
+pub trait Many<'q>: Sized + Send + 'q {
+    /// One of them.
+    type One: Held<'q>;
+    /// The keys, in the order in which they were handed out.
+    fn keys(&self) -> Vec<u64>;
+    /// Takes the merged value out of one of them.
+    fn take_value(&mut self, index: usize) -> Option<Value>;
+    /// Each by itself; what the iterator leaves is dropped with it.
+    fn singles(self) -> impl Iterator<Item = Self::One>;
+    /// Ends all runs.
+    fn done(self) -> Fallible<()>;
+    /// Ends all runs and forgets the failures.
+    fn succeed(self) -> Fallible<()>;
+    /// Ends all runs and gets the next keys, in this front's manner of waiting.
+    fn next(self, most: usize) -> Fallible<Option<Self>>;
+    /// [`next`](Self::next), to be polled by hand.
+    fn nexting(self, most: usize) -> Polled<'q, Option<Self>>;
+}
+
 /// What an engine answered.
 ///
 /// # Panics
@@ -388,6 +423,30 @@ impl<A: Adapter> Subject<A> {
     /// `add` that is accepted.
     pub fn add(&self, key: impl Into<Key>) -> Accepted {
         self.trigger(key, When::Now, None).expect("the queue takes triggers")
+    }
+
+    /// Several triggers at once.
+    pub fn trigger_many(&self, batch: Vec<Asked>) -> Vec<Result<Accepted, Rejected>> {
+        sound(self.queue.trigger_many(batch))
+    }
+
+    /// `add` of several keys at once, that are accepted.
+    pub fn add_many(&self, keys: impl IntoIterator<Item = u64>) -> Vec<Accepted> {
+        let batch = keys.into_iter().map(|key| (key.into(), When::Now, None)).collect();
+        self.trigger_many(batch).into_iter().map(|added| added.expect("the queue takes triggers")).collect()
+    }
+
+    /// `try_get` of several keys that finds some.
+    pub fn take_many(&self, most: usize) -> A::Many<'_> {
+        match self.try_get_many(most) {
+            Ok(items) => items,
+            Err(nothing) => panic!("no keys are handed out: {nothing:?}"),
+        }
+    }
+
+    /// `try_get` of several keys.
+    pub fn try_get_many(&self, most: usize) -> Result<A::Many<'_>, Nothing> {
+        sound(self.queue.try_get_many(most))
     }
 
     /// `add` that is refused.

@@ -4,13 +4,13 @@
 //! waited for, and in whether their guards borrow the queue.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Nothing,
-    OwnOrder, Policy, Polled, Rejected, Seen, Waiters, When,
+    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Many,
+    Nothing, OwnOrder, Policy, Polled, Rejected, Seen, Waiters, When,
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, Added, Drain, DrainOptions, Get, GetError, GetTimeout, Item, Order, ReadyOrder, Ticket, TryGetError,
-    Unfinished, WaitingKeys, WorkQueue,
+    Add, AddError, Added, Drain, DrainOptions, Get, GetError, GetMany, GetManyTimeout, GetTimeout, Item,
+    Items, Order, ReadyOrder, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,11 +24,19 @@ pub trait Manner: Clone + Send + Sync + 'static {
     fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>>;
     /// Waits for a key until a deadline.
     fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError>;
+    /// Waits for several keys.
+    fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>>;
+    /// Waits for several keys until a deadline.
+    fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError>;
     /// Waits for a drain.
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained;
     /// What a guard of this front is like.
     fn guard<'q>(item: Item<'q, Key, Value>) -> Item<'q, Key, Value> {
         item
+    }
+    /// What the guards of this front are like.
+    fn guards<'q>(items: Items<'q, Key, Value>) -> Items<'q, Key, Value> {
+        items
     }
 }
 
@@ -41,6 +49,12 @@ impl Manner for Threads {
         get.wait()
     }
     fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
+        get.wait()
+    }
+    fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>> {
+        get.wait()
+    }
+    fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError> {
         get.wait()
     }
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
@@ -62,11 +76,22 @@ macro_rules! awaits {
             fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
                 $block_on(get)
             }
+            fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>> {
+                $block_on(get)
+            }
+            fn get_many_timeout<'q>(
+                get: GetManyTimeout<'q, Key, Value>,
+            ) -> Result<Items<'q, Key, Value>, GetError> {
+                $block_on(get)
+            }
             fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
                 $block_on(drain)
             }
             fn guard<'q>(item: Item<'q, Key, Value>) -> Item<'q, Key, Value> {
                 item.into_owned()
+            }
+            fn guards<'q>(items: Items<'q, Key, Value>) -> Items<'q, Key, Value> {
+                items.into_owned()
             }
         }
     };
@@ -175,6 +200,36 @@ fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
     Guard(M::guard(item), PhantomData)
 }
 
+/// What a get of several keys hands out, waited for in manner `M`.
+pub struct Guards<'q, M>(Items<'q, Key, Value>, PhantomData<M>);
+
+impl<M> fmt::Debug for Guards<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn guards<'q, M: Manner>(items: Items<'q, Key, Value>) -> Guards<'q, M> {
+    Guards(M::guards(items), PhantomData)
+}
+
+fn rejected(refused: AddError<Key, Value>) -> Rejected {
+    Rejected { key: refused.key, value: refused.value }
+}
+
+/// What a trigger asks for, in the library's words.
+fn how(when: When, value: Option<Value>) -> Add<Value> {
+    let how = match when {
+        When::Now => Add::now(),
+        When::RateLimited => Add::rate_limited(),
+        When::After(delay, Policy::Earliest) => Add::after(delay),
+        When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
+        When::After(delay, Policy::Replace) => Add::after(delay).replace(),
+        When::After(delay, Policy::Keep) => Add::after(delay).keep(),
+    };
+    value.into_iter().fold(how, Add::value)
+}
+
 pub(crate) fn accepted(added: Added) -> Fallible<Accepted> {
     Ok(match added {
         Added::Ready => Accepted::Ready,
@@ -219,6 +274,7 @@ fn no_key(error: GetError) -> Nothing {
 
 impl<M: Manner> Adapter for Front<M> {
     type Held<'q> = Guard<'q, M>;
+    type Many<'q> = Guards<'q, M>;
 
     fn build(config: Config) -> Fallible<Self> {
         let mut builder = WorkQueue::merging(Value::merge).name("under test").clock(config.clock);
@@ -260,22 +316,34 @@ impl<M: Manner> Adapter for Front<M> {
             (When::Now, Some(value)) => q.add_value(key, value),
             (When::After(delay, Policy::Earliest), None) => q.add_after(key, delay),
             (When::RateLimited, None) => q.add_rate_limited(key),
-            (when, value) => {
-                let how = match when {
-                    When::Now => Add::now(),
-                    When::RateLimited => Add::rate_limited(),
-                    When::After(delay, Policy::Earliest) => Add::after(delay),
-                    When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
-                    When::After(delay, Policy::Replace) => Add::after(delay).replace(),
-                    When::After(delay, Policy::Keep) => Add::after(delay).keep(),
-                };
-                q.add_with(key, value.into_iter().fold(how, Add::value))
-            }
+            (when, value) => q.add_with(key, how(when, value)),
         };
         match answer {
             Ok(added) => Ok(Ok(accepted(added)?)),
-            Err(refused) => Ok(Err(Rejected { key: refused.key, value: refused.value })),
+            Err(refused) => Ok(Err(rejected(refused))),
         }
+    }
+
+    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let plain = batch.iter().all(|(_, when, value)| *when == When::Now && value.is_none());
+        let added = if plain {
+            self.0.add_many(batch.into_iter().map(|(key, ..)| key))
+        } else {
+            self.0.add_many_with(batch.into_iter().map(|(key, when, value)| (key, how(when, value))))
+        };
+        let seen: Vec<Option<Added>> = added.iter().map(Result::ok).collect();
+        let all = added.all().is_ok();
+        let apart: Vec<_> = added.into_iter().collect();
+        if seen.iter().copied().ne(apart.iter().map(|result| result.as_ref().ok().copied()))
+            || all != apart.iter().all(Result::is_ok)
+        {
+            return Err(Failed("the answers of a batch differ from themselves".to_owned()));
+        }
+        let answer = apart.into_iter().map(|result| match result {
+            Ok(added) => accepted(added).map(Ok),
+            Err(refused) => Ok(Err(rejected(refused))),
+        });
+        answer.collect()
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
@@ -314,6 +382,26 @@ impl<M: Manner> Adapter for Front<M> {
     fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Guard<'_, M>, Nothing>> {
         let get = self.0.get().timeout(limit);
         Box::pin(async move { Ok(get.await.map(guard).map_err(no_key)) })
+    }
+
+    fn get_many(&self, most: usize) -> Fallible<Option<Guards<'_, M>>> {
+        Ok(M::get_many(self.0.get_many(most)).map(guards))
+    }
+
+    fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Guards<'_, M>, Nothing>> {
+        Ok(M::get_many_timeout(self.0.get_many(most).timeout(limit)).map(guards).map_err(no_key))
+    }
+
+    fn try_get_many(&self, most: usize) -> Fallible<Result<Guards<'_, M>, Nothing>> {
+        Ok(self.0.try_get_many(most).map(guards).map_err(|error| match error {
+            TryGetError::Empty => Nothing::Empty,
+            TryGetError::ShutDown => Nothing::ShutDown,
+        }))
+    }
+
+    fn getting_many(&self, most: usize) -> Polled<'_, Option<Guards<'_, M>>> {
+        let get = self.0.get_many(most);
+        Box::pin(async move { Ok(get.await.map(guards)) })
     }
 
     fn done(&self, key: &Key) -> Fallible<bool> {
@@ -417,5 +505,34 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
     }
     fn detach(self) -> Fallible<(Key, Option<Value>)> {
         Ok(self.0.detach())
+    }
+}
+
+impl<'q, M: Manner> Many<'q> for Guards<'q, M> {
+    type One = Guard<'q, M>;
+
+    fn keys(&self) -> Vec<u64> {
+        self.0.iter().map(|item| item.key().id).collect()
+    }
+    fn take_value(&mut self, index: usize) -> Option<Value> {
+        self.0[index].take_value()
+    }
+    fn singles(self) -> impl Iterator<Item = Guard<'q, M>> {
+        self.0.into_iter().map(|item| Guard(item, PhantomData))
+    }
+    fn done(self) -> Fallible<()> {
+        self.0.done();
+        Ok(())
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.0.succeed();
+        Ok(())
+    }
+    fn next(self, most: usize) -> Fallible<Option<Self>> {
+        Ok(M::get_many(self.0.next(most)).map(guards))
+    }
+    fn nexting(self, most: usize) -> Polled<'q, Option<Self>> {
+        let next = self.0.next(most);
+        Box::pin(async move { Ok(next.await.map(guards)) })
     }
 }

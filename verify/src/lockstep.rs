@@ -7,8 +7,8 @@
 //! been woken and has not looked since; and at the end of the queue all have.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Held, Limiter, Line, Nothing, Policy,
-    Polled, Seen, Subject, TestClock, Waiters, When, sound,
+    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Held, Limiter, Line, Many, Nothing,
+    Policy, Polled, Rejected, Seen, Subject, TestClock, Waiters, When, sound,
 };
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
@@ -29,10 +29,16 @@ pub const KEYS: u64 = 4;
 pub enum Op {
     /// A trigger, with a value or without.
     Trigger(u64, When, bool),
+    /// So many of these triggers at once.
+    TriggerMany([(u64, When, bool); BATCH], usize),
     /// `add` by reference.
     AddRef(u64),
     /// `try_get`.
     TryGet,
+    /// `try_get` of so many keys at once.
+    TryGetMany(usize),
+    /// Ends runs that were handed out together.
+    EndMany(usize, WordMany),
     /// Ends a run that goes on, or an inert guard.
     End(usize, Word),
     /// `done` by key.
@@ -45,6 +51,8 @@ pub enum Op {
     Advance(u64),
     /// Begins to wait for a key.
     Get,
+    /// Begins to wait for keys, so many at once.
+    GetMany(usize),
     /// Polls one who waits, woken or not.
     Poll(usize),
     /// One who waits leaves.
@@ -82,6 +90,26 @@ pub enum Word {
     Next,
 }
 
+/// How many triggers stand in a batch at most.
+pub const BATCH: usize = 4;
+
+/// How runs that were handed out together end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordMany {
+    /// `done`.
+    Done,
+    /// `succeed`.
+    Succeed,
+    /// They are dropped.
+    Drop,
+    /// Each goes on by itself.
+    Singles,
+    /// So many go on by themselves, the others are dropped.
+    Some(usize),
+    /// Done and get the next, so many at once, which leaves if there are none.
+    Next(usize),
+}
+
 /// Which queue, and how closely it is looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
@@ -103,8 +131,13 @@ pub struct Setup {
 const BASE: Duration = Duration::from_nanos(2);
 const MAX: Duration = Duration::from_nanos(9);
 
+enum Getting<'q, A: Adapter> {
+    One(Polled<'q, Option<A::Held<'q>>>),
+    Many(usize, Polled<'q, Option<A::Many<'q>>>),
+}
+
 struct Waits<'q, A: Adapter> {
-    getting: Polled<'q, Option<A::Held<'q>>>,
+    getting: Getting<'q, A>,
     count: Arc<Count>,
     /// Its wake-ups when it last looked.
     looked: usize,
@@ -130,6 +163,7 @@ struct Step<'q, A: Adapter> {
     model: Model,
     setup: Setup,
     guards: Vec<(A::Held<'q>, Run)>,
+    batches: Vec<(A::Many<'q>, Vec<Run>)>,
     waits: Vec<Waits<'q, A>>,
     drains: Vec<Drains<'q>>,
     values: u32,
@@ -172,6 +206,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
         model: Model::new(options),
         setup,
         guards: Vec::new(),
+        batches: Vec::new(),
         waits: Vec::new(),
         drains: Vec::new(),
         values: 0,
@@ -186,6 +221,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     both.look();
     // Whatever is left ends without a panic, guards before queues.
     both.guards.clear();
+    both.batches.clear();
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -206,6 +242,7 @@ impl<'q, A: Adapter> Step<'q, A> {
     fn step(&mut self, op: Op) {
         match op {
             Op::Trigger(key, when, valued) => self.trigger(key, when, valued),
+            Op::TriggerMany(batch, len) => self.trigger_many(&batch[..len]),
             Op::AddRef(key) => {
                 let expected = self.model().add(key, None).ok();
                 let added = sound(self.q.queue.add_ref(&key.into())).ok();
@@ -215,6 +252,17 @@ impl<'q, A: Adapter> Step<'q, A> {
                 let expected = self.model().try_get();
                 let found = self.q.try_get();
                 self.handed_out(found, expected);
+            }
+            Op::TryGetMany(most) => {
+                let expected = self.model().get_many(most);
+                let found = self.q.try_get_many(most);
+                self.handed_out_many(found, expected);
+            }
+            Op::EndMany(index, word) => {
+                if !self.batches.is_empty() {
+                    let (items, runs) = self.batches.remove(index % self.batches.len());
+                    self.end_many(items, runs, word);
+                }
             }
             Op::End(index, word) => {
                 if !self.guards.is_empty() {
@@ -239,10 +287,12 @@ impl<'q, A: Adapter> Step<'q, A> {
             }
             Op::Advance(by) => self.clock.advance(Duration::from_nanos(by)),
             Op::Get => {
-                if self.waits.len() < 4 {
-                    self.waits.push(Waits { getting: self.q.getting(), count: Count::new(), looked: 0 });
-                    self.poll(self.waits.len() - 1);
-                }
+                let getting = Getting::One(self.q.getting());
+                self.wait(getting);
+            }
+            Op::GetMany(most) => {
+                let getting = Getting::Many(most, self.q.queue.getting_many(most));
+                self.wait(getting);
             }
             Op::Poll(index) => {
                 if !self.waits.is_empty() {
@@ -271,11 +321,47 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
+    fn wait(&mut self, getting: Getting<'q, A>) {
+        if self.waits.len() < 4 {
+            self.waits.push(Waits { getting, count: Count::new(), looked: 0 });
+            self.poll(self.waits.len() - 1);
+        }
+    }
+
     fn trigger(&mut self, key: u64, when: When, valued: bool) {
         self.values += 1;
         let value = valued.then_some(self.values);
+        let expected = self.expect_trigger(key, when, value);
+        let added = self.q.trigger(key, when, value.map(Value::of));
+        same_answer(added, expected, key, when, value);
+    }
+
+    fn trigger_many(&mut self, batch: &[(u64, When, bool)]) {
+        let triggers: Vec<_> = batch
+            .iter()
+            .map(|(key, when, valued)| {
+                self.values += 1;
+                (*key, *when, valued.then_some(self.values))
+            })
+            .collect();
+        let expected: Vec<_> =
+            triggers.iter().map(|(key, when, value)| self.expect_trigger(*key, *when, *value)).collect();
+        let batch = triggers.iter().map(|(key, when, value)| ((*key).into(), *when, value.map(Value::of)));
+        let added = self.q.trigger_many(batch.collect());
+        assert_eq!(added.len(), expected.len(), "an answer for each trigger");
+        for ((added, expected), (key, when, value)) in added.into_iter().zip(expected).zip(triggers) {
+            same_answer(added, expected, key, when, value);
+        }
+    }
+
+    fn expect_trigger(
+        &mut self,
+        key: u64,
+        when: When,
+        value: Option<u32>,
+    ) -> Result<model::Added, model::Refused> {
         let model = self.model();
-        let expected = match when {
+        match when {
             When::Now => model.add(key, value),
             When::RateLimited => model.add_rate_limited(key, value),
             When::After(delay, policy) => {
@@ -287,16 +373,70 @@ impl<'q, A: Adapter> Step<'q, A> {
                 };
                 model.add_after(key, nanos(delay), policy, value)
             }
-        };
-        let added = self.q.trigger(key, when, value.map(Value::of));
-        if let Err(back) = &added {
-            assert_eq!(
-                (back.key.id, items(back.value.as_ref())),
-                (key, value.map(|v| vec![v])),
-                "what comes back"
-            );
         }
-        assert_eq!(added.ok(), expected.ok().map(accepted), "{when:?}");
+    }
+
+    fn handed_out_many(
+        &mut self,
+        found: Result<A::Many<'q>, Nothing>,
+        expected: Result<Vec<Run>, model::Nothing>,
+    ) {
+        match (found, expected) {
+            (Ok(items), Ok(runs)) => {
+                let keys: Vec<u64> = runs.iter().map(|run| run.key).collect();
+                assert_eq!(items.keys(), keys, "keys handed out together");
+                // what can be seen of each by itself is seen when they go apart
+                self.batches.push((items, runs));
+            }
+            (Err(nothing), Err(expected)) => assert_eq!(nothing, none(expected)),
+            (Ok(items), Err(expected)) => panic!("{expected:?} expected, but {:?} came", items.keys()),
+            (Err(nothing), Ok(runs)) => panic!("{nothing:?}, but {runs:?} are to be handed out"),
+        }
+    }
+
+    fn end_many(&mut self, items: A::Many<'q>, runs: Vec<Run>, word: WordMany) {
+        match word {
+            WordMany::Succeed if runs.iter().all(|run| self.model.holds(run)) => {
+                runs.iter().for_each(|run| self.model().succeed(run));
+                sound(items.succeed());
+            }
+            WordMany::Done | WordMany::Succeed => {
+                runs.iter().for_each(|run| self.model().end(run));
+                sound(items.done());
+            }
+            WordMany::Drop => {
+                runs.iter().for_each(|run| self.model().drop_guard(run));
+                drop(items);
+            }
+            WordMany::Singles => self.apart(items, runs, usize::MAX),
+            WordMany::Some(most) => self.apart(items, runs, most),
+            WordMany::Next(most) => {
+                if runs.is_empty() {
+                    return;
+                }
+                runs.iter().for_each(|run| self.model().end(run));
+                let expected = self.model().get_many(most);
+                let mut next = items.nexting(most);
+                match Count::new().poll(&mut next) {
+                    Poll::Pending => {
+                        assert_eq!(expected, Err(model::Nothing::Empty), "done and get the next");
+                    }
+                    Poll::Ready(found) => {
+                        self.handed_out_many(sound(found).ok_or(Nothing::ShutDown), expected);
+                    }
+                }
+            }
+        }
+    }
+
+    fn apart(&mut self, items: A::Many<'q>, mut runs: Vec<Run>, most: usize) {
+        let dropped = runs.split_off(most.min(runs.len()));
+        let mut singles = items.singles();
+        for run in runs {
+            self.handed_out(Ok(singles.next().expect("one for each run")), Ok(run));
+        }
+        dropped.iter().for_each(|run| self.model().drop_guard(run));
+        drop(singles);
     }
 
     fn handed_out(&mut self, found: Result<A::Held<'q>, Nothing>, expected: Result<Run, model::Nothing>) {
@@ -310,13 +450,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                 );
                 self.guards.push((guard, run));
             }
-            (Err(nothing), Err(expected)) => {
-                let expected = match expected {
-                    model::Nothing::Empty => Nothing::Empty,
-                    model::Nothing::ShutDown => Nothing::ShutDown,
-                };
-                assert_eq!(nothing, expected);
-            }
+            (Err(nothing), Err(expected)) => assert_eq!(nothing, none(expected)),
             (Ok(guard), Err(expected)) => {
                 panic!("{expected:?} expected, but {:?} was handed out", guard.key())
             }
@@ -388,16 +522,25 @@ impl<'q, A: Adapter> Step<'q, A> {
     }
 
     fn poll(&mut self, index: usize) {
-        let expected = self.model().try_get();
         let mut waits = self.waits.remove(index);
         waits.looked = waits.count.wakes();
-        match waits.count.poll(&mut waits.getting) {
-            Poll::Pending => {
+        match &mut waits.getting {
+            Getting::One(getting) => {
+                let expected = self.model().try_get();
+                if let Poll::Ready(found) = waits.count.poll(getting) {
+                    return self.handed_out(sound(found).ok_or(Nothing::ShutDown), expected);
+                }
                 assert_eq!(expected, Err(model::Nothing::Empty), "get waits");
-                self.waits.insert(index, waits);
             }
-            Poll::Ready(found) => self.handed_out(sound(found).ok_or(Nothing::ShutDown), expected),
+            Getting::Many(most, getting) => {
+                let expected = self.model().get_many(*most);
+                if let Poll::Ready(found) = waits.count.poll(getting) {
+                    return self.handed_out_many(sound(found).ok_or(Nothing::ShutDown), expected);
+                }
+                assert_eq!(expected, Err(model::Nothing::Empty), "get of many waits");
+            }
         }
+        self.waits.insert(index, waits);
     }
 
     fn drain(&mut self, waiters: Waiters, deadline: Option<u64>) {
@@ -488,6 +631,31 @@ impl<A: Adapter> Step<'_, A> {
             let seen = (guard.key().id, items(guard.value()), guard.attempt());
             assert_eq!(seen, (run.key, run.value.clone(), run.attempt), "a guard that is out");
         }
+    }
+}
+
+/// Compares the answer to a trigger; a refused one brings everything back.
+fn same_answer(
+    added: Result<Accepted, Rejected>,
+    expected: Result<model::Added, model::Refused>,
+    key: u64,
+    when: When,
+    value: Option<u32>,
+) {
+    if let Err(back) = &added {
+        assert_eq!(
+            (back.key.id, items(back.value.as_ref())),
+            (key, value.map(|v| vec![v])),
+            "what comes back"
+        );
+    }
+    assert_eq!(added.ok(), expected.ok().map(accepted), "{when:?}");
+}
+
+fn none(expected: model::Nothing) -> Nothing {
+    match expected {
+        model::Nothing::Empty => Nothing::Empty,
+        model::Nothing::ShutDown => Nothing::ShutDown,
     }
 }
 

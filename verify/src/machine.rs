@@ -2,8 +2,8 @@
 //! it waits for nobody and wakes nobody. Its keys' hashes collide on purpose.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Nothing,
-    Policy, Polled, Rejected, Seen, TestClock, Waiters, When,
+    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Many,
+    Nothing, Policy, Polled, Rejected, Seen, TestClock, Waiters, When,
 };
 use crate::fronts::Ordered;
 use crate::probe::{Key, Value};
@@ -118,8 +118,100 @@ impl Drop for Hand<'_> {
     }
 }
 
+/// What a trigger asks for, in the state machine's words.
+fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
+    match when {
+        When::Now => Delay::Now,
+        When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),
+        When::After(delay, policy) => Delay::After(
+            delay,
+            match policy {
+                Policy::Earliest => requeue_core::Policy::Earliest,
+                Policy::Latest(max) => requeue_core::Policy::Latest { max },
+                Policy::Replace => requeue_core::Policy::Replace,
+                Policy::Keep => requeue_core::Policy::Keep,
+            },
+        ),
+    }
+}
+
+fn answer(
+    trigger: Trigger<Key, Value>,
+    answer: Result<requeue_core::Accepted, requeue_core::Refused>,
+) -> Fallible<Result<Accepted, Rejected>> {
+    match answer {
+        Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
+        Err(_) => match trigger.into_parts() {
+            (Some(key), value) => Ok(Err(Rejected { key, value })),
+            (None, _) => Err(Failed("a refused trigger lost its key".to_owned())),
+        },
+    }
+}
+
+/// Runs that were handed out together.
+pub struct Hands<'q>(Vec<Hand<'q>>);
+
+impl fmt::Debug for Hands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hands({:?})", self.0)
+    }
+}
+
+impl Hands<'_> {
+    /// Ends all runs in one hold.
+    fn end(mut self, how: How<'_>) {
+        let Some(inner) = self.0.first().map(|hand| Arc::clone(&hand.inner)) else { return };
+        let runs: Vec<_> = self.0.iter_mut().filter_map(|hand| hand.run.take()).collect();
+        let ended: Vec<_> =
+            inner.with(|core| runs.into_iter().map(|run| core.end(run, how, None).is_ok()).collect());
+        assert!(ended.iter().all(|ended| *ended), "done is never refused");
+    }
+}
+
+impl<'q> Many<'q> for Hands<'q> {
+    type One = Hand<'q>;
+
+    fn keys(&self) -> Vec<u64> {
+        self.0.iter().map(|hand| hand.key().id).collect()
+    }
+    fn take_value(&mut self, index: usize) -> Option<Value> {
+        self.0[index].take_value()
+    }
+    fn singles(self) -> impl Iterator<Item = Hand<'q>> {
+        self.0.into_iter()
+    }
+    fn done(self) -> Fallible<()> {
+        self.end(How::Done);
+        Ok(())
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.end(How::Succeed);
+        Ok(())
+    }
+    fn next(self, _: usize) -> Fallible<Option<Self>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+    fn nexting(self, most: usize) -> Polled<'q, Option<Self>> {
+        let machine = Machine(Arc::clone(&self.0.first().expect("a run").inner));
+        let mut ending = Some(self);
+        Box::pin(poll_fn(move |_| {
+            if let Some(hands) = ending.take() {
+                hands.end(How::Done);
+            }
+            match machine.try_get_many(most)? {
+                Ok(hands) => {
+                    Poll::Ready(Ok(Some(Hands(hands.0.into_iter().map(Hand::into_owned).collect()))))
+                }
+                Err(Nothing::ShutDown) => Poll::Ready(Ok(None)),
+                Err(_) => Poll::Pending,
+            }
+        }))
+    }
+}
+
 impl Adapter for Machine {
     type Held<'q> = Hand<'q>;
+    type Many<'q> = Hands<'q>;
 
     fn build(config: Config) -> Fallible<Self> {
         let order = match config.order {
@@ -145,36 +237,30 @@ impl Adapter for Machine {
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
         let hash = hash(&key);
         let mut trigger = Trigger::new(key, value);
-        let answer = self.0.limited(|limit| {
-            let delay = match when {
-                When::Now => Delay::Now,
-                When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),
-                When::After(delay, policy) => Delay::After(
-                    delay,
-                    match policy {
-                        Policy::Earliest => requeue_core::Policy::Earliest,
-                        Policy::Latest(max) => requeue_core::Policy::Latest { max },
-                        Policy::Replace => requeue_core::Policy::Replace,
-                        Policy::Keep => requeue_core::Policy::Keep,
-                    },
-                ),
-            };
-            self.0.with(|core| core.add(&mut trigger, hash, delay))
+        let added =
+            self.0.limited(|limit| self.0.with(|core| core.add(&mut trigger, hash, delay(when, limit))));
+        answer(trigger, added)
+    }
+
+    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let mut triggers: Vec<_> = batch
+            .into_iter()
+            .map(|(key, when, value)| (hash(&key), when, Trigger::new(key, value)))
+            .collect();
+        let added: Vec<_> = self.0.limited(|limit| {
+            self.0.with(|core| {
+                let added = triggers.iter_mut();
+                added.map(|(hash, when, trigger)| core.add(trigger, *hash, delay(*when, limit))).collect()
+            })
         });
-        match answer {
-            Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
-            Err(_) => match trigger.into_parts() {
-                (Some(key), value) => Ok(Err(Rejected { key, value })),
-                (None, _) => Err(Failed("a refused trigger lost its key".to_owned())),
-            },
-        }
+        triggers.into_iter().zip(added).map(|((.., trigger), added)| answer(trigger, added)).collect()
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
         let known = self.0.with(|core| core.add_known(key, hash(key), Delay::Now));
         match known {
             Err(_) => Ok(Err(())),
-            Ok(Some(added)) => crate::fronts::accepted(added).map(Ok),
+            Ok(Some(accepted)) => crate::fronts::accepted(accepted.added).map(Ok),
             Ok(None) => Ok(self.trigger(key.clone(), When::Now, None)?.map_err(drop)),
         }
     }
@@ -208,6 +294,44 @@ impl Adapter for Machine {
                 queue: PhantomData,
             }),
         })
+    }
+
+    fn get_many(&self, _: usize) -> Fallible<Option<Hands<'_>>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+
+    fn get_many_timeout(&self, _: usize, _: Duration) -> Fallible<Result<Hands<'_>, Nothing>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+
+    fn try_get_many(&self, most: usize) -> Fallible<Result<Hands<'_>, Nothing>> {
+        let mut hands = Vec::new();
+        let over = self.0.with(|core| {
+            core.get_up_to(most, |handout| {
+                hands.push(Hand {
+                    inner: Arc::clone(&self.0),
+                    run: Some(handout.run),
+                    value: handout.value,
+                    attempt: handout.attempt,
+                    queue: PhantomData,
+                });
+            });
+            core.is_over()
+        });
+        Ok(match hands.is_empty() {
+            true if over => Err(Nothing::ShutDown),
+            true if most > 0 => Err(Nothing::Empty),
+            _ => Ok(Hands(hands)),
+        })
+    }
+
+    fn getting_many(&self, most: usize) -> Polled<'_, Option<Hands<'_>>> {
+        Box::pin(poll_fn(move |_| match self.try_get_many(most) {
+            Ok(Ok(hands)) => Poll::Ready(Ok(Some(hands))),
+            Ok(Err(Nothing::Empty | Nothing::TimedOut)) => Poll::Pending,
+            Ok(Err(Nothing::ShutDown)) => Poll::Ready(Ok(None)),
+            Err(failed) => Poll::Ready(Err(failed)),
+        }))
     }
 
     /// Tries at each poll, and is woken by nobody.

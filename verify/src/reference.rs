@@ -6,8 +6,8 @@
 //! users' code: the rules about these run against the library only.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Fallible, Held, Line, Nothing, Policy, Polled,
-    Rejected, Seen, TestClock, Waiters, When,
+    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Fallible, Held, Line, Many, Nothing, Policy,
+    Polled, Rejected, Seen, TestClock, Waiters, When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
@@ -85,22 +85,75 @@ impl Shared {
     }
 }
 
-fn get(
+/// `get` of one key, or of several at once.
+fn get<T>(
     shared: Arc<Shared>,
     limit: Option<Duration>,
-) -> impl Future<Output = Fallible<Result<Hand<'static>, Nothing>>> + Send {
+    take: impl Fn(&mut Model) -> Result<T, model::Nothing> + Send,
+) -> impl Future<Output = Fallible<Result<(Arc<Shared>, T), Nothing>>> + Send {
     let until = limit.map(|limit| shared.clock.at() + limit);
     let mut alarm = None;
     poll_fn(move |context| {
         let passed = until.is_some_and(|at| at <= shared.clock.at());
-        let found = shared.poll(context, &mut alarm, until, |model| match model.try_get() {
+        let found = shared.poll(context, &mut alarm, until, |model| match take(model) {
             Ok(run) => Some(Ok(run)),
             Err(model::Nothing::ShutDown) => Some(Err(Nothing::ShutDown)),
             Err(model::Nothing::Empty) if passed => Some(Err(Nothing::TimedOut)),
             Err(model::Nothing::Empty) => None,
         });
-        found.map(|found| Ok(found.map(|run| Hand::new(&shared, run))))
+        found.map(|found| Ok(found.map(|taken| (Arc::clone(&shared), taken))))
     })
+}
+
+fn hand((shared, run): (Arc<Shared>, Run)) -> Hand<'static> {
+    Hand::new(&shared, run)
+}
+
+fn hands((shared, runs): (Arc<Shared>, Vec<Run>)) -> Hands<'static> {
+    Hands(runs.into_iter().map(|run| Hand::new(&shared, run)).collect())
+}
+
+/// Runs of the model that were handed out together.
+pub struct Hands<'q>(Vec<Hand<'q>>);
+
+impl fmt::Debug for Hands<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hands({:?})", self.0)
+    }
+}
+
+impl<'q> Many<'q> for Hands<'q> {
+    type One = Hand<'q>;
+
+    fn keys(&self) -> Vec<u64> {
+        self.0.iter().map(|hand| hand.key.id).collect()
+    }
+    fn take_value(&mut self, index: usize) -> Option<Value> {
+        self.0[index].take_value()
+    }
+    fn singles(self) -> impl Iterator<Item = Hand<'q>> {
+        self.0.into_iter()
+    }
+    fn done(self) -> Fallible<()> {
+        self.0.into_iter().try_for_each(Hand::done)
+    }
+    fn succeed(self) -> Fallible<()> {
+        self.0.into_iter().try_for_each(Hand::succeed)
+    }
+    fn next(self, most: usize) -> Fallible<Option<Self>> {
+        block_on(self.nexting(most))
+    }
+    fn nexting(self, most: usize) -> Polled<'q, Option<Self>> {
+        let shared = Arc::clone(&self.0.first().expect("the suite ends no empty batch").shared);
+        let mut ending = Some(self);
+        let mut getting = Box::pin(get(shared, None, move |model| model.get_many(most)));
+        Box::pin(poll_fn(move |context| {
+            if let Some(ended) = ending.take() {
+                ended.done()?;
+            }
+            getting.as_mut().poll(context).map(|found| Ok(found?.ok().map(hands)))
+        }))
+    }
 }
 
 /// A run of the model as a guard.
@@ -165,6 +218,7 @@ fn nanos(d: Duration) -> u64 {
 
 impl Adapter for Reference {
     type Held<'q> = Hand<'q>;
+    type Many<'q> = Hands<'q>;
 
     fn build(config: Config) -> Fallible<Self> {
         let order = match config.order {
@@ -185,25 +239,15 @@ impl Adapter for Reference {
     }
 
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
-        let item = value.as_ref().map(|value| value.items[0]);
-        let id = key.id;
-        let answer = self.handle.0.change(|model| match when {
-            When::Now => model.add(id, item),
-            When::After(delay, policy) => {
-                let policy = match policy {
-                    Policy::Earliest => model::Policy::Earliest,
-                    Policy::Latest(max) => model::Policy::Latest(nanos(max)),
-                    Policy::Replace => model::Policy::Replace,
-                    Policy::Keep => model::Policy::Keep,
-                };
-                model.add_after(id, nanos(delay), policy, item)
-            }
-            When::RateLimited => model.add_rate_limited(id, item),
+        Ok(self.handle.0.change(|model| trigger(model, key, when, value)))
+    }
+
+    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let answer = self.handle.0.change(|model| {
+            let triggers = batch.into_iter().map(|(key, when, value)| trigger(model, key, when, value));
+            triggers.collect()
         });
-        Ok(match answer {
-            Ok(added) => Ok(accepted(added)),
-            Err(model::Refused) => Err(Rejected { key, value }),
-        })
+        Ok(answer)
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
@@ -220,11 +264,11 @@ impl Adapter for Reference {
     }
 
     fn get(&self) -> Fallible<Option<Hand<'_>>> {
-        Ok(block_on(get(Arc::clone(&self.handle.0), None))?.ok())
+        Ok(block_on(get(Arc::clone(&self.handle.0), None, Model::try_get))?.ok().map(hand))
     }
 
     fn get_timeout(&self, limit: Duration) -> Fallible<Result<Hand<'_>, Nothing>> {
-        block_on(get(Arc::clone(&self.handle.0), Some(limit)))
+        Ok(block_on(get(Arc::clone(&self.handle.0), Some(limit), Model::try_get))?.map(hand))
     }
 
     fn try_get(&self) -> Fallible<Result<Hand<'_>, Nothing>> {
@@ -237,16 +281,37 @@ impl Adapter for Reference {
     }
 
     fn getting(&self) -> Polled<'_, Option<Hand<'_>>> {
-        let get = get(Arc::clone(&self.handle.0), None);
-        Box::pin(async move { Ok(get.await?.ok()) })
+        let get = get(Arc::clone(&self.handle.0), None, Model::try_get);
+        Box::pin(async move { Ok(get.await?.ok().map(hand)) })
     }
 
     fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Hand<'_>, Nothing>> {
-        let get = get(Arc::clone(&self.handle.0), Some(limit));
-        Box::pin(async move {
-            let found = get.await?;
-            Ok(found)
+        let get = get(Arc::clone(&self.handle.0), Some(limit), Model::try_get);
+        Box::pin(async move { Ok(get.await?.map(hand)) })
+    }
+
+    fn get_many(&self, most: usize) -> Fallible<Option<Hands<'_>>> {
+        let get = get(Arc::clone(&self.handle.0), None, move |model| model.get_many(most));
+        Ok(block_on(get)?.ok().map(hands))
+    }
+
+    fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Hands<'_>, Nothing>> {
+        let get = get(Arc::clone(&self.handle.0), Some(limit), move |model| model.get_many(most));
+        Ok(block_on(get)?.map(hands))
+    }
+
+    fn try_get_many(&self, most: usize) -> Fallible<Result<Hands<'_>, Nothing>> {
+        let runs = self.handle.0.change(|model| model.get_many(most));
+        Ok(match runs {
+            Ok(runs) => Ok(hands((Arc::clone(&self.handle.0), runs))),
+            Err(model::Nothing::Empty) => Err(Nothing::Empty),
+            Err(model::Nothing::ShutDown) => Err(Nothing::ShutDown),
         })
+    }
+
+    fn getting_many(&self, most: usize) -> Polled<'_, Option<Hands<'_>>> {
+        let get = get(Arc::clone(&self.handle.0), None, move |model| model.get_many(most));
+        Box::pin(async move { Ok(get.await?.ok().map(hands)) })
     }
 
     fn done(&self, key: &Key) -> Fallible<bool> {
@@ -310,6 +375,24 @@ impl Adapter for Reference {
     fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
         block_on(self.drain(waiters, deadline))
     }
+}
+
+fn trigger(model: &mut Model, key: Key, when: When, value: Option<Value>) -> Result<Accepted, Rejected> {
+    let item = value.as_ref().map(|value| value.items[0]);
+    let answer = match when {
+        When::Now => model.add(key.id, item),
+        When::After(delay, policy) => {
+            let policy = match policy {
+                Policy::Earliest => model::Policy::Earliest,
+                Policy::Latest(max) => model::Policy::Latest(nanos(max)),
+                Policy::Replace => model::Policy::Replace,
+                Policy::Keep => model::Policy::Keep,
+            };
+            model.add_after(key.id, nanos(delay), policy, item)
+        }
+        When::RateLimited => model.add_rate_limited(key.id, item),
+    };
+    answer.map(accepted).map_err(|model::Refused| Rejected { key, value })
 }
 
 fn accepted(added: model::Added) -> Accepted {

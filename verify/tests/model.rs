@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use requeue_verify::adapter::{Policy, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
-use requeue_verify::lockstep::{KEYS, Op, Setup, Word, run};
+use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Word, WordMany, run};
 use requeue_verify::machine::Machine;
 use requeue_verify::model::Order;
 use std::fmt;
@@ -51,6 +51,28 @@ fn word() -> impl Strategy<Value = Word> {
     ]
 }
 
+/// How many keys are asked for at once.
+fn most() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => 1..4_usize, 1 => Just(0), 1 => Just(usize::MAX)]
+}
+
+fn word_many() -> impl Strategy<Value = WordMany> {
+    prop_oneof![
+        3 => Just(WordMany::Done),
+        1 => Just(WordMany::Succeed),
+        2 => Just(WordMany::Drop),
+        3 => Just(WordMany::Singles),
+        1 => (0..3_usize).prop_map(WordMany::Some),
+        3 => most().prop_map(WordMany::Next),
+    ]
+}
+
+fn batch() -> impl Strategy<Value = Op> {
+    let trigger = || (0..KEYS, when(), any::<bool>());
+    ([trigger(), trigger(), trigger(), trigger()], 0..=BATCH)
+        .prop_map(|(triggers, len)| Op::TriggerMany(triggers, len))
+}
+
 fn waiters() -> impl Strategy<Value = Waiters> {
     prop_oneof![Just(Waiters::Drop), Just(Waiters::RunNow), Just(Waiters::Wait)]
 }
@@ -70,6 +92,10 @@ fn op() -> impl Strategy<Value = Op> {
     let key = || 0..KEYS;
     prop_oneof![
         240 => (key(), when(), any::<bool>()).prop_map(|(key, when, valued)| Op::Trigger(key, when, valued)),
+        100 => batch(),
+        80 => most().prop_map(Op::TryGetMany),
+        100 => ((0..16_usize), word_many()).prop_map(|(index, word)| Op::EndMany(index, word)),
+        30 => most().prop_map(Op::GetMany),
         20 => key().prop_map(Op::AddRef),
         160 => Just(Op::TryGet),
         160 => ((0..16_usize), word()).prop_map(|(index, word)| Op::End(index, word)),

@@ -11,5 +11,6 @@ requeue_verify::q_done!(Reference);
 requeue_verify::q_close!(Reference);
 requeue_verify::d_timers!(Reference);
 requeue_verify::d_wait!(Reference);
+requeue_verify::b_batch!(Reference);
 requeue_verify::b_value!(Reference);
 requeue_verify::w_attempts!(Reference);

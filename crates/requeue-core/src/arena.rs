@@ -13,8 +13,11 @@
 //!    written once, by `insert`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
 //! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
-//!    beyond the first loan), and a chunk is freed only when no slot of it is
-//!    occupied. So a `KeyRef` always points at an initialised key.
+//!    beyond the first loan) or pinned (`PINNED`), and a chunk is freed only when
+//!    no slot of it is occupied. So a `KeyRef` always points at an initialised
+//!    key, and so does the address of a key that is pinned, for those outside who
+//!    read it without the lock. (Dropping the arena heeds loans only: who reads
+//!    by address must not outlive it.)
 //! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
 //!    `give_back` consumes it. One that is forgotten leaves its slot lent for
 //!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
@@ -22,7 +25,9 @@
 //!    reads it while a lookup under the lock compares it), hence `K: Sync` for
 //!    the `Send` of both types.
 
+use crate::prefetch::prefetch;
 use crate::roomy;
+use crate::table::Slots;
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -40,27 +45,23 @@ const WORDS: usize = CHUNK / 64;
 const OCCUPIED: u32 = 1 << 31;
 /// At least one `KeyRef` to the slot's key is out.
 const LENT: u32 = 1 << 30;
+/// Somebody may read the key by its address.
+const PINNED: u32 = 1 << 29;
 /// What is left of the word for the state machine.
-pub(crate) const FLAGS: u32 = LENT - 1;
+pub(crate) const FLAGS: u32 = PINNED - 1;
 
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
     hash: Cell<u32>,
-    /// `OCCUPIED`, `LENT` and the state machine's flags.
+    /// `OCCUPIED`, `LENT`, `PINNED` and the state machine's flags.
     word: Cell<u32>,
 }
 
 struct Chunk<K> {
-    /// `CHUNK` slots, owned by the arena.
-    slots: NonNull<Slot<K>>,
-    /// A bit a slot, set while it is free.
-    free: [u64; WORDS],
-}
-
-impl<K> Chunk<K> {
-    fn is_empty(&self) -> bool {
-        self.free == [u64::MAX; WORDS]
-    }
+    /// `CHUNK` slots, owned by the arena; `None` while nobody needs them.
+    slots: Option<NonNull<Slot<K>>>,
+    /// How many of them are occupied.
+    used: u32,
 }
 
 /// A loan of a key: as long as it exists the key stays where it is.
@@ -103,12 +104,15 @@ impl<K> fmt::Debug for KeyRef<K> {
 /// What [`Arena::remove`] took out.
 pub(crate) struct Removed<K> {
     pub(crate) key: K,
+    pub(crate) hash: u32,
     /// The chunk that was freed with its last slot.
     pub(crate) freed_chunk: Option<u32>,
 }
 
 pub(crate) struct Arena<K> {
-    chunks: Vec<Option<Chunk<K>>>,
+    chunks: Vec<Chunk<K>>,
+    /// Beside each chunk a bit a slot, set while it is free.
+    free: Vec<[u64; WORDS]>,
     /// A bit a chunk, set while a slot of it may be free (an absent chunk counts).
     vacant: Vec<u64>,
     /// No word of `vacant` before this one has a bit set.
@@ -117,8 +121,11 @@ pub(crate) struct Arena<K> {
     /// ended under its guard.
     extra: BTreeMap<u32, u32>,
     len: usize,
-    /// Chunks without a key. One is kept if it is small, so that a queue that
-    /// hovers at a chunk's edge does not allocate with every key.
+    /// The slot that was freed last, if it was not used again, in case the next
+    /// key comes at once: it counts as used until another takes its place.
+    spare: Option<u32>,
+    /// Chunks that are there without a key. One is kept if it is small, so that a
+    /// queue that hovers at a chunk's edge does not allocate with every key.
     empty_chunks: u32,
     keeps: bool,
 }
@@ -139,10 +146,12 @@ impl<K> Arena<K> {
         Self {
             keeps: Self::LAYOUT.size() <= keep,
             chunks: Vec::new(),
+            free: Vec::new(),
             vacant: Vec::new(),
             first_vacant: 0,
             extra: BTreeMap::new(),
             len: 0,
+            spare: None,
             empty_chunks: 0,
         }
     }
@@ -159,67 +168,92 @@ impl<K> Arena<K> {
 
     #[inline]
     fn slot(&self, slot: u32) -> Option<&Slot<K>> {
-        let chunk = self.chunks.get(slot as usize / CHUNK)?.as_ref()?;
+        let slots = self.chunks.get(slot as usize / CHUNK)?.slots?;
         // SAFETY: (1) the chunk is an allocation of CHUNK slots whose cells were
         // initialised when it was made, and the offset lies within it. The
         // reference does not outlive the borrow of the arena, and freeing a
         // chunk needs the arena borrowed mutably.
-        Some(unsafe { chunk.slots.add(slot as usize % CHUNK).as_ref() })
+        Some(unsafe { slots.add(slot as usize % CHUNK).as_ref() })
     }
 
     #[inline]
     fn occupied(&self, slot: u32) -> &Slot<K> {
         match self.slot(slot) {
             Some(s) if s.word.get() & OCCUPIED != 0 => s,
-            _ => panic!("slot {slot} holds no key"),
+            _ => no_key(slot),
         }
     }
 
-    /// Stores a key, in the lowest free slot's chunk, so that the higher ones empty.
-    pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
-        let chunk_no = self.vacant_chunk();
-        let chunk = self.chunks[chunk_no].as_mut().expect("vacant_chunk made it");
-        if chunk.is_empty() {
-            self.empty_chunks -= 1;
-        }
-        let word_no = chunk.free.iter().position(|w| *w != 0).expect("the chunk is vacant");
-        let bit = chunk.free[word_no].trailing_zeros() as usize;
-        chunk.free[word_no] &= chunk.free[word_no] - 1;
-        if chunk.free == [0; WORDS] {
-            self.vacant[chunk_no / 64] &= !(1 << (chunk_no % 64));
-        }
-        let slot_no = (chunk_no * CHUNK + word_no * 64 + bit) as u32;
-        let slot = self.slot(slot_no).expect("the chunk exists");
+    /// Stores a key: in the slot that was freed just now, else in the lowest
+    /// chunk that has a free one, so that the higher ones empty.
+    #[inline]
+    pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
+        let slot_no = match self.spare.take() {
+            Some(spare) => spare,
+            None => self.free_slot(),
+        };
+        let Some(slot) = self.slot(slot_no) else { no_key(slot_no) };
         debug_assert_eq!(slot.word.get(), 0, "a free slot has no flags");
         // SAFETY: (3) the slot is not occupied, so nobody has a reference to
         // `key`, and there is nothing initialised in it to drop.
         unsafe { (*slot.key.get()).write(key) };
         slot.hash.set(hash);
-        slot.word.set(OCCUPIED);
+        slot.word.set(OCCUPIED | (flags & FLAGS));
         self.len += 1;
         slot_no
     }
 
+    /// Takes a free slot from the lowest chunk that has one.
+    fn free_slot(&mut self) -> u32 {
+        let chunk_no = self.vacant_chunk();
+        let (chunk, free) = (&mut self.chunks[chunk_no], &mut self.free[chunk_no]);
+        self.empty_chunks -= u32::from(chunk.used == 0);
+        chunk.used += 1;
+        let Some(word_no) = free.iter().position(|w| *w != 0) else { unreachable!("it is vacant") };
+        let at = word_no * 64 + free[word_no].trailing_zeros() as usize;
+        free[word_no] &= free[word_no] - 1;
+        if chunk.used as usize == CHUNK {
+            self.vacant[chunk_no / 64] &= !(1 << (chunk_no % 64));
+        }
+        (chunk_no * CHUNK + at) as u32
+    }
+
     /// The lowest chunk with a free slot, made if there is none.
+    #[inline]
     fn vacant_chunk(&mut self) -> usize {
-        while let Some(word) = self.vacant.get(self.first_vacant) {
-            if *word != 0 {
-                let chunk_no = self.first_vacant * 64 + word.trailing_zeros() as usize;
-                if chunk_no < self.chunks.len() {
-                    if self.chunks[chunk_no].is_none() {
-                        self.chunks[chunk_no] = Some(self.new_chunk());
-                        self.empty_chunks += 1;
-                    }
-                    return chunk_no;
-                }
-                break;
+        if let Some(word) = self.vacant.get(self.first_vacant).filter(|word| **word != 0) {
+            let chunk_no = self.first_vacant * 64 + word.trailing_zeros() as usize;
+            if self.chunks.get(chunk_no).is_some_and(|chunk| chunk.slots.is_some()) {
+                return chunk_no;
             }
+        }
+        self.make_vacant_chunk()
+    }
+
+    #[cold]
+    fn make_vacant_chunk(&mut self) -> usize {
+        while self.vacant.get(self.first_vacant) == Some(&0) {
             self.first_vacant += 1;
         }
+        let chunk_no = match self.vacant.get(self.first_vacant) {
+            Some(word) => self.first_vacant * 64 + word.trailing_zeros() as usize,
+            None => self.chunks.len(),
+        };
+        if chunk_no >= self.chunks.len() {
+            return self.add_chunk();
+        }
+        if self.chunks[chunk_no].slots.is_none() {
+            self.chunks[chunk_no].slots = Some(Self::new_slots());
+            self.empty_chunks += 1;
+        }
+        chunk_no
+    }
+
+    fn add_chunk(&mut self) -> usize {
         let chunk_no = self.chunks.len();
         assert!(chunk_no < u32::MAX as usize / CHUNK, "a queue holds at most 2^32 keys");
-        let chunk = self.new_chunk();
-        self.chunks.push(Some(chunk));
+        self.chunks.push(Chunk { slots: Some(Self::new_slots()), used: 0 });
+        self.free.push([u64::MAX; WORDS]);
         self.empty_chunks += 1;
         if chunk_no / 64 == self.vacant.len() {
             self.vacant.push(0);
@@ -229,7 +263,7 @@ impl<K> Arena<K> {
         chunk_no
     }
 
-    fn new_chunk(&self) -> Chunk<K> {
+    fn new_slots() -> NonNull<Slot<K>> {
         // SAFETY: a slot has two `u32`s, so the layout is not zero-sized.
         let Some(slots) = NonNull::new(unsafe { alloc(Self::LAYOUT) }.cast::<Slot<K>>()) else {
             handle_alloc_error(Self::LAYOUT);
@@ -245,7 +279,7 @@ impl<K> Arena<K> {
                 });
             }
         }
-        Chunk { slots, free: [u64::MAX; WORDS] }
+        slots
     }
 
     #[inline]
@@ -255,9 +289,12 @@ impl<K> Arena<K> {
         unsafe { (*s.key.get()).assume_init_ref() }
     }
 
+    /// Whether the slot has this hash and a key that `is_it` recognises.
     #[inline]
-    pub(crate) fn hash(&self, slot: u32) -> u32 {
-        self.occupied(slot).hash.get()
+    pub(crate) fn matches(&self, slot: u32, hash: u32, is_it: impl FnOnce(&K) -> bool) -> bool {
+        let s = self.occupied(slot);
+        // SAFETY: (3) the slot is occupied.
+        s.hash.get() == hash && is_it(unsafe { (*s.key.get()).assume_init_ref() })
     }
 
     #[inline]
@@ -277,17 +314,19 @@ impl<K> Arena<K> {
         word.set((word.get() & !FLAGS) | (flags & FLAGS));
     }
 
-    /// Lends the key: it stays in its place until the loan is given back.
+    /// Lends the key: it stays in its place until the loan is given back. Its
+    /// flags become what `change` makes of them; returns what they were.
     #[inline]
-    pub(crate) fn lend(&mut self, slot: u32) -> KeyRef<K> {
+    pub(crate) fn lend(&mut self, slot: u32, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
         let s = self.occupied(slot);
-        let key = NonNull::from(self.key(slot));
-        if s.word.get() & LENT == 0 {
-            s.word.set(s.word.get() | LENT);
-        } else {
+        let word = s.word.get();
+        // SAFETY: (3) the slot is occupied.
+        let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
+        s.word.set(word & !FLAGS | LENT | (change(word & FLAGS) & FLAGS));
+        if word & LENT != 0 {
             *self.extra.entry(slot).or_insert(0) += 1;
         }
-        KeyRef { key, slot }
+        (KeyRef { key, slot }, word & FLAGS)
     }
 
     #[inline]
@@ -295,71 +334,161 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & LENT != 0
     }
 
-    /// Ends a loan. One of another arena is refused: its key stays lent there.
+    /// Keeps the key in its place until [`unpin`](Self::unpin).
+    pub(crate) fn pin(&mut self, slot: u32) {
+        let word = &self.occupied(slot).word;
+        word.set(word.get() | PINNED);
+    }
+
+    pub(crate) fn unpin(&mut self, slot: u32) {
+        let word = &self.occupied(slot).word;
+        word.set(word.get() & !PINNED);
+    }
+
+    /// Whether the key must stay in its place: it is lent or pinned.
+    #[inline]
+    pub(crate) fn is_kept(&self, slot: u32) -> bool {
+        self.occupied(slot).word.get() & (LENT | PINNED) != 0
+    }
+
+    /// The slot that a loan is of. One of another arena is refused: its key
+    /// stays lent there.
+    #[inline]
+    fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
+        let s = self.occupied(loan.slot);
+        if !core::ptr::eq(s.key.get().cast::<K>(), loan.key.as_ptr()) {
+            not_ours();
+        }
+        s
+    }
+
+    /// Ends a loan; returns the flags.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a loan that is given back is gone")]
-    pub(crate) fn give_back(&mut self, loan: KeyRef<K>) {
-        assert!(
-            core::ptr::eq(self.key(loan.slot), loan.key.as_ptr()),
-            "a key was given back to a queue that did not lend it"
-        );
+    pub(crate) fn give_back(&mut self, loan: KeyRef<K>) -> u32 {
+        let flags = self.lent(&loan).word.get() & FLAGS;
         if !self.extra.is_empty() {
             if let Some(more) = self.extra.get_mut(&loan.slot) {
                 *more -= 1;
                 if *more == 0 {
                     self.extra.remove(&loan.slot);
                 }
-                return;
+                return flags;
             }
         }
         let word = &self.occupied(loan.slot).word;
         word.set(word.get() & !LENT);
+        flags
     }
 
-    /// Takes the key out; `None` while it is lent.
+    /// Ends a loan and takes the key out at once, if the key's flags are just
+    /// `flags` and nobody else borrows it; else nothing has changed.
+    #[inline]
+    pub(crate) fn give_back_and_remove(
+        &mut self,
+        loan: KeyRef<K>,
+        flags: u32,
+    ) -> Result<Removed<K>, KeyRef<K>> {
+        if self.lent(&loan).word.get() != OCCUPIED | LENT | flags || !self.extra.is_empty() {
+            return Err(loan);
+        }
+        Ok(self.take_out(loan.slot))
+    }
+
+    /// Takes the key out; `None` while it is lent or pinned.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
-        let s = self.occupied(slot);
-        if s.word.get() & LENT != 0 {
-            return None;
-        }
-        s.word.set(0);
-        // SAFETY: (3) the slot was occupied until the line above, so the key is
-        // initialised; (4) it is not lent, so nobody refers to it; its word no
-        // longer has `OCCUPIED`, so it is never read again.
-        let key = unsafe { (*s.key.get()).assume_init_read() };
-        self.len -= 1;
-        let (chunk_no, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
-        let chunk = self.chunks[chunk_no].as_mut().expect("the slot was in it");
-        chunk.free[at / 64] |= 1 << (at % 64);
-        self.vacant[chunk_no / 64] |= 1 << (chunk_no % 64);
-        self.first_vacant = self.first_vacant.min(chunk_no / 64);
-        let mut freed_chunk = None;
-        if chunk.is_empty() {
-            if self.empty_chunks > 0 || !self.keeps {
-                self.free_chunk(chunk_no);
-                freed_chunk = Some(chunk_no as u32);
-            } else {
-                self.empty_chunks += 1;
-            }
-        }
-        Some(Removed { key, freed_chunk })
+        (!self.is_kept(slot)).then(|| self.take_out(slot))
     }
 
-    fn free_chunk(&mut self, chunk_no: usize) {
-        if let Some(chunk) = self.chunks[chunk_no].take() {
-            // SAFETY: allocated by `new_chunk` with this layout; it holds no
-            // key, so (4) no loan points into it.
-            unsafe { dealloc(chunk.slots.as_ptr().cast(), Self::LAYOUT) };
+    /// Moves the key of an occupied slot out, to which no reference is left.
+    #[inline]
+    fn take_out(&mut self, slot: u32) -> Removed<K> {
+        let s = self.occupied(slot);
+        s.word.set(0);
+        let hash = s.hash.get();
+        // SAFETY: (3) the slot was occupied until the line above, so the key is
+        // initialised; (4) both callers have seen that it is not pinned and that
+        // no loan but one that they consumed is out; its word no longer has
+        // `OCCUPIED`, so it is never read again.
+        let key = unsafe { (*s.key.get()).assume_init_read() };
+        self.len -= 1;
+        let freed_chunk = if !self.keeps {
+            self.put_back(slot)
+        } else if let Some(older) = self.spare.replace(slot) {
+            self.put_back(older)
+        } else {
+            None
+        };
+        Removed { key, hash, freed_chunk }
+    }
+
+    /// Gives a slot back to its chunk; returns the chunk if that freed it.
+    fn put_back(&mut self, slot: u32) -> Option<u32> {
+        let (chunk_no, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        self.free[chunk_no][at / 64] |= 1 << (at % 64);
+        self.vacant[chunk_no / 64] |= 1 << (chunk_no % 64);
+        self.first_vacant = self.first_vacant.min(chunk_no / 64);
+        let chunk = &mut self.chunks[chunk_no];
+        chunk.used -= 1;
+        if chunk.used > 0 {
+            return None;
         }
-        while matches!(self.chunks.last(), Some(None)) {
+        if self.empty_chunks > 0 || !self.keeps {
+            self.free_chunk(chunk_no);
+            return Some(chunk_no as u32);
+        }
+        self.empty_chunks += 1;
+        None
+    }
+
+    #[cold]
+    fn free_chunk(&mut self, chunk_no: usize) {
+        if let Some(slots) = self.chunks[chunk_no].slots.take() {
+            // SAFETY: allocated by `new_slots` with this layout; it holds no
+            // key, so (4) no loan points into it.
+            unsafe { dealloc(slots.as_ptr().cast(), Self::LAYOUT) };
+        }
+        while self.chunks.last().is_some_and(|chunk| chunk.slots.is_none()) {
             self.chunks.pop();
         }
-        let words = self.chunks.len().div_ceil(64);
-        self.vacant.truncate(words);
-        if let Some(to) = roomy::shrink_to(self.chunks.len(), self.chunks.capacity()) {
+        let len = self.chunks.len();
+        self.free.truncate(len);
+        self.vacant.truncate(len.div_ceil(64));
+        if let Some(last) = self.vacant.last_mut().filter(|_| len % 64 != 0) {
+            *last &= (1 << (len % 64)) - 1;
+        }
+        if let Some(to) = roomy::shrink_to(len, self.chunks.capacity()) {
             self.chunks.shrink_to(to);
+            self.free.shrink_to(to);
             self.vacant.shrink_to(to.div_ceil(64));
+        }
+    }
+}
+
+/// Apart, so that what never happens costs no code where it is checked.
+#[cold]
+#[inline(never)]
+fn no_key(slot: u32) -> ! {
+    panic!("slot {slot} holds no key")
+}
+
+#[cold]
+#[inline(never)]
+fn not_ours() -> ! {
+    panic!("a key was given back to a queue that did not lend it")
+}
+
+impl<K> Slots for Arena<K> {
+    #[inline]
+    fn hash(&self, slot: u32) -> u32 {
+        self.occupied(slot).hash.get()
+    }
+
+    #[inline]
+    fn prefetch(&self, slot: u32) {
+        if let Some(slot) = self.slot(slot) {
+            prefetch(core::ptr::from_ref(slot) as usize);
         }
     }
 }
@@ -367,11 +496,11 @@ impl<K> Arena<K> {
 impl<K> Drop for Arena<K> {
     fn drop(&mut self) {
         for chunk_no in 0..self.chunks.len() {
-            let Some(chunk) = self.chunks[chunk_no].take() else { continue };
+            let Some(slots) = self.chunks[chunk_no].slots.take() else { continue };
             let mut lent = false;
             for i in 0..CHUNK {
                 // SAFETY: (1) as in `slot`.
-                let s = unsafe { chunk.slots.add(i).as_ref() };
+                let s = unsafe { slots.add(i).as_ref() };
                 let word = s.word.replace(0);
                 lent |= word & LENT != 0;
                 if word & (OCCUPIED | LENT) == OCCUPIED {
@@ -381,9 +510,9 @@ impl<K> Drop for Arena<K> {
                 }
             }
             if !lent {
-                // SAFETY: allocated by `new_chunk` with this layout, and no
+                // SAFETY: allocated by `new_slots` with this layout, and no
                 // loan points into it.
-                unsafe { dealloc(chunk.slots.as_ptr().cast(), Self::LAYOUT) };
+                unsafe { dealloc(slots.as_ptr().cast(), Self::LAYOUT) };
             }
         }
     }
@@ -408,10 +537,10 @@ mod tests {
     #[test]
     fn keys_keep_their_address_while_others_come_and_go() {
         let mut a = Arena::new(usize::MAX);
-        let first = a.insert("first".to_string(), 1);
-        let loan = a.lend(first);
+        let first = a.insert("first".to_string(), 1, 0);
+        let loan = a.lend(first, |f| f).0;
         let at: *const String = loan.get();
-        let more: Vec<u32> = (0..2000).map(|i| a.insert(i.to_string(), i)).collect();
+        let more: Vec<u32> = (0..2000).map(|i| a.insert(i.to_string(), i, 0)).collect();
         assert_eq!(at, core::ptr::from_ref(loan.get()));
         for s in more {
             assert!(a.remove(s).is_some());
@@ -425,8 +554,8 @@ mod tests {
     #[test]
     fn a_lent_key_is_not_removed_before_its_last_loan_comes_back() {
         let mut a = Arena::new(usize::MAX);
-        let s = a.insert(Rc::new(()), 0);
-        let (one, two) = (a.lend(s), a.lend(s));
+        let s = a.insert(Rc::new(()), 0, 0);
+        let (one, two) = (a.lend(s, |f| f).0, a.lend(s, |f| f).0);
         assert!(a.remove(s).is_none());
         a.give_back(two);
         assert!(a.remove(s).is_none());
@@ -437,49 +566,80 @@ mod tests {
     }
 
     #[test]
-    fn emptied_chunks_are_freed_but_for_one() {
+    fn a_pinned_key_is_not_removed_before_it_is_let_go() {
+        let mut a = Arena::new(usize::MAX);
+        let s = a.insert(Rc::new(()), 0, 0);
+        a.pin(s);
+        assert!(a.is_kept(s) && !a.is_lent(s) && a.remove(s).is_none());
+        a.set_flags(s, FLAGS);
+        let (loan, flags) = a.lend(s, |_| 5);
+        assert_eq!((flags, a.flags(s)), (FLAGS, 5));
+        // not with its last loan either
+        let loan = a.give_back_and_remove(loan, 5).map(|_| ()).expect_err("it is pinned");
+        assert_eq!(a.give_back(loan), 5);
+        assert!(a.is_kept(s) && a.remove(s).is_none());
+        let (loan, _) = a.lend(s, |flags| flags);
+        a.unpin(s);
+        assert!(a.is_kept(s) && a.remove(s).is_none());
+        a.give_back(loan);
+        assert!(!a.is_kept(s) && a.flags(s) == 5);
+        assert!(a.remove(s).is_some());
+        // an arena that goes takes pinned keys with it
+        let counted = Arc::new(());
+        let mut a = Arena::new(usize::MAX);
+        let s = a.insert(counted.clone(), 0, 0);
+        a.pin(s);
+        drop(a);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+
+    #[test]
+    fn emptied_chunks_are_freed_but_for_two() {
         let mut a = Arena::new(usize::MAX);
         let chunks = if cfg!(miri) { 20 } else { 200 };
-        let slots: Vec<u32> = (0..CHUNK as u32 * chunks).map(|i| a.insert(u64::from(i), i)).collect();
+        let slots: Vec<u32> = (0..CHUNK as u32 * chunks).map(|i| a.insert(u64::from(i), i, 0)).collect();
         let mut freed = 0;
         for s in slots {
             freed += usize::from(a.remove(s).expect("not lent").freed_chunk.is_some());
         }
-        assert_eq!(freed, chunks as usize - 1);
-        assert!(a.chunks.iter().filter(|c| c.is_some()).count() == 1);
+        // one that is empty is kept, and the one with the slot that was freed last
+        assert_eq!(freed, chunks as usize - 2);
+        assert!(a.chunks.iter().filter(|c| c.slots.is_some()).count() == 2);
         // and the arena goes on
-        let s = a.insert(7, 7);
+        let s = a.insert(7, 7, 0);
         assert_eq!((*a.key(s), a.hash(s)), (7, 7));
     }
 
     #[test]
     fn a_large_empty_chunk_is_not_kept() {
         let mut a = Arena::new(64 * 1024);
-        let s = a.insert([0u8; 4096], 0);
+        let s = a.insert([0u8; 4096], 0, 0);
         assert_eq!(a.remove(s).expect("not lent").freed_chunk, Some(0));
         assert!(a.chunks.is_empty());
-        let s = a.insert([1u8; 4096], 0);
+        let s = a.insert([1u8; 4096], 0, 0);
         assert_eq!(a.key(s)[0], 1);
     }
 
     #[test]
-    fn slots_are_reused_lowest_chunk_first() {
+    fn slots_are_reused_lowest_chunk_first_but_for_the_last_one() {
         let mut a = Arena::new(usize::MAX);
-        let slots: Vec<u32> = (0..1000u32).map(|i| a.insert(i, i)).collect();
+        let slots: Vec<u32> = (0..1000u32).map(|i| a.insert(i, i, 0)).collect();
         a.remove(slots[700]).expect("not lent");
         a.remove(slots[3]).expect("not lent");
-        assert_eq!(a.insert(1, 1), slots[3]);
-        assert_eq!(a.insert(1, 1), slots[700]);
-        assert_eq!(a.insert(1, 1), 1000);
+        a.remove(slots[900]).expect("not lent");
+        assert_eq!(a.insert(1, 1, 0), slots[900]);
+        assert_eq!(a.insert(1, 1, 0), slots[3]);
+        assert_eq!(a.insert(1, 1, 0), slots[700]);
+        assert_eq!(a.insert(1, 1, 0), 1000);
     }
 
     #[test]
     fn dropping_the_arena_drops_each_key_once_and_leaves_lent_ones() {
         let counted = Arc::new(());
         let mut a = Arena::new(usize::MAX);
-        let slots: Vec<u32> = (0..600).map(|i| a.insert(counted.clone(), i)).collect();
+        let slots: Vec<u32> = (0..600).map(|i| a.insert(counted.clone(), i, 0)).collect();
         a.remove(slots[5]).expect("not lent");
-        let loan = a.lend(slots[9]);
+        let loan = a.lend(slots[9], |f| f).0;
         drop(a);
         // the loan's key is alive and readable
         assert_eq!(Arc::strong_count(&counted), 2);
@@ -493,8 +653,8 @@ mod tests {
     #[test]
     fn zero_sized_keys_have_slots_too() {
         let mut a = Arena::new(usize::MAX);
-        let s = a.insert((), 3);
-        let loan = a.lend(s);
+        let s = a.insert((), 3, 0);
+        let loan = a.lend(s, |f| f).0;
         let () = *loan.get();
         a.give_back(loan);
         assert!(a.remove(s).is_some());
@@ -504,8 +664,8 @@ mod tests {
     #[should_panic(expected = "did not lend it")]
     fn a_loan_of_another_arena_is_refused() {
         let (mut a, mut b) = (Arena::new(usize::MAX), Arena::new(usize::MAX));
-        let s = a.insert(1u8, 0);
-        b.insert(1u8, 0);
-        b.give_back(a.lend(s));
+        let s = a.insert(1u8, 0, 0);
+        b.insert(1u8, 0, 0);
+        b.give_back(a.lend(s, |f| f).0);
     }
 }

@@ -18,6 +18,12 @@ impl<T: Default> Column<T> {
     }
 
     /// What was written for `slot`, if its page exists.
+    /// Whether nothing was written, or all of it was freed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let page = self.pages.get(slot as usize / CHUNK)?.as_deref()?;

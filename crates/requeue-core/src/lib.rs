@@ -42,6 +42,7 @@ mod column;
 mod heap;
 mod machine;
 mod order;
+mod prefetch;
 mod ring;
 mod roomy;
 mod table;
@@ -51,8 +52,8 @@ mod timers;
 pub use arena::KeyRef;
 pub use machine::{
     Accepted, Added, Asking, Config, Core, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout, How,
-    KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunRef, ShutDown, Stats,
-    Trigger, WaitingKeys,
+    KeyState, Limit, MayRead, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunRef, ShutDown,
+    Stats, Trigger, WaitingKeys,
 };
 pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

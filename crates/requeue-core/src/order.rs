@@ -10,6 +10,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u32);
 
+impl Ticket {
+    /// No key's.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// An order of the user's own, as client-go's `workqueue.Queue` interface.
 ///
 /// It runs under the queue's lock: it must be short and must not call the
@@ -67,76 +72,85 @@ impl<K> fmt::Debug for Order<K> {
 /// The line itself.
 ///
 /// A user's order may panic, and time that passes or a run that ends must not
-/// fail for it. So keys that become ready by those only wait in `news`, and the
+/// fail for it. So keys that become ready by those only wait in `ring`, and the
 /// order hears of them at the next `add` or `get`: at calls whose callers can
 /// be told.
-pub(crate) enum Line<K> {
-    Fifo(Ring),
-    Lifo(Ring),
-    Own { order: Box<dyn ReadyOrder<K>>, news: Ring },
+pub(crate) struct Line<K> {
+    /// The line, or what a user's order was not told yet.
+    ring: Ring,
+    kind: Kind<K>,
+}
+
+enum Kind<K> {
+    Fifo,
+    Lifo,
+    Own(Box<dyn ReadyOrder<K>>),
 }
 
 impl<K> Line<K> {
     pub(crate) fn new(order: Order<K>) -> Self {
-        match order {
-            Order::Fifo => Self::Fifo(Ring::default()),
-            Order::Lifo => Self::Lifo(Ring::default()),
-            Order::Own(order) => Self::Own { order, news: Ring::default() },
-        }
+        let kind = match order {
+            Order::Fifo => Kind::Fifo,
+            Order::Lifo => Kind::Lifo,
+            Order::Own(order) => Kind::Own(order),
+        };
+        Self { ring: Ring::default(), kind }
     }
 
-    /// A key became ready. Runs no users' code.
+    /// Lets a key in without calling users' code.
     #[inline]
     pub(crate) fn enter(&mut self, slot: u32) {
-        match self {
-            Self::Fifo(ring) | Self::Lifo(ring) | Self::Own { news: ring, .. } => ring.push_back(slot),
-        }
+        self.ring.push_back(slot);
     }
 
-    /// A key that was [announced](Self::announce) became ready.
+    /// Lets a key in that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, slot: u32) {
-        match self {
-            Self::Fifo(ring) | Self::Lifo(ring) => ring.push_back(slot),
-            Self::Own { .. } => {}
+        if !self.is_own() {
+            self.ring.push_back(slot);
         }
     }
 
-    /// Tells a user's order of a key that is about to become ready, after those
-    /// that became so before it.
+    /// Tells a user's order of a key that is about to enter. If it panics the
+    /// key must not enter.
     #[inline]
     pub(crate) fn announce(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Self::Own { order, news } = self {
-            tell(&mut **order, news, arena);
+        if let Kind::Own(order) = &mut self.kind {
+            tell(&mut **order, &mut self.ring, arena);
             order.push(arena.key(slot), Ticket(slot));
         }
     }
 
     #[inline]
     pub(crate) fn touch(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Self::Own { order, news } = self {
-            tell(&mut **order, news, arena);
+        if let Kind::Own(order) = &mut self.kind {
+            tell(&mut **order, &mut self.ring, arena);
             order.touch(arena.key(slot), Ticket(slot));
         }
     }
 
-    /// The next slot. One of a user's order may be any number.
     #[inline]
     pub(crate) fn pop(&mut self, arena: &Arena<K>) -> Option<u32> {
-        match self {
-            Self::Fifo(ring) => ring.pop_front(),
-            Self::Lifo(ring) => ring.pop_back(),
-            Self::Own { order, news } => {
-                tell(&mut **order, news, arena);
+        match &mut self.kind {
+            Kind::Fifo => self.ring.pop_front(),
+            Kind::Lifo => self.ring.pop_back(),
+            Kind::Own(order) => {
+                tell(&mut **order, &mut self.ring, arena);
                 order.pop().map(|t| t.0)
             }
         }
     }
 
+    /// The slot that will be handed out after so many others, if that is known.
+    #[inline]
+    pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
+        if matches!(self.kind, Kind::Fifo) { self.ring.ahead(places) } else { None }
+    }
+
     /// Whether the order is somebody else's and must not be believed.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self, Self::Own { .. })
+        matches!(self.kind, Kind::Own(_))
     }
 }
 

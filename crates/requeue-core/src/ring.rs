@@ -11,26 +11,38 @@ const BLOCK: usize = 1024;
 /// First in, first out from the front, last in, first out from the back.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
-    /// Numbers stand in `front..` of the first block, in whole middle blocks
-    /// and in `..back` of the last one, which is 0 only while the line is empty.
-    blocks: VecDeque<Box<[u32]>>,
+    /// The block that is read from; empty until the first push.
+    first: Box<[u32]>,
+    /// The blocks behind it. The last of all blocks is written to.
+    rest: VecDeque<Box<[u32]>>,
+    /// Where in the first block the front is, and where in the last one the next
+    /// number goes.
     front: usize,
     back: usize,
-    /// A block that is kept, so that a short line never allocates.
     spare: Option<Box<[u32]>>,
 }
 
 impl Ring {
     #[inline]
     pub(crate) fn push_back(&mut self, slot: u32) {
-        if self.blocks.is_empty() || self.back == BLOCK {
-            let block = self.spare.take().unwrap_or_else(|| alloc::vec![0; BLOCK].into());
-            self.blocks.push_back(block);
-            self.back = 0;
-        }
-        if let Some(last) = self.blocks.back_mut() {
-            last[self.back] = slot;
+        let last = self.rest.back_mut().unwrap_or(&mut self.first);
+        if let Some(place) = last.get_mut(self.back) {
+            *place = slot;
             self.back += 1;
+        } else {
+            self.push_in_a_new_block(slot);
+        }
+    }
+
+    #[cold]
+    fn push_in_a_new_block(&mut self, slot: u32) {
+        let mut block = self.spare.take().unwrap_or_else(|| alloc::vec![0; BLOCK].into());
+        block[0] = slot;
+        self.back = 1;
+        if self.first.is_empty() {
+            self.first = block;
+        } else {
+            self.rest.push_back(block);
         }
     }
 
@@ -39,16 +51,35 @@ impl Ring {
         if self.is_empty() {
             return None;
         }
-        let slot = self.blocks.front()?[self.front];
+        let slot = *self.first.get(self.front)?;
         self.front += 1;
-        if self.blocks.len() == 1 && self.front == self.back {
-            self.empty_out();
+        if self.rest.is_empty() {
+            if self.front == self.back {
+                self.front = 0;
+                self.back = 0;
+            }
         } else if self.front == BLOCK {
-            self.spare = self.blocks.pop_front();
-            self.front = 0;
-            self.shrink();
+            self.leave_first_block();
         }
         Some(slot)
+    }
+
+    #[cold]
+    fn leave_first_block(&mut self) {
+        if let Some(next) = self.rest.pop_front() {
+            self.spare = Some(core::mem::replace(&mut self.first, next));
+        }
+        self.front = 0;
+        self.shrink();
+    }
+
+    /// The number that stands so many places behind the front, as long as it is
+    /// in the front's block.
+    #[inline]
+    pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
+        let at = self.front + places;
+        let end = if self.rest.is_empty() { self.back } else { BLOCK };
+        if at < end { self.first.get(at).copied() } else { None }
     }
 
     #[inline]
@@ -56,24 +87,20 @@ impl Ring {
         if self.is_empty() {
             return None;
         }
-        let slot = self.blocks.back()?[self.back - 1];
+        let last = self.rest.back().unwrap_or(&self.first);
+        let slot = *last.get(self.back - 1)?;
         self.back -= 1;
-        if self.blocks.len() == 1 && self.front == self.back {
-            self.empty_out();
+        if self.rest.is_empty() {
+            if self.front == self.back {
+                self.front = 0;
+                self.back = 0;
+            }
         } else if self.back == 0 {
-            self.spare = self.blocks.pop_back();
+            self.spare = self.rest.pop_back();
             self.back = BLOCK;
             self.shrink();
         }
         Some(slot)
-    }
-
-    /// The only block has become empty; it stays, so that a line that hovers
-    /// around empty moves no blocks.
-    #[inline]
-    fn empty_out(&mut self) {
-        self.front = 0;
-        self.back = 0;
     }
 
     #[inline]
@@ -81,10 +108,9 @@ impl Ring {
         self.back == 0
     }
 
-    /// Gives the index of the blocks back as the line becomes short.
     fn shrink(&mut self) {
-        if let Some(to) = roomy::shrink_to(self.blocks.len(), self.blocks.capacity()) {
-            self.blocks.shrink_to(to);
+        if let Some(to) = roomy::shrink_to(self.rest.len(), self.rest.capacity()) {
+            self.rest.shrink_to(to);
         }
     }
 }
@@ -127,7 +153,7 @@ mod tests {
         }
         let out: Vec<u32> = core::iter::from_fn(|| ring.pop_front()).collect();
         assert!(out.iter().copied().eq(0..n));
-        assert!(ring.blocks.len() == 1 && ring.spare.is_some());
-        assert!(ring.blocks.capacity() <= 64);
+        assert!(ring.rest.is_empty() && ring.spare.is_some());
+        assert!(ring.rest.capacity() <= 64);
     }
 }

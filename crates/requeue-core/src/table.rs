@@ -7,9 +7,11 @@
 //! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
 //! hashing" (ACM TODS 4(3), 1979); the segments are hashbrown's tables.
 
+use crate::prefetch::prefetch;
 use crate::roomy;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
+use hashbrown::hash_table::{Entry, OccupiedEntry};
 
 /// Entries that a segment holds before it splits: what 1,024 buckets take.
 const SPLIT_AT: usize = 896;
@@ -17,11 +19,49 @@ const SPLIT_AT: usize = 896;
 /// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
 const MERGE_AT: usize = SPLIT_AT / 4;
 
+/// Where the slots live: the table keeps their numbers alone.
+pub(crate) trait Slots {
+    /// The hash of a slot's key.
+    fn hash(&self, slot: u32) -> u32;
+    /// Says that the hash of a slot will be asked for soon.
+    fn prefetch(&self, slot: u32);
+}
+
+/// What [`Table::find_or_insert`] came to.
+pub(crate) enum Found {
+    Known(u32),
+    New(u32),
+}
+
 #[derive(Debug)]
 struct Segment {
     slots: HashTable<u32>,
+    /// Where the table's control bytes begin, as far as is known: they stand
+    /// behind its entries. For [`Table::prefetch`] alone, which does no harm if
+    /// this is stale or hashbrown lays its tables out in another way.
+    middle: usize,
     /// How many leading bits of the hash all its entries share.
     depth: u32,
+}
+
+impl Segment {
+    /// Asks for the lines in which an entry with this hash stands, or will.
+    #[inline]
+    fn prefetch(&self, hash: u32) {
+        let at = stretch(hash) as usize & (self.slots.num_buckets().wrapping_sub(1));
+        prefetch(self.middle.wrapping_add(at));
+        prefetch(self.middle.wrapping_sub((at + 1) * size_of::<u32>()));
+    }
+
+    fn empty() -> Self {
+        Self { slots: HashTable::new(), middle: 0, depth: 0 }
+    }
+}
+
+/// Where the control bytes of an entry's table begin.
+#[inline]
+fn middle(entry: &OccupiedEntry<'_, u32>) -> usize {
+    core::ptr::from_ref(entry.get()) as usize + (entry.bucket_index() + 1) * size_of::<u32>()
 }
 
 #[derive(Debug)]
@@ -34,6 +74,10 @@ pub(crate) struct Table {
     /// How many segments have each depth; shows when the directory can halve.
     at_depth: [u32; 33],
     len: usize,
+    /// How often a key was looked up, for the test that knows what each call may
+    /// cost.
+    #[cfg(requeue_counted)]
+    probes: core::cell::Cell<u64>,
 }
 
 /// Stretches the 32 bits that are kept of a hash to what hashbrown wants: it
@@ -55,10 +99,24 @@ impl Table {
         Self {
             directory: alloc::vec![0],
             depth: 0,
-            segments: alloc::vec![Segment { slots: HashTable::new(), depth: 0 }],
+            segments: alloc::vec![Segment::empty()],
             at_depth,
             len: 0,
+            #[cfg(requeue_counted)]
+            probes: core::cell::Cell::new(0),
         }
+    }
+
+    #[cfg(requeue_counted)]
+    pub(crate) fn probes(&self) -> u64 {
+        self.probes.get()
+    }
+
+    /// A key is being looked up.
+    #[inline]
+    fn probed(&self) {
+        #[cfg(requeue_counted)]
+        self.probes.set(self.probes.get() + 1);
     }
 
     #[inline]
@@ -66,23 +124,58 @@ impl Table {
         self.directory[leading(hash, self.depth)] as usize
     }
 
+    /// Asks for the memory that looking for this hash will touch.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        self.segments[self.segment_no(hash)].prefetch(hash);
+    }
+
     /// The slot with this hash that `is_it` recognises.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.probed();
         let segment = &self.segments[self.segment_no(hash)];
         segment.slots.find(stretch(hash), |&slot| is_it(slot)).copied()
     }
 
-    /// Enters a slot that is not there; `hash_of` tells the hash of any slot.
+    /// The slot with this hash that `is_it` recognises, or the one that `make`
+    /// gives, in one probe.
     #[inline]
-    pub(crate) fn insert(&mut self, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
+    pub(crate) fn find_or_insert<C: Slots>(
+        &mut self,
+        slots: &mut C,
+        hash: u32,
+        is_it: impl Fn(&C, u32) -> bool,
+        make: impl FnOnce(&mut C) -> u32,
+    ) -> Found {
         let mut no = self.segment_no(hash);
+        if self.segments[no].slots.len() >= SPLIT_AT {
+            if let Some(slot) = self.find(hash, |slot| is_it(slots, slot)) {
+                return Found::Known(slot);
+            }
+            no = self.make_room(hash, no, slots);
+        }
+        self.probed();
+        let segment = &mut self.segments[no];
+        segment.prefetch(hash);
+        match segment.slots.entry(stretch(hash), |&s| is_it(slots, s), |&s| stretch(slots.hash(s))) {
+            Entry::Occupied(known) => Found::Known(*known.get()),
+            Entry::Vacant(place) => {
+                let slot = make(slots);
+                segment.middle = middle(&place.insert(slot));
+                self.len += 1;
+                Found::New(slot)
+            }
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self, hash: u32, mut no: usize, of: &impl Slots) -> usize {
         while self.segments[no].slots.len() >= SPLIT_AT && self.may_split(no) {
-            self.split(no, &hash_of);
+            self.split(no, of);
             no = self.segment_no(hash);
         }
-        self.segments[no].slots.insert_unique(stretch(hash), slot, |&s| stretch(hash_of(s)));
-        self.len += 1;
+        no
     }
 
     /// Whether splitting still separates anything. With a hasher that sends all
@@ -94,7 +187,7 @@ impl Table {
     }
 
     #[cold]
-    fn split(&mut self, no: usize, hash_of: &impl Fn(u32) -> u32) {
+    fn split(&mut self, no: usize, of: &impl Slots) {
         let old_depth = self.segments[no].depth;
         if old_depth == self.depth {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
@@ -102,19 +195,21 @@ impl Table {
         }
         let depth = old_depth + 1;
         let all = core::mem::take(&mut self.segments[no].slots);
-        // an entry to spare: a table of exactly SPLIT_AT would grow at the first insert
+        all.iter().for_each(|&slot| of.prefetch(slot));
+        // each at its full size at once: a smaller table would grow soon
+        let full = || HashTable::with_capacity(SPLIT_AT);
         let (mut zero, mut one) =
-            (HashTable::with_capacity(SPLIT_AT / 2 + 1), HashTable::with_capacity(SPLIT_AT / 2 + 1));
+            (Segment { slots: full(), middle: 0, depth }, Segment { slots: full(), middle: 0, depth });
         let mut some = None;
         for slot in all {
-            let hash = hash_of(slot);
+            let hash = of.hash(slot);
             some = Some(hash);
             let side = if leading(hash, depth) & 1 == 0 { &mut zero } else { &mut one };
-            side.insert_unique(stretch(hash), slot, |&s| stretch(hash_of(s)));
+            side.middle = middle(&side.slots.insert_unique(stretch(hash), slot, |&s| stretch(of.hash(s))));
         }
         let new_no = self.segments.len() as u32;
-        self.segments[no] = Segment { slots: zero, depth };
-        self.segments.push(Segment { slots: one, depth });
+        self.segments[no] = zero;
+        self.segments.push(one);
         self.at_depth[old_depth as usize] -= 1;
         self.at_depth[depth as usize] += 2;
         // every directory entry of the upper half now names the new segment
@@ -126,7 +221,8 @@ impl Table {
 
     /// Strikes a slot that was entered with this hash.
     #[inline]
-    pub(crate) fn remove(&mut self, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
+        self.probed();
         let no = self.segment_no(hash);
         let segment = &mut self.segments[no];
         let Ok(entry) = segment.slots.find_entry(stretch(hash), |&s| s == slot) else {
@@ -138,13 +234,13 @@ impl Table {
         // looking at the buddy now and then is enough
         let left = segment.slots.len();
         if segment.depth > 0 && left <= MERGE_AT && left % 16 == 0 {
-            self.merge(hash, &hash_of);
+            self.merge(hash, of);
         }
     }
 
     /// Merges the segment of `hash` with its buddies as long as they fit.
     #[cold]
-    fn merge(&mut self, hash: u32, hash_of: &impl Fn(u32) -> u32) {
+    fn merge(&mut self, hash: u32, of: &impl Slots) {
         loop {
             let no = self.segment_no(hash);
             let depth = self.segments[no].depth;
@@ -161,16 +257,17 @@ impl Table {
             let gone = core::mem::take(&mut self.segments[buddy].slots);
             let kept = &mut self.segments[no];
             kept.depth = depth - 1;
+            gone.iter().for_each(|&slot| of.prefetch(slot));
             for slot in gone {
-                kept.slots.insert_unique(stretch(hash_of(slot)), slot, |&s| stretch(hash_of(s)));
+                kept.slots.insert_unique(stretch(of.hash(slot)), slot, |&s| stretch(of.hash(s)));
             }
-            kept.slots.shrink_to(MERGE_AT, |&s| stretch(hash_of(s)));
+            kept.slots.shrink_to(MERGE_AT, |&s| stretch(of.hash(s)));
             self.at_depth[depth as usize] -= 2;
             self.at_depth[depth as usize - 1] += 1;
             let first = (prefix >> 1) << (self.depth - depth + 1);
             let width = 1usize << (self.depth - depth + 1);
             self.directory[first..first + width].fill(no as u32);
-            self.forget_segment(buddy, hash_of);
+            self.forget_segment(buddy, of);
             while self.depth > 0 && self.at_depth[self.depth as usize] == 0 {
                 self.directory = self.directory.iter().copied().step_by(2).collect();
                 self.depth -= 1;
@@ -179,7 +276,7 @@ impl Table {
     }
 
     /// Drops an empty segment; the last one takes its number.
-    fn forget_segment(&mut self, no: usize, hash_of: &impl Fn(u32) -> u32) {
+    fn forget_segment(&mut self, no: usize, of: &impl Slots) {
         let last = self.segments.len() - 1;
         self.segments.swap_remove(no);
         if no != last {
@@ -188,7 +285,7 @@ impl Table {
             // stands; for an empty one the directory is searched
             match moved.slots.iter().next() {
                 Some(&slot) => {
-                    let first = leading(hash_of(slot), moved.depth) << (self.depth - moved.depth);
+                    let first = leading(of.hash(slot), moved.depth) << (self.depth - moved.depth);
                     let width = 1usize << (self.depth - moved.depth);
                     self.directory[first..first + width].fill(no as u32);
                 }
@@ -208,6 +305,17 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<F: Fn(u32) -> u32> Slots for F {
+        fn hash(&self, slot: u32) -> u32 {
+            self(slot)
+        }
+        fn prefetch(&self, _: u32) {}
+    }
+
+    fn put(t: &mut Table, hash: u32, slot: u32, mut hash_of: impl Fn(u32) -> u32) {
+        t.find_or_insert(&mut hash_of, hash, |_, _| false, |_| slot);
+    }
 
     fn mix(i: u32) -> u32 {
         let mut x = i.wrapping_add(0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
@@ -231,7 +339,7 @@ mod tests {
         let n = if cfg!(miri) { 3_000 } else { 200_000u32 };
         let mut t = Table::new();
         for i in 0..n {
-            t.insert(mix(i), i, mix);
+            put(&mut t, mix(i), i, mix);
         }
         check(&t);
         assert!(t.segments.len() > n as usize / SPLIT_AT);
@@ -240,7 +348,7 @@ mod tests {
             assert_eq!(t.find(mix(i), |_| false), None);
         }
         for i in (0..n).filter(|i| i % 3 != 0).chain((0..n).filter(|i| i % 3 == 0)) {
-            t.remove(mix(i), i, mix);
+            t.remove(mix(i), i, &mix);
             assert_eq!(t.find(mix(i), |s| s == i), None);
             if i % 4099 == 0 {
                 check(&t);
@@ -258,13 +366,13 @@ mod tests {
         let mut t = Table::new();
         let n = 5_000;
         for i in 0..n {
-            t.insert(7, i, |_| 7);
+            put(&mut t, 7, i, |_| 7);
         }
         check(&t);
         assert!(t.directory.len() <= 1024, "{}", t.directory.len());
         assert_eq!(t.find(7, |s| s == n - 7), Some(n - 7));
         for i in 0..n {
-            t.remove(7, i, |_| 7);
+            t.remove(7, i, &|_| 7);
         }
         check(&t);
         assert_eq!(t.len, 0);
@@ -281,12 +389,12 @@ mod tests {
         let n = if cfg!(miri) { 3_000 } else { 100_000u32 };
         for i in 0..n {
             moved.set(0);
-            t.insert(mix(i), i, counted);
+            put(&mut t, mix(i), i, counted);
             assert!(moved.get() as usize <= 2 * SPLIT_AT, "{} moved", moved.get());
         }
         for i in 0..n {
             moved.set(0);
-            t.remove(mix(i), i, counted);
+            t.remove(mix(i), i, &counted);
             assert!(moved.get() as usize <= 2 * SPLIT_AT, "{} moved", moved.get());
         }
     }

@@ -1,12 +1,11 @@
-//! Waiting for a key: one body for threads and tasks.
+//! Waiting for a key.
 
-use crate::clock::{Alarm, Parker};
-use crate::item::{Ending, Item, Owner, end_in_drop, settle_ended};
-use crate::shared::{Session, in_drop};
-use crate::wait::{Sleeper, Step, WaiterId};
+use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
+use crate::shared::{Session, Shared};
+use crate::wait::Step;
+use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant};
-use requeue_core::{Got, How, RunRef};
-use std::cell::OnceCell;
+use requeue_core::{Core, Ended, Got, Handout, RunRef};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -42,18 +41,104 @@ use std::time::Duration;
 /// ```
 #[must_use = "a Get does nothing unless it is awaited or waited on"]
 pub struct Get<'q, K, V = ()> {
-    owner: Owner<'q, K, V>,
-    /// A run that is to be ended before a key is taken.
+    waiting: Waiting<'q, K, V>,
+    ask: One<K>,
+}
+
+/// Asks for one key.
+struct One<K> {
+    /// A run that is to be ended before the key is taken.
     ending: Option<RunRef<K>>,
-    waiter: Option<WaiterId>,
-    /// The wake-up at a task's deadline that was asked of the clock, for when and
-    /// for whom.
-    alarm: Option<(Instant, Waker, Alarm)>,
+}
+
+/// What is left of the run that was ended.
+struct Left<K, V> {
+    key: Option<K>,
+    more: Option<Ended<K, V>>,
+}
+
+impl<K, V> Default for Left<K, V> {
+    #[inline]
+    fn default() -> Self {
+        Self { key: None, more: None }
+    }
+}
+
+impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
+    type Got = Item<'q, K, V>;
+    type Taken = Handout<K, V>;
+    type Left = Left<K, V>;
+
+    #[inline]
+    fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
+
+    #[inline]
+    fn take_plainly(
+        &mut self,
+        shared: &Shared<K, V>,
+        core: &mut Core<K, V>,
+        left: &mut Self::Left,
+    ) -> Option<Self::Taken> {
+        if self.ending.is_some() {
+            left.key = Some(finish_plainly(core, &mut self.ending)?);
+        }
+        shared.get_plainly(core)
+    }
+
+    #[inline]
+    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got {
+        Item::new(owner.clone(), taken)
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        session: &mut Session<'_, K, V>,
+        _: &Owner<'q, K, V>,
+        left: &mut Self::Left,
+    ) -> Took<Self::Taken> {
+        // only now: what runs before may panic, and the run must still be there
+        if let Some(run) = self.ending.take() {
+            left.more = Some(session.core.finish(run, false));
+        }
+        match session.get() {
+            Got::Item(handout) => Took::Keys(handout),
+            Got::Empty | Got::ShutDown => Took::Nothing,
+        }
+    }
+
+    #[inline]
+    fn hand_out(
+        &mut self,
+        taken: Self::Taken,
+        session: Session<'_, K, V>,
+        owner: &Owner<'q, K, V>,
+        waker: Option<Waker>,
+    ) -> Self::Got {
+        session.hand_out(owner.clone(), taken, waker)
+    }
+
+    #[inline]
+    fn settle(shared: &Shared<K, V>, left: Self::Left) {
+        if let Some(key) = left.key {
+            drop_key(key);
+        }
+        settle_ended(shared, left.more);
+    }
 }
 
 impl<'q, K, V> Get<'q, K, V> {
+    #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
-        Self { owner, ending, waiter: None, alarm: None }
+        Self { waiting: Waiting::new(owner), ask: One { ending } }
+    }
+
+    /// One look at the queue: a key, the end, or how long to sleep.
+    pub(crate) fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Option<Item<'q, K, V>>> {
+        match self.waiting.step(&mut self.ask, waker, None) {
+            Step::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
+            Step::Sleep(until) => Step::Sleep(until),
+        }
     }
 
     /// Blocks until there is a key, or the queue is shut down and worked off.
@@ -67,8 +152,9 @@ impl<'q, K, V> Get<'q, K, V> {
     /// assert!(q.get().wait().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
-        self.block(None).unwrap_or(None)
+        self.waiting.block(&mut self.ask, None).unwrap_or(None)
     }
 
     /// The same with a deadline: `timeout` after the first poll, on the queue's
@@ -99,165 +185,7 @@ impl<'q, K, V> Get<'q, K, V> {
     pub fn deadline(self, at: Instant) -> GetTimeout<'q, K, V> {
         GetTimeout { get: self, limit: Limit::At(at) }
     }
-
-    /// One look at the queue: a key, the end, or until when a thread may sleep
-    /// (or for when the alarm is to be set, for a task), the deadline aside.
-    ///
-    /// The clock is read once at most, whatever this takes. A waker is asked for
-    /// and cloned, without the lock, only when there is something to wait for.
-    pub(crate) fn step<'w>(
-        &mut self,
-        waker: impl Fn() -> &'w Waker,
-        limit: Option<&mut Limit>,
-        who: Sleeper,
-        reading: &mut Option<Instant>,
-    ) -> Step<Outcome<'q, K, V>> {
-        let shared = self.owner.shared();
-        if limit.is_some() {
-            *reading = Some(shared.now());
-        }
-        let deadline = limit.map(|l| l.at(*reading));
-        let mut clone: Option<Waker> = None;
-        let mut ended = None;
-        loop {
-            let mut session = shared.enter(reading);
-            if let Some(run) = self.ending.take() {
-                ended = session.core.end(run, How::Done, None).ok();
-            }
-            if let Some(id) = &self.waiter {
-                session.waiters.arrived(id);
-            }
-            let over = match session.core.get() {
-                Got::Item(handout) => {
-                    let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                    let item = session.hand_out(self.owner.clone(), handout, old);
-                    settle_ended(shared, ended);
-                    return Step::Ready(Ok(Some(item)));
-                }
-                Got::ShutDown => Some(Ok(None)),
-                Got::Empty if deadline.is_some_and(|at| reading.is_some_and(|now| now >= at)) => {
-                    Some(Err(GetError::TimedOut))
-                }
-                Got::Empty => None,
-            };
-            if let Some(answer) = over {
-                let old = self.waiter.take().and_then(|id| session.waiters.leave(id));
-                let idle = session.waiters.alarm_is_idle();
-                drop(session);
-                drop(old);
-                if idle {
-                    shared.tend(None);
-                }
-                settle_ended(shared, ended);
-                return Step::Ready(answer);
-            }
-            if self.waiter.is_none() && clone.is_none() {
-                // neither made nor cloned under the lock: a clone is users' code
-                drop(session);
-                clone = Some(waker().clone());
-                continue;
-            }
-            match Self::register(&mut self.waiter, session, waker(), clone.take(), who) {
-                Ok((lead, old)) => {
-                    drop(old);
-                    settle_ended(shared, ended);
-                    return Step::Sleep(lead);
-                }
-                Err(NeedsClone) => clone = Some(waker().clone()),
-            }
-        }
-    }
-
-    /// Enters the caller among those who wait, if a waker of its own is at
-    /// hand; returns what [`Waiters::enter`](crate::wait::Waiters::enter) does and
-    /// a waker to be dropped.
-    fn register(
-        waiter: &mut Option<WaiterId>,
-        mut session: Session<'_, K, V>,
-        waker: &Waker,
-        clone: Option<Waker>,
-        who: Sleeper,
-    ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
-        let next = session.core.next_wake();
-        let (sleep, old) = match (&*waiter, clone) {
-            (Some(id), clone) if session.waiters.is_current(id, waker) => {
-                (session.waiters.stay(id, next, who), clone)
-            }
-            (_, None) => return Err(NeedsClone),
-            (Some(id), Some(clone)) => {
-                let (old, sleep) = session.waiters.again(id, clone, next, who);
-                (sleep, old)
-            }
-            (None, Some(clone)) => {
-                let (id, sleep) = session.waiters.enter(clone, next, who);
-                *waiter = Some(id);
-                (sleep, None)
-            }
-        };
-        drop(session);
-        Ok((sleep, old))
-    }
-
-    fn block(&mut self, mut limit: Option<Limit>) -> Outcome<'q, K, V> {
-        let parker = OnceCell::new();
-        loop {
-            let waker = || parker.get_or_init(Parker::current).waker();
-            match self.step(waker, limit.as_mut(), Sleeper::Thread, &mut None) {
-                Step::Ready(outcome) => return outcome,
-                Step::Sleep(lead) => {
-                    let until = lead.into_iter().chain(limit.and_then(Limit::deadline)).min();
-                    self.owner.shared().sleep(until, &parker);
-                }
-            }
-        }
-    }
 }
-
-impl<'q, K, V> Get<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
-    fn poll_limited(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut limit: Option<&mut Limit>,
-    ) -> Poll<Outcome<'q, K, V>> {
-        let mut reading = None;
-        match self.step(|| cx.waker(), limit.as_deref_mut(), Sleeper::Task, &mut reading) {
-            Step::Ready(outcome) => {
-                self.alarm = None;
-                Poll::Ready(outcome)
-            }
-            Step::Sleep(lead) => {
-                if lead.is_some() {
-                    self.owner.shared().set_bell(reading);
-                }
-                if let Some(at) = limit.and_then(|limit| limit.deadline()) {
-                    self.set_alarm(at, cx.waker());
-                }
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Sees to it that the clock wakes the task at its deadline.
-    fn set_alarm(&mut self, at: Instant, task: &Waker) {
-        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
-        if !set {
-            let alarm = self.owner.shared().clock.wake_at(at, task);
-            // the new one is set before the old one goes, so that a clock's
-            // thread does not end in between
-            self.alarm = Some((at, task.clone(), alarm));
-        }
-    }
-}
-
-/// A waker must be cloned before the caller can be entered.
-struct NeedsClone;
-
-/// What a wait with or without a deadline gives.
-pub(crate) type Outcome<'q, K, V> = Result<Option<Item<'q, K, V>>, GetError>;
 
 impl<'q, K, V> Future for Get<'q, K, V>
 where
@@ -267,66 +195,27 @@ where
     type Output = Option<Item<'q, K, V>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_limited(cx, None).map(|outcome| outcome.unwrap_or(None))
+        let Self { waiting, ask } = &mut *self;
+        waiting.poll(ask, cx, None).map(|outcome| outcome.unwrap_or(None))
     }
 }
 
 impl<K, V> Unpin for Get<'_, K, V> {}
 
 impl<K, V> Drop for Get<'_, K, V> {
+    #[inline]
     fn drop(&mut self) {
-        let shared = self.owner.shared();
-        if let Some(id) = self.waiter.take() {
-            // leaving takes no time, and no clock that panics may leave an entry
-            // behind that nobody answers for; a wake-up that this one had is
-            // passed on as the lock hold ends
-            let mut session = shared.lock();
-            let old = session.waiters.leave(id);
-            let idle = session.waiters.alarm_is_idle();
-            drop(session);
-            in_drop(|| drop(old));
-            if idle {
-                in_drop(|| shared.tend(None));
-            }
-        }
-        if self.ending.is_some() {
+        if self.ask.ending.is_some() {
             // never polled
-            end_in_drop(shared, &mut self.ending, |run| Ending::Taking(run).done(shared));
+            let shared = self.waiting.shared();
+            end_in_drop(shared, &mut self.ask.ending, |run| Ending::Taking(run).done(shared));
         }
     }
 }
 
 impl<K, V> fmt::Debug for Get<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Get").field("waiting", &self.waiter.is_some()).finish_non_exhaustive()
-    }
-}
-
-/// When a wait gives up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
-    /// So long after the first poll.
-    After(Duration),
-    At(Instant),
-}
-
-impl Limit {
-    /// When it is, once it is known; not if it never comes.
-    fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::At(at) if !at.is_never() => Some(at),
-            Self::At(_) | Self::After(_) => None,
-        }
-    }
-
-    fn at(&mut self, now: Option<Instant>) -> Instant {
-        if let (Self::After(d), Some(now)) = (*self, now) {
-            *self = Self::At(now + d);
-        }
-        match *self {
-            Self::At(at) => at,
-            Self::After(_) => Instant::NEVER,
-        }
+        f.debug_struct("Get").field("waiting", &self.waiting.is_entered()).finish_non_exhaustive()
     }
 }
 
@@ -370,8 +259,8 @@ impl<'q, K, V> GetTimeout<'q, K, V> {
     /// assert_eq!(got.err(), Some(GetError::ShutDown));
     /// ```
     pub fn wait(mut self) -> Result<Item<'q, K, V>, GetError> {
-        let limit = self.limit;
-        self.get.block(Some(limit)).and_then(|item| item.ok_or(GetError::ShutDown))
+        let Get { waiting, ask } = &mut self.get;
+        waiting.block(ask, Some(self.limit)).and_then(|item| item.ok_or(GetError::ShutDown))
     }
 }
 
@@ -383,9 +272,9 @@ where
     type Output = Result<Item<'q, K, V>, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        this.get
-            .poll_limited(cx, Some(&mut this.limit))
+        let Self { get: Get { waiting, ask }, limit } = &mut *self;
+        waiting
+            .poll(ask, cx, Some(limit))
             .map(|outcome| outcome.and_then(|item| item.ok_or(GetError::ShutDown)))
     }
 }

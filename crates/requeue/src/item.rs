@@ -4,7 +4,7 @@ use crate::clock::quietly;
 use crate::get::Get;
 use crate::shared::{Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
-use requeue_core::{Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
+use requeue_core::{Core, Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -186,12 +186,52 @@ impl<K> Ending<'_, K> {
         if let Some(run) = self.run() {
             shared.forget_own(run.key());
         }
-        let _ = self.end(shared, How::Succeed, None, None);
+        self.finish(shared, true, None);
     }
 
     #[inline]
     pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
-        let _ = self.end(shared, How::Done, None, None);
+        self.finish(shared, false, None);
+    }
+
+    /// Ends the run with what cannot be refused; nothing if there is none.
+    #[inline]
+    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, mut reading: Option<Instant>) {
+        if let Self::Taking(slot) = self {
+            let plain = shared.plainly(&mut reading, |core| finish_plainly(core, slot));
+            let mut session = match plain {
+                Ok(key) => return drop_key(key),
+                Err(session) => session,
+            };
+            // only now: what runs before may panic, and the guard must still have it
+            let Some(run) = slot.take() else { return };
+            let ended = session.core.finish(run, succeeded);
+            drop(session);
+            settle_ended(shared, Some(ended));
+        } else {
+            let how = if succeeded { How::Succeed } else { How::Done };
+            let _ = self.end(shared, how, None, reading);
+        }
+    }
+}
+
+/// [`Core::finish_plainly`] of a run that stays in its place if it has another end.
+#[inline]
+pub(crate) fn finish_plainly<K, V>(core: &mut Core<K, V>, run: &mut Option<RunRef<K>>) -> Option<K> {
+    match core.finish_plainly(run.take()?) {
+        Ok(key) => Some(key),
+        Err(same) => {
+            *run = Some(same);
+            None
+        }
+    }
+}
+
+/// Drops a key that nobody knows any more, outside the lock.
+#[inline]
+pub(crate) fn drop_key<K>(key: K) {
+    if std::mem::needs_drop::<K>() {
+        in_drop(|| drop(key));
     }
 }
 
@@ -203,7 +243,7 @@ pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V
     if let Some(took) = ended.worked {
         shared.tell(|m| m.run_ended(took));
     }
-    if ended.key.is_some() || ended.value.is_some() {
+    if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
         in_drop(|| drop(ended));
     }
 }
@@ -233,11 +273,11 @@ impl<K, V> Guard<'_, K, V> {
     /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
     /// same, and during unwinding a second panic would abort.
     #[inline]
-    pub(crate) fn let_go(&mut self, payload: &mut Option<V>) {
+    pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
         let shared = owner.shared();
         if run.is_some() {
-            end_in_drop(shared, run, |run| abandon(shared, run, payload));
+            end_in_drop(shared, run, |run| abandon(shared, run, payload, reading));
         }
         if payload.is_some() {
             in_drop(|| drop(payload.take()));
@@ -247,12 +287,16 @@ impl<K, V> Guard<'_, K, V> {
 
 /// Ends a run as a guard that was dropped without a word does.
 #[inline]
-fn abandon<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>, payload: &mut Option<V>) {
+fn abandon<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    payload: &mut Option<V>,
+    mut reading: Option<Instant>,
+) {
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
-    let mut reading = None;
     if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
-        let _ = ending.end(shared, How::Done, None::<V>, reading);
+        ending.finish(shared, false, reading);
     }
 }
 
@@ -496,6 +540,7 @@ impl<'q, K, V> Item<'q, K, V> {
     /// # Cancel safety
     ///
     /// Dropping the future ends the run and loses no key.
+    #[inline]
     pub fn next(mut self) -> Get<'q, K, V> {
         Get::new(self.guard.owner.clone(), self.guard.run.take())
     }
@@ -545,6 +590,30 @@ impl<'q, K, V> Item<'q, K, V> {
         (key, self.value.take())
     }
 
+    /// Whether it is an item of this queue.
+    #[inline]
+    pub(crate) fn is_of(&self, shared: &Arc<Shared<K, V>>) -> bool {
+        Arc::ptr_eq(self.guard.owner.shared(), shared)
+    }
+
+    /// Whether the run has not been ended, or taken out, through this item.
+    #[inline]
+    pub(crate) fn owes_its_end(&self) -> bool {
+        self.guard.run.is_some()
+    }
+
+    /// Takes the run out of an item of this queue, to be ended by the caller in
+    /// its lock hold.
+    #[inline]
+    pub(crate) fn take_run(&mut self, shared: &Arc<Shared<K, V>>) -> Option<RunRef<K>> {
+        if self.is_of(shared) { self.guard.run.take() } else { None }
+    }
+
+    /// What dropping the item does, at an instant that was read already.
+    pub(crate) fn let_go(&mut self, now: Instant) {
+        self.guard.let_go(&mut self.value, Some(now));
+    }
+
     /// The guard and the value apart, for a worker.
     pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
         let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
@@ -572,7 +641,7 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        self.guard.let_go(&mut self.value);
+        self.guard.let_go(&mut self.value, None);
     }
 }
 

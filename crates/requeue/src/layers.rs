@@ -3,10 +3,13 @@
 //! They are sealed, so that they can grow. Each method is one line to the
 //! inherent method of the same name, where its documentation is.
 
+use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddResult, NotHeld, TryGetError};
 use crate::get::Get;
+use crate::get_many::GetMany;
 use crate::item::Item;
+use crate::items::Items;
 use crate::{KeyState, Stats, WorkQueue};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
@@ -35,8 +38,12 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// As there.
     fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
+    /// [`WorkQueue::add_many`], with a `Vec` so that it can be called on a `dyn Queue`
+    fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V>;
     /// [`WorkQueue::get`]
     fn get(&self) -> Get<'_, K, V>;
+    /// [`WorkQueue::get_many`]
+    fn get_many(&self, most: usize) -> GetMany<'_, K, V>;
     /// [`WorkQueue::get_blocking`]
     fn get_blocking(&self) -> Option<Item<'_, K, V>>;
     /// [`WorkQueue::try_get`]
@@ -45,6 +52,12 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// As there.
     fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
+    /// [`WorkQueue::try_get_many`]
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError>;
     /// [`WorkQueue::done`]
     ///
     /// # Errors
@@ -133,14 +146,23 @@ where
     fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
         self.add_value(key, value)
     }
+    fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V> {
+        self.add_many(keys)
+    }
     fn get(&self) -> Get<'_, K, V> {
         self.get()
+    }
+    fn get_many(&self, most: usize) -> GetMany<'_, K, V> {
+        self.get_many(most)
     }
     fn get_blocking(&self) -> Option<Item<'_, K, V>> {
         self.get_blocking()
     }
     fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         self.try_get()
+    }
+    fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
+        self.try_get_many(most)
     }
     fn done(&self, key: &K) -> Result<(), NotHeld> {
         self.done(key)

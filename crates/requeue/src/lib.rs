@@ -2,28 +2,34 @@
 #![doc = include_str!("docs/client_go.md")]
 #![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod add;
+mod add_many;
 mod bell;
 mod builder;
 mod drain;
 mod error;
+mod filter;
 mod get;
+mod get_many;
 mod hash;
 mod item;
+mod items;
 mod layers;
 mod metrics;
 mod queue;
 mod shared;
 mod sync;
 mod wait;
+mod waiting;
 mod worker;
 
 pub mod clock;
 pub mod limiter;
 
 pub use add::Add;
+pub use add_many::{AddedMany, IntoAdded};
 pub use builder::Builder;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
@@ -34,8 +40,10 @@ pub use error::{
     AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, RefusedItem, TryGetError,
 };
 pub use get::{Get, GetTimeout};
+pub use get_many::{GetMany, GetManyTimeout};
 pub use hash::{KeyHasher, RandomState};
 pub use item::Item;
+pub use items::{IntoItems, Items};
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
 pub use metrics::{Gauges, Metrics, ReadGauges};

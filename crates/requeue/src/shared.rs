@@ -10,6 +10,7 @@
 use crate::bell::Bell;
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
+use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -18,8 +19,10 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Asking, Config, Core, Delay, DrainBase, Handout, Limit, Policy, Refused, RunRef, Trigger,
+    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
+    Trigger,
 };
+use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -56,11 +59,18 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
+    /// The last lock hold found the state machine untroubled, nobody waiting and
+    /// nobody to tell, and left it so. What the plain calls do keeps it so, and
+    /// therefore they end without a look around; every other hold takes this away
+    /// and looks as it ends.
+    calm: bool,
 }
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
     pub(crate) bell: Bell,
+    /// Keys whose further adds need no lock.
+    pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -72,6 +82,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether the last lock hold left something to which the time matters. A
     /// hint: the truth is looked at under the lock.
     timed: atomic::AtomicBool,
+    /// The same of a state that is not calm.
+    troubled: atomic::AtomicBool,
 }
 
 impl<K, V> Shared<K, V> {
@@ -86,13 +98,16 @@ impl<K, V> Shared<K, V> {
         Self {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
+            troubled: atomic::AtomicBool::new(true),
             state: Mutex::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 told: (0, None),
+                calm: false,
             }),
             bell: Bell::new(),
+            filter: Filter::new(),
             clock,
             limiter,
             metrics,
@@ -109,22 +124,85 @@ impl<K, V> Shared<K, V> {
         if reading.is_none() && self.timed.load(Relaxed) {
             *reading = Some(self.clock.now());
         }
-        let mut session = self.lock();
+        self.settle(self.lock(), reading)
+    }
+
+    /// Does what a call would have done that entered. `op` does what a call mostly
+    /// comes to, or says that it is not that, and has then done nothing.
+    ///
+    /// # Errors
+    ///
+    /// The lock, with whatever is due at `reading` done, if the call is more than
+    /// that, or more is the matter.
+    #[inline]
+    pub(crate) fn plainly<R>(
+        &self,
+        reading: &mut Option<Instant>,
+        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
+    ) -> Result<R, Session<'_, K, V>> {
+        if self.troubled.load(Relaxed) {
+            return Err(self.enter(reading));
+        }
+        let mut state = self.state.lock();
+        if state.calm {
+            if let Some(done) = op(&mut state.core) {
+                return Ok(done);
+            }
+        }
+        Err(self.settle(self.session(state), reading))
+    }
+
+    /// The next key of a queue in which nothing else is the matter, in a hold that
+    /// began [`plainly`](Self::plainly).
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+        let handout = core.get_plainly()?;
+        self.withdraw(&handout);
+        Some(handout)
+    }
+
+    /// A key that was published must be withdrawn before anybody else can take the
+    /// lock, or the key be handled.
+    #[inline]
+    fn withdraw(&self, handout: &Handout<K, V>) {
+        if let Some(hash) = handout.published {
+            self.filter.withdraw(handout.run.key(), hash);
+        }
+    }
+
+    #[inline]
+    fn settle<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
+        let more = match *reading {
+            None => session.core.is_timed() || session.core.settle(Instant::ORIGIN),
+            Some(now) => session.core.settle(now),
+        };
+        if more { self.settle_more(session, reading) } else { session }
+    }
+
+    /// The lock was taken and something stands in the way: time that was not
+    /// read, or more that is due than one hold does.
+    #[cold]
+    fn settle_more<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
         loop {
-            match *reading {
-                // the clock is not read under the lock: it is users' code
-                None if session.core.is_timed() => {
-                    drop(session);
-                    *reading = Some(self.clock.now());
-                }
-                now => {
-                    if !session.core.settle(now.unwrap_or(Instant::ORIGIN)) {
-                        return session;
-                    }
-                    drop(session);
-                }
+            let unread = reading.is_none() && session.core.is_timed();
+            drop(session);
+            // not under the lock: a clock is users' code
+            if unread {
+                *reading = Some(self.clock.now());
             }
             session = self.lock();
+            let unread = reading.is_none() && session.core.is_timed();
+            if !unread && !session.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
+                return session;
+            }
         }
     }
 
@@ -137,11 +215,23 @@ impl<K, V> Shared<K, V> {
     /// to prevent.
     #[inline]
     pub(crate) fn lock(&self) -> Session<'_, K, V> {
-        Session { shared: self, state: Some(self.state.lock()) }
+        self.session(self.state.lock())
+    }
+
+    #[inline]
+    fn session<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Session<'a, K, V> {
+        state.calm = false;
+        Session { shared: self, state: Some(state) }
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// See [`WorkQueue::counted`](crate::WorkQueue::counted).
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (crate::sync::locks(), self.state.lock_uncounted().core.probes())
     }
 
     /// Blocks the calling thread, after a step that said so.
@@ -174,7 +264,7 @@ impl<K, V> Shared<K, V> {
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
         let asking = self.enter_at(now).core.ask(run)?;
-        let unasked = Unask { shared: self, asking };
+        let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
         Ok((delay, asking))
@@ -192,6 +282,82 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    /// Whether adding the key changes nothing, as far as can be told without the
+    /// lock: see `filter/mod.rs`.
+    #[inline]
+    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // also where users' `Eq` panics
+        let _look = LooksAtLimbo(self);
+        self.filter.finds(open, key, hash)
+    }
+
+    /// An immediate trigger from outside without a payload.
+    #[inline]
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        match self.filter.open() {
+            None => self.add_now_in_lock(key, hash),
+            Some(open) => self.add_through_filter(open, key, hash),
+        }
+    }
+
+    /// Apart, and what it does not mostly do apart from this, so that what needs
+    /// few registers saves few.
+    #[inline(never)]
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        if self.is_redundant(open, &key, hash) {
+            Ok(Added::Coalesced)
+        } else {
+            self.add_beside_filter(key, hash)
+        }
+    }
+
+    #[inline(never)]
+    fn add_beside_filter(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_now_in_lock(key, hash)
+    }
+
+    #[inline]
+    fn add_now_in_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // declared before the lock is taken, so that what is left of it is dropped
+        // after it is released, also where users' code panics
+        let mut key = DropsQuietly(Some(key));
+        let mut too_small = false;
+        let done = self.plainly(&mut None, |core| {
+            let (added, ticket) = core.add_plainly(&mut key.0, hash)?;
+            if added == Added::Coalesced {
+                too_small = self.filter.publish(core, ticket);
+            }
+            Some(added)
+        });
+        match done {
+            Ok(added) => {
+                if too_small {
+                    self.filter.grow();
+                }
+                Ok(added)
+            }
+            Err(session) => {
+                self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
+            }
+        }
+    }
+
     /// A trigger from outside. `reading` is the time that its delay counts from.
     #[inline]
     pub(crate) fn add(
@@ -205,17 +371,36 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        let delayed = !matches!(delay, Delay::Now);
-        // declared before the lock is taken, so that what is left of it is dropped
-        // after it is released, also where users' code panics
-        let mut trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        // as in `add_now`
+        let trigger = DropsQuietly(Some(Trigger::new(key, value)));
+        let session = self.enter(&mut reading);
+        self.add_in(trigger, session, hash, delay)
+    }
+
+    fn add_in(
+        &self,
+        trigger: DropsQuietly<Trigger<K, V>>,
+        session: Session<'_, K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // in this order, so that the lock is released first
+        let (mut trigger, mut session) = (trigger, session);
+        let mut plain = matches!(delay, Delay::Now);
         let accepted = match &mut trigger.0 {
-            Some(trigger) => self.enter(&mut reading).core.add(trigger, hash, delay),
+            Some(trigger) => {
+                plain &= trigger.plain().is_some();
+                session.core.add(trigger, hash, delay)
+            }
             None => unreachable!("it was put there"),
         };
+        session.end_of_add(accepted.as_ref().ok().filter(|_| plain));
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
-                if delayed {
+                if !matches!(delay, Delay::Now) {
                     self.tell(Metrics::retried);
                 }
                 Ok(accepted.added)
@@ -223,6 +408,43 @@ impl<K, V> Shared<K, V> {
             (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
             (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
         }
+    }
+
+    /// The same by reference: `None` if the key is not known.
+    #[inline]
+    pub(crate) fn add_known<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                return Ok(Some(Added::Coalesced));
+            }
+        }
+        self.add_known_in_lock(key, hash, reading)
+    }
+
+    #[inline(never)]
+    fn add_known_in_lock<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut session = self.enter(reading);
+        let known = session.core.add_known(key, hash, Delay::Now)?;
+        session.end_of_add(known.as_ref());
+        Ok(known.map(|accepted| accepted.added))
     }
 
     /// add_rate_limited.
@@ -243,15 +465,28 @@ impl<K, V> Shared<K, V> {
 
     /// What `shut_down` does; once more where a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
-        let dropped = self.enter_at(now).core.shut_down();
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let dropped = session.core.shut_down();
+        drop(session);
         self.finish_sweep(now);
         dropped
+    }
+
+    /// What `close` does.
+    pub(crate) fn close(&self) {
+        let mut session = self.enter(&mut None);
+        self.filter.close();
+        session.core.close();
     }
 
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
-        let base = self.enter_at(now).core.begin_drain(options.waiting, deadline);
+        let mut session = self.enter_at(now);
+        self.filter.close();
+        let base = session.core.begin_drain(options.waiting, deadline);
+        drop(session);
         self.finish_sweep(now);
         (base, deadline)
     }
@@ -264,7 +499,8 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told } = &mut *state;
+        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        core.conclude();
         let mut wakes = Wakes::default();
         waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
         if !drains.is_empty() {
@@ -274,7 +510,12 @@ impl<K, V> Shared<K, V> {
                 drains.take_all(&mut wakes.all);
             }
         }
+        set(&self.timed, core.is_timed());
+        set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        if core.has_limbo() {
+            self.filter.retry_limbo(core);
+        }
         let trash = core.take_trash();
         let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
         drop(state);
@@ -314,16 +555,37 @@ impl<K, V> fmt::Debug for Shared<K, V> {
     }
 }
 
-/// Takes an asking back when the limiter that was asked panics.
-struct Unask<'a, K, V> {
-    shared: &'a Shared<K, V>,
-    asking: Asking,
+/// Has those who read a key without the lock, when they have done so, look
+/// whether one was kept for them that is to be dropped.
+struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.filter.owes_a_look() {
+            let mut session = self.0.lock();
+            self.0.filter.retry_limbo(&mut session.core);
+        }
+    }
+}
+
+/// Takes askings back whose triggers do not come: the limiter panicked.
+pub(crate) struct Unask<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    pub(crate) asking: Asking,
+    /// How many.
+    pub(crate) left: usize,
 }
 
 impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
-        // without letting time pass: that is not ours to do while unwinding
-        self.shared.lock().core.unask(self.asking);
+        if self.left > 0 {
+            // without letting time pass: that is not ours to do while unwinding
+            let mut session = self.shared.lock();
+            for _ in 0..self.left {
+                session.core.unask(self.asking);
+            }
+        }
     }
 }
 
@@ -353,6 +615,42 @@ pub(crate) struct Session<'a, K, V> {
 }
 
 impl<K, V> Session<'_, K, V> {
+    /// Takes the next key. With [`get_up_to`](Self::get_up_to) and
+    /// [`Shared::get_plainly`] the door through which keys leave the state machine:
+    /// nobody else asks it for keys.
+    #[inline]
+    pub(crate) fn get(&mut self) -> Got<K, V> {
+        let got = self.core.get();
+        if let Got::Item(handout) = &got {
+            self.shared.withdraw(handout);
+        }
+        got
+    }
+
+    /// Takes the next keys, `most` or as many as there are; returns how many.
+    #[inline]
+    pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+        let shared = self.shared;
+        self.core.get_up_to(most, |handout| {
+            shared.withdraw(&handout);
+            each(handout);
+        })
+    }
+
+    /// Ends the hold of a trigger without delay and payload. If it was redundant
+    /// the next ones of its key may be told without the lock.
+    #[inline]
+    fn end_of_add(mut self, accepted: Option<&Accepted>) {
+        if let Some(Accepted { added: Added::Coalesced, ticket, .. }) = accepted {
+            let shared = self.shared;
+            let too_small = shared.filter.publish(&mut self.core, *ticket);
+            drop(self);
+            if too_small {
+                shared.filter.grow();
+            }
+        }
+    }
+
     /// Ends the hold with a key that was handed out. Its guard is made first: a
     /// panic of what follows the hold (the drop of another key, or of the waker
     /// that the getter waited with) must not leave the key held for ever.
@@ -394,20 +692,25 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.core.conclude();
-        let timed = state.core.is_timed();
-        if timed != self.shared.timed.load(Relaxed) {
-            self.shared.timed.store(timed, Relaxed);
-        }
-        // most calls have nobody to wake and nothing to tell
-        if state.waiters.waiting() > 0
-            || !state.drains.is_empty()
-            || state.core.has_trash()
-            || state.waiters.alarm_is_idle()
-            || self.shared.metrics.is_some()
-        {
+        state.calm = state.core.is_untroubled()
+            && state.waiters.waiting() == 0
+            && !state.waiters.alarm_is_idle()
+            && state.drains.is_empty()
+            && self.shared.metrics.is_none();
+        if state.calm {
+            set(&self.shared.timed, false);
+            set(&self.shared.troubled, false);
+        } else {
             self.shared.unlock_and_follow_up(state);
         }
+    }
+}
+
+/// Sets a hint. Most often it is so already, and its line is everybody's.
+#[inline]
+fn set(hint: &atomic::AtomicBool, to: bool) {
+    if hint.load(Relaxed) != to {
+        hint.store(to, Relaxed);
     }
 }
 

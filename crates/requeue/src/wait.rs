@@ -63,6 +63,7 @@ struct Entry {
 pub(crate) struct Wakes {
     pub(crate) for_key: Option<Waker>,
     pub(crate) to_lead: Option<Waker>,
+    /// Everybody, or more for further keys.
     pub(crate) all: Vec<Waker>,
 }
 
@@ -264,9 +265,19 @@ impl Waiters {
             // the next line counts from its own beginning: how long an earlier one
             // was must not hold up whoever waits beside a waiter that does not come
             self.more_at = 2;
-        } else if self.in_flight == 0 || ready >= self.more_at {
+        } else if self.in_flight == 0 {
             self.more_at = ready.saturating_mul(2);
             wakes.for_key = self.notify_one();
+        } else {
+            // a batch may double the line several times in one hold
+            while ready >= self.more_at && self.waiting > 0 {
+                self.more_at = self.more_at.saturating_mul(2).max(2);
+                let woken = self.notify_one();
+                match wakes.for_key {
+                    None => wakes.for_key = woken,
+                    Some(_) => wakes.all.extend(woken),
+                }
+            }
         }
         let Some(due) = next else { return };
         if self.alarm.is_some_and(|set| set <= due) {
@@ -455,13 +466,27 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_wakes_one_or_one_for_each_doubling_beside_one_that_does_not_come() {
+        let mut c = Crowd::of(8, None);
+        assert_eq!(c.wakes(32, None, false), [7], "one is enough: it passes on");
+        c.waiters.arrived(&WaiterId(7));
+        assert_eq!(c.wakes(31, None, false), [6]);
+        // 6 never comes; the line is worked off and grows again
+        assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
+        assert_eq!(c.wakes(9, None, false), [3, 4, 5], "at 2, 4 and 8");
+        assert_eq!(c.wakes(usize::MAX, None, false), [0, 1, 2], "whoever there is");
+    }
+
+    #[test]
     fn a_line_that_was_long_once_does_not_hold_up_those_who_wait_at_a_short_one() {
         let mut c = Crowd::of(3, None);
         assert_eq!(c.wakes(1, None, false), [2], "this one never comes");
-        assert_eq!(c.wakes(1_000, None, false), [1]);
-        // it works the line off and waits again
-        let waker = c.counts[1].clone().into();
-        c.waiters.again(&WaiterId(1), waker, None, Sleeper::Thread);
+        assert_eq!(c.wakes(1_000, None, false), [0, 1]);
+        // these work the line off and wait again
+        for at in 0..2 {
+            let waker = c.counts[at as usize].clone().into();
+            c.waiters.again(&WaiterId(at), waker, None, Sleeper::Thread);
+        }
         assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
         assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
         assert_eq!(c.wakes(2, None, false), [1], "not at two thousand");

@@ -446,6 +446,25 @@ impl Model {
         Ok(Run { id: self.runs, key, value: entry.slot.take(), attempt })
     }
 
+    /// "Get up to n under one lock" (B9): as many gets as there are keys, at most
+    /// `most`. Asked for none it says the end, but nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_get`](Self::try_get).
+    pub fn get_many(&mut self, most: usize) -> Result<Vec<Run>, Nothing> {
+        if most == 0 {
+            return if self.is_over() { Err(Nothing::ShutDown) } else { Ok(Vec::new()) };
+        }
+        let first = self.try_get()?;
+        let mut runs = vec![first];
+        while runs.len() < most {
+            let Ok(run) = self.try_get() else { break };
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
     /// Whether a getter is told "shut down".
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -12,6 +12,63 @@ macro_rules! tests {
     )*};
 }
 
+/// B9: batches.
+#[macro_export]
+macro_rules! b_batch {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_batch:
+            b9_keys_are_added_in_slice_order,
+            b9_a_key_that_comes_twice_in_a_batch_coalesces_older_value_first,
+            b9_each_key_has_options_and_a_result_of_its_own,
+            b9_an_empty_batch_is_nothing,
+            b9_a_refused_batch_gives_every_key_and_value_back_in_order,
+            b9_get_up_to_n_takes_what_is_ready_and_no_more,
+            b9_keys_that_were_taken_together_are_held_each,
+            b9_get_up_to_n_waits_until_it_can_hand_out_a_key,
+            b9_at_the_deadline_keys_come_before_shut_down_before_timed_out,
+            b9_a_get_up_to_n_times_out_at_its_deadline,
+            b9_timers_that_are_due_at_once_are_handed_out_together,
+            b9_keys_are_taken_only_in_the_poll_that_returns_them,
+            b9_items_are_ended_all_at_once_dropped_or_one_by_one,
+            b9_done_of_all_leaves_failures_and_succeed_forgets_them,
+            b9_items_that_are_dropped_retry_each_by_option,
+            b9_done_and_get_the_next_hands_out_the_next,
+            b9_done_and_get_the_next_ends_the_runs_at_the_first_poll_or_at_the_drop,
+            b9_a_run_ended_by_key_is_ended_once_in_a_batch_too,
+            b9_the_ends_of_a_batch_tell_who_waits,
+            b9_shut_down_counts_a_batch_key_by_key,
+        }
+    };
+}
+
+/// B9 and the opening rules: clock, metrics, wake-ups, users' code.
+#[macro_export]
+macro_rules! b_batch_rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_batch_rules:
+            b9_every_batch_reads_the_clock_at_most_once,
+            b9_a_batch_tells_the_metrics_of_each_key,
+            b9_a_batch_wakes_one_who_passes_on_what_it_leaves,
+            b9_a_getter_of_many_that_leaves_passes_the_wake_up_on,
+            b9_a_batch_wakes_more_beside_one_that_does_not_come,
+            b9_a_merge_that_panics_leaves_the_triggers_before_it_accepted_and_no_other,
+            b9_an_eq_that_panics_leaves_the_triggers_before_it_accepted_and_no_other,
+            b9_a_hash_that_panics_leaves_a_batch_untouched,
+            b9_a_limiter_of_ones_own_is_asked_once_for_each_in_order_and_without_the_lock,
+            b9_a_limiter_that_panics_leaves_the_triggers_before_it_accepted_and_no_other,
+            b9_triggers_whose_limiter_is_asked_at_shut_down_are_dropped_and_counted,
+            b9_an_order_that_panics_at_a_later_pop_hands_nothing_out_and_loses_no_key,
+            b9_a_wrong_order_changes_the_order_of_a_batch_and_nothing_else,
+            b9_users_code_that_panics_while_a_batch_is_dropped_ends_every_run,
+            b9_a_panic_during_unwinding_is_caught_for_each_of_a_batch,
+            b9_keys_and_values_of_a_batch_are_dropped_without_the_lock,
+            b9_the_waker_that_a_batch_wakes_may_call_the_queue,
+        }
+    };
+}
+
 /// B1, B7's `state`, and of B10 FIFO, LIFO and the user's own order.
 #[macro_export]
 macro_rules! b_value {
@@ -484,6 +541,7 @@ macro_rules! x_mistakes {
             x10_a_wake_up_at_shutdown_that_calls_the_queue_does_not_deadlock,
             x11_the_ready_order_may_change_while_it_is_worked_off,
             x14_the_depth_gauge_is_len_at_every_step,
+            x15_the_first_keys_options_do_not_leak_into_the_rest_of_a_batch,
             x19_a_consumer_that_feeds_its_own_queue_does_not_deadlock,
             x20_a_key_does_not_stay_marked_as_scheduled,
             x21_a_far_future_delay_does_not_panic,
@@ -508,6 +566,8 @@ macro_rules! x_mistakes {
 #[macro_export]
 macro_rules! conformance {
     ($adapter:ty) => {
+        $crate::b_batch!($adapter);
+        $crate::b_batch_rules!($adapter);
         $crate::b_value!($adapter);
         $crate::d_timers!($adapter);
         $crate::d_wait!($adapter);

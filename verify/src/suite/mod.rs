@@ -8,6 +8,8 @@
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
+pub mod b_batch;
+pub mod b_batch_rules;
 pub mod b_value;
 pub mod d_timers;
 pub mod d_wait;

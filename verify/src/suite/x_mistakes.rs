@@ -254,6 +254,53 @@ pub fn x14_the_depth_gauge_is_len_at_every_step<A: Adapter>() {
     assert_eq!(metrics.gauges().unwrap().0, 0);
 }
 
+/// Every option that a trigger has, before every other: neither takes anything
+/// over from its neighbour.
+pub fn x15_the_first_keys_options_do_not_leak_into_the_rest_of_a_batch<A: Adapter>() {
+    let all = [
+        (When::Now, None),
+        (When::Now, Some(1)),
+        (When::After(ms(7), Policy::Earliest), None),
+        (When::After(ms(7), Policy::Latest(ms(9))), Some(2)),
+        (When::After(ms(7), Policy::Replace), None),
+        (When::After(ms(7), Policy::Keep), Some(3)),
+        (When::After(ms(0), Policy::Keep), None),
+        (When::RateLimited, None),
+        (When::RateLimited, Some(4)),
+    ];
+    for first in all {
+        for second in all {
+            let (together, apart) = (Subject::<A>::new(), Subject::<A>::new());
+            for q in [&together, &apart] {
+                // a timer there already, for the policies to differ on
+                q.add_after(1, ms(20));
+                q.add_after(2, ms(3));
+            }
+            let asked = [(1_u64, first), (2, second), (1, second)];
+            let asked = || asked.into_iter().map(|(key, (when, item))| (key, when, item.map(Value::of)));
+            let one =
+                together.trigger_many(asked().map(|(key, when, value)| (key.into(), when, value)).collect());
+            let other: Vec<_> = asked().map(|(key, when, value)| apart.trigger(key, when, value)).collect();
+            let accepted =
+                |answer: Vec<Result<Accepted, _>>| answer.into_iter().map(Result::ok).collect::<Vec<_>>();
+            assert_eq!(accepted(one), accepted(other), "{first:?}, then {second:?}");
+            for key in [1, 2] {
+                let seen = |q: &Subject<A>| (q.state(key), q.num_requeues(key));
+                assert_eq!(seen(&together), seen(&apart), "key {key} of {first:?}, then {second:?}");
+            }
+            let runs = |q: &Subject<A>| {
+                q.clock.advance(ms(30));
+                let values = std::iter::from_fn(|| {
+                    let item = q.try_get().ok()?;
+                    Some((item.key().id, item.value().map(|value| value.items.clone())))
+                });
+                values.collect::<Vec<_>>()
+            };
+            assert_eq!(runs(&together), runs(&apart), "{first:?}, then {second:?}");
+        }
+    }
+}
+
 pub fn x19_a_consumer_that_feeds_its_own_queue_does_not_deadlock<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add(0);

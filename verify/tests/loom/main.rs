@@ -17,7 +17,9 @@
 //! which fault, put into the code by hand, is caught by which model.
 #![cfg(requeue_loom)]
 
+mod batches;
 mod drains;
+mod filter;
 mod getters;
 mod loans;
 mod runs;

@@ -17,11 +17,13 @@
 //! `waiting` is apart from the rest: a key may have a timer and be ready or held.
 
 mod observe;
+mod publish;
 mod run;
 mod shutdown;
 mod trigger;
 
 pub use self::observe::{Gauges, KeyState, Stats};
+pub use self::publish::MayRead;
 pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunRef};
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
@@ -32,7 +34,7 @@ use crate::Instant;
 use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
 use crate::order::{Line, Order};
-use crate::table::Table;
+use crate::table::{Slots, Table};
 use crate::timers::Timers;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -53,8 +55,16 @@ mod flag {
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
+    /// A user's order has picked it for the batch that is being handed out. Only
+    /// with `READY`, and only while the order is being asked.
+    pub(super) const PICKED: u32 = 1 << 5;
+    /// Since it became ready or dirty it has been published: those who add it
+    /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
+    pub(super) const PUBLISHED: u32 = 1 << 6;
+    /// It stands in `limbo`.
+    pub(super) const LIMBO: u32 = 1 << 7;
 }
-use flag::{BACKOFF, DIRTY, HELD, LOOSE, READY};
+use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
 
 /// How two payloads of one key become one: the older first.
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
@@ -88,8 +98,9 @@ impl<K, V> fmt::Debug for Config<K, V> {
     }
 }
 
-/// Bytes that an empty queue may keep for the next keys.
-const KEPT: usize = 64 * 1024;
+/// Bytes that an empty queue may keep for the next keys in a chunk of slots and
+/// what stands beside it; it keeps two.
+const KEPT: usize = 32 * 1024;
 
 /// What is remembered of a key that failed.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +187,10 @@ pub struct Core<K, V = ()> {
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
     hand: u32,
+    /// Whether somebody may still read a pinned key, if keys are ever pinned.
+    may_read: Option<MayRead<K>>,
+    /// Slots whose keys nothing kept any more but somebody who read them.
+    limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
     /// A slot that was being worked on when users' code was called. If it still
@@ -217,6 +232,8 @@ impl<K, V> Core<K, V> {
             adds: 0,
             inert: BTreeMap::new(),
             hand: 0,
+            may_read: None,
+            limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,
         }
@@ -228,17 +245,34 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// Whether [`take_trash`](Self::take_trash) has anything.
+    /// Whether [`take_trash`](Self::take_trash) or
+    /// [`retry_limbo`](Self::retry_limbo) has anything to do.
     #[inline]
     #[must_use]
     pub fn has_trash(&self) -> bool {
-        !self.trash.is_empty()
+        self.trash.len() + self.limbo.len() > 0
+    }
+
+    /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
+    #[inline]
+    #[must_use]
+    pub fn has_limbo(&self) -> bool {
+        !self.limbo.is_empty()
     }
 
     /// What is to be dropped once the lock is released.
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
         core::mem::take(&mut self.trash)
+    }
+
+    /// How often a key was looked up, for the test that knows what each call may
+    /// cost.
+    #[cfg(requeue_counted)]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn probes(&self) -> u64 {
+        self.table.probes()
     }
 
     /// The slot of the key that `is_it` recognises among those with this hash.
@@ -248,14 +282,7 @@ impl<K, V> Core<K, V> {
         K: core::borrow::Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        self.table.find(hash, |slot| self.arena.hash(slot) == hash && self.arena.key(slot).borrow() == key)
-    }
-
-    fn insert(&mut self, key: K, hash: u32) -> u32 {
-        let slot = self.arena.insert(key, hash);
-        let arena = &self.arena;
-        self.table.insert(hash, slot, |s| arena.hash(s));
-        slot
+        self.table.find(hash, |slot| self.arena.matches(slot, hash, |known| known.borrow() == key))
     }
 
     /// Forgets a key that there is no reason to know any more, and returns it
@@ -263,15 +290,14 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn release(&mut self, slot: u32) -> Option<K> {
         if self.arena.flags(slot) & (READY | HELD) != 0
-            || self.arena.is_lent(slot)
+            || (self.arena.is_kept(slot) && !self.may_go(slot))
             || self.timers.due(slot).is_some()
             || self.failures(slot) > 0
         {
             return None;
         }
         let hash = self.arena.hash(slot);
-        let arena = &self.arena;
-        self.table.remove(hash, slot, |s| arena.hash(s));
+        self.table.remove(hash, slot, &self.arena);
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
@@ -281,6 +307,17 @@ impl<K, V> Core<K, V> {
             self.free_pages(chunk);
         }
         Some(removed.key)
+    }
+
+    /// Whether the columns beside the slabs say nothing of a slot: no timer, no
+    /// payload, no record, no timestamps kept, no guard whose run was ended under it.
+    #[inline]
+    fn is_plain(&self, slot: u32) -> bool {
+        self.inert.is_empty()
+            && self.times.is_none()
+            && self.values.is_empty()
+            && self.timers.due(slot).is_none()
+            && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)
     }
 
     #[cold]

@@ -84,7 +84,7 @@ impl<K, V> Core<K, V> {
             held: self.held,
             dirty: self.dirty,
             waiting: self.waiting(),
-            known: self.arena.len(),
+            known: self.arena.len() - self.in_limbo(),
         }
     }
 

@@ -2,8 +2,11 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, READY};
-use crate::arena::KeyRef;
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, PUBLISHED, READY};
+use crate::arena::{Arena, KeyRef};
+use crate::order::Line;
+use crate::table::Slots;
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
@@ -38,6 +41,9 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
+    /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
+    /// before the lock is released.
+    pub published: Option<u32>,
 }
 
 /// The answer of [`Core::get`].
@@ -112,6 +118,13 @@ impl fmt::Display for NotHeld {
 
 impl core::error::Error for NotHeld {}
 
+/// How many keys ahead of the one that is handed out their slots are asked for,
+/// and their entries in the table.
+const SLOT_AHEAD: usize = 8;
+const ENTRY_AHEAD: usize = 4;
+/// A batch does not look ahead where there are no more keys than these.
+const AT_HAND: usize = 1_024;
+
 /// How often a user's order may answer nonsense before the queue looks itself.
 const NONSENSE: u32 = 1_000;
 
@@ -123,9 +136,78 @@ impl<K, V> Core<K, V> {
             return if self.is_over() { Got::ShutDown } else { Got::Empty };
         }
         match self.next_ready() {
-            Some(slot) => Got::Item(self.hand_out(slot)),
+            Some(slot) => {
+                self.look_ahead();
+                Got::Item(self.hand_out(slot))
+            }
             None => Got::Empty,
         }
+    }
+
+    /// Hands out the next keys, `most` or as many as there are, each to `each`;
+    /// returns how many. Where that is none, [`is_over`](Self::is_over) says
+    /// whether any will come.
+    ///
+    /// # Panics
+    ///
+    /// If an order of the user's own does, and then nothing has been handed out:
+    /// it is asked for all the keys before anything changes.
+    #[inline]
+    pub fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+        let most = most.min(self.ready);
+        if self.line.is_own() {
+            let picked = self.pick(most);
+            for slot in &picked {
+                self.arena.set_flags(*slot, self.arena.flags(*slot) & !PICKED);
+                each(self.hand_out(*slot));
+            }
+            return picked.len();
+        }
+        // of a few keys all is at hand
+        let far = self.arena.len() > AT_HAND;
+        for taken in 0..most {
+            let Some(slot) = self.line.pop(&self.arena) else { return taken };
+            if far {
+                self.look_ahead();
+            }
+            each(self.hand_out(slot));
+        }
+        most
+    }
+
+    /// Lets a user's order pick `most` keys; there are so many.
+    #[cold]
+    fn pick(&mut self, most: usize) -> Vec<u32> {
+        let Self { arena, line, .. } = self;
+        let mut picked = Picked { arena, line, slots: Vec::with_capacity(most) };
+        let mut nonsense = 0;
+        while picked.slots.len() < most && nonsense < NONSENSE {
+            let Some(slot) = picked.line.pop(picked.arena) else { break };
+            if !picked.pick(slot) {
+                nonsense += 1;
+            }
+        }
+        for slot in 0..picked.arena.slots() {
+            // the order has lost keys: they are not lost for that
+            if picked.slots.len() == most {
+                break;
+            }
+            picked.pick(slot);
+        }
+        core::mem::take(&mut picked.slots)
+    }
+
+    /// What [`get`](Self::get) mostly comes to: the next key of an order that is
+    /// ours. `None` if there is none or the order is a user's, and then nothing
+    /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
+    #[inline]
+    pub fn get_plainly(&mut self) -> Option<Handout<K, V>> {
+        if self.line.is_own() {
+            return None;
+        }
+        let slot = self.line.pop(&self.arena)?;
+        self.look_ahead();
+        Some(self.hand_out(slot))
     }
 
     /// Takes the next key out of the line; there is one.
@@ -144,10 +226,22 @@ impl<K, V> Core<K, V> {
         (0..self.arena.slots()).find(|&s| self.arena.flags_if_occupied(s).is_some_and(|f| f & READY != 0))
     }
 
+    /// Asks for the memory that the next keys' runs will touch: their slots, and
+    /// nearer by, when those have come, their places in the table.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some(slot) = self.line.ahead(SLOT_AHEAD) {
+            self.arena.prefetch(slot);
+            if let Some(slot) = self.line.ahead(ENTRY_AHEAD) {
+                self.table.prefetch(self.arena.hash(slot));
+            }
+        }
+    }
+
     #[inline]
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
-        let flags = self.arena.flags(slot);
-        self.arena.set_flags(slot, (flags | HELD) & !(READY | BACKOFF | LOOSE));
+        let (key, flags) =
+            self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -157,10 +251,11 @@ impl<K, V> Core<K, V> {
         self.runs += 1;
         let now = self.now;
         Handout {
-            run: RunRef { key: self.arena.lend(slot), number },
+            run: RunRef { key, number },
             value: self.values.take(slot),
-            attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
+            attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
+            published: if flags & PUBLISHED == 0 { None } else { Some(self.arena.hash(slot)) },
         }
     }
 
@@ -170,7 +265,6 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// A refused retry gives the run back: it goes on.
-    #[inline]
     pub fn end(
         &mut self,
         run: RunRef<K>,
@@ -195,6 +289,48 @@ impl<K, V> Core<K, V> {
         let mut ended = self.end_run(slot, how, value);
         ended.key = self.release(slot);
         Ok(ended)
+    }
+
+    /// [`end`](Self::end) with [`How::Done`] or, if it `succeeded`,
+    /// [`How::Succeed`], and without a payload: what cannot be refused.
+    #[inline]
+    pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
+        match self.finish_plainly(run) {
+            Ok(key) => Ended { key: Some(key), ..Ended::nothing() },
+            Err(run) => self.finish_in_full(run, succeeded),
+        }
+    }
+
+    /// What most ends are: of a run that nothing else is known of than that it
+    /// is on, so that nothing is left of its key. Any other comes back as it was.
+    /// A queue that was [untroubled](Self::is_untroubled) is so after this.
+    ///
+    /// # Errors
+    ///
+    /// The run, if its end is another.
+    #[inline]
+    pub fn finish_plainly(&mut self, run: RunRef<K>) -> Result<K, RunRef<K>> {
+        let slot = run.key.slot();
+        if !self.is_plain(slot) {
+            return Err(run);
+        }
+        let RunRef { key, number } = run;
+        let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
+        self.table.remove(removed.hash, slot, &self.arena);
+        if let Some(chunk) = removed.freed_chunk {
+            self.free_pages(chunk);
+        }
+        self.held -= 1;
+        self.runs_done += 1;
+        Ok(removed.key)
+    }
+
+    #[inline(never)]
+    fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
+        match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
+            Ok(ended) => ended,
+            Err(_) => unreachable!("only retries are refused"),
+        }
     }
 
     /// Ends a run as [`end`](Self::end) does, but leaves its key lent: the
@@ -391,6 +527,37 @@ impl<K, V> Core<K, V> {
                 let now = self.phase == Phase::ShutDown;
                 live.then_some(if now { Duration::ZERO } else { delay })
             }
+        }
+    }
+}
+
+/// Keys that a user's order has picked for one batch, and that are still ready:
+/// if it panics over a later one, they stand in line again.
+struct Picked<'a, K> {
+    arena: &'a mut Arena<K>,
+    line: &'a mut Line<K>,
+    slots: Vec<u32>,
+}
+
+impl<K> Picked<'_, K> {
+    /// Picks a slot, whose number may be anything; false if it cannot be handed
+    /// out, or was picked before.
+    fn pick(&mut self, slot: u32) -> bool {
+        let flags = self.arena.flags_if_occupied(slot).unwrap_or(0);
+        let fits = flags & (READY | PICKED) == READY;
+        if fits {
+            self.arena.set_flags(slot, flags | PICKED);
+            self.slots.push(slot);
+        }
+        fits
+    }
+}
+
+impl<K> Drop for Picked<'_, K> {
+    fn drop(&mut self) {
+        for slot in self.slots.drain(..) {
+            self.arena.set_flags(slot, self.arena.flags(slot) & !PICKED);
+            self.line.enter(slot);
         }
     }
 }

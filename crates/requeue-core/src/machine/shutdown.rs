@@ -98,6 +98,20 @@ impl<K, V> Core<K, V> {
             // what is due at NEVER is never due, whatever a clock shows
             self.now = now.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1));
         }
+        !self.is_settled() && self.settle_more()
+    }
+
+    /// Whether no call has anything to do before its own work, whatever the time.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        self.timers.len() == 0
+            && self.waiting_drain.is_none()
+            && self.suspect.is_none()
+            && self.sweep == Sweep::None
+    }
+
+    #[inline(never)]
+    fn settle_more(&mut self) -> bool {
         if let Some(slot) = self.suspect.take() {
             self.repair(slot);
         }
@@ -105,10 +119,6 @@ impl<K, V> Core<K, V> {
             self.sweep = Sweep::None;
             return false;
         }
-        self.settle_timers()
-    }
-
-    fn settle_timers(&mut self) -> bool {
         if let Some(deadline) = self.waiting_drain.filter(|deadline| *deadline <= self.now) {
             // what was due by then still comes before the end, however late this is
             if self.fire_due(deadline) {
@@ -245,6 +255,14 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
+    }
+
+    /// Whether time does not matter, no call has anything to do before its own
+    /// work, and nothing waits to be dropped: most queues are so most of the time.
+    #[inline]
+    #[must_use]
+    pub fn is_untroubled(&self) -> bool {
+        self.is_settled() && self.times.is_none() && self.trash.len() + self.limbo.len() == 0
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other

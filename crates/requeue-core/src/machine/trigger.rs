@@ -4,6 +4,9 @@ use super::run::RunRef;
 use super::shutdown::Phase;
 use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
+use crate::arena::Arena;
+use crate::order::Ticket;
+use crate::table::{Found, Slots};
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
@@ -62,6 +65,25 @@ impl<K, V> Trigger<K, V> {
         Self { key: Some(key), value }
     }
 
+    /// The same, where the key may have been handed in before; see [`Core::add`].
+    #[inline]
+    pub fn of(key: Option<K>, value: Option<V>) -> Self {
+        Self { key, value }
+    }
+
+    /// The key, while the queue has not taken it.
+    #[inline]
+    pub fn key(&self) -> Option<&K> {
+        self.key.as_ref()
+    }
+
+    /// The same for [`Core::add_plainly`]; `None` if there is a payload, which
+    /// that does not take.
+    #[inline]
+    pub fn plain(&mut self) -> Option<&mut Option<K>> {
+        if self.value.is_none() { Some(&mut self.key) } else { None }
+    }
+
     /// What the queue did not take: both of a refused trigger, the key of one
     /// that the queue has a key of its own for.
     #[inline]
@@ -77,6 +99,8 @@ pub struct Accepted {
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
+    /// Stands for the key in [`Core::publish`], as long as the lock is held.
+    pub ticket: Ticket,
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -288,6 +312,23 @@ pub(super) struct Failed {
     expires: Instant,
 }
 
+/// A key on its way into the arena, unless it is there.
+struct Entering<'a, K> {
+    arena: &'a mut Arena<K>,
+    key: &'a mut Option<K>,
+}
+
+impl<K> Slots for Entering<'_, K> {
+    #[inline]
+    fn hash(&self, slot: u32) -> u32 {
+        self.arena.hash(slot)
+    }
+    #[inline]
+    fn prefetch(&self, slot: u32) {
+        self.arena.prefetch(slot);
+    }
+}
+
 impl<K: Eq, V> Core<K, V> {
     /// A trigger from outside.
     ///
@@ -307,21 +348,75 @@ impl<K: Eq, V> Core<K, V> {
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
         let Some(delay) = self.admit(delay)? else {
-            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO });
+            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE });
         };
         if let Delay::Limited(limit, _) = delay {
             self.turn_the_hand(limit);
         }
         let Trigger { key, value } = trigger;
-        let slot = match self.find(hash, key.as_ref().expect("a trigger is handed in once")) {
-            Some(slot) => slot,
-            None => {
-                let slot = self.insert(key.take().expect("it was there"), hash);
-                self.suspect = Some(slot);
-                slot
+        // a key that goes straight into a line of ours meets no users' code any more
+        let at_once = matches!(delay, Delay::Now) && !self.line.is_own();
+        match self.find_or_enter(key, hash, if at_once { READY } else { 0 }) {
+            Found::Known(slot) => Ok(self.trigger(slot, value, delay)),
+            Found::New(slot) if at_once => {
+                self.entered_ready(slot);
+                if let Some(value) = value.take() {
+                    *self.values.entry(slot) = Some(value);
+                }
+                Ok(Accepted { added: Added::Ready, delay: Duration::ZERO, ticket: Ticket(slot) })
             }
-        };
-        Ok(self.trigger(slot, value, delay))
+            Found::New(slot) => {
+                self.suspect = Some(slot);
+                Ok(self.trigger(slot, value, delay))
+            }
+        }
+    }
+
+    /// What most triggers come to: an immediate one without a payload, while the
+    /// queue is open and its order is one of ours. `None` if it is another, and
+    /// then nothing has changed and the key is still the caller's; as it is where
+    /// the key was known. The ticket is for [`publish`](Self::publish).
+    ///
+    /// The time does not matter, and no users' code runs but `Eq`. A queue that
+    /// was [untroubled](Self::is_untroubled) is so after this.
+    #[inline]
+    pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<(Added, Ticket)> {
+        if self.phase != Phase::Open || self.line.is_own() {
+            return None;
+        }
+        match self.find_or_enter(key, hash, READY) {
+            Found::New(slot) => {
+                self.entered_ready(slot);
+                Some((Added::Ready, Ticket(slot)))
+            }
+            Found::Known(slot) => Some((self.trigger_now(slot, &mut None), Ticket(slot))),
+        }
+    }
+
+    /// The slot of a key, which is entered with `flags` if it is not known.
+    #[inline]
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, flags: u32) -> Found {
+        assert!(key.is_some(), "a trigger is handed in once");
+        self.table.find_or_insert(
+            &mut Entering { arena: &mut self.arena, key },
+            hash,
+            |at, slot| at.arena.matches(slot, hash, |known| at.key.as_ref() == Some(known)),
+            |at| match at.key.take() {
+                Some(key) => at.arena.insert(key, hash, flags),
+                None => unreachable!("it was there"),
+            },
+        )
+    }
+
+    /// A key was entered as ready: it goes to the back of the line.
+    #[inline]
+    fn entered_ready(&mut self, slot: u32) {
+        self.ready += 1;
+        self.adds += 1;
+        if let Some(times) = &mut self.times {
+            times.triggered(slot, self.now);
+        }
+        self.line.enter(slot);
     }
 
     /// A trigger from outside for a key that is known already: `None` if it is
@@ -331,13 +426,13 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// [`Refused`] if the queue takes no more triggers.
     #[inline]
-    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Added>, Refused>
+    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Accepted>, Refused>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay).added))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay)))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -384,7 +479,7 @@ impl<K: Eq, V> Core<K, V> {
         };
         self.record(slot, failed);
         self.suspect = None;
-        Accepted { added, delay }
+        Accepted { added, delay, ticket: Ticket(slot) }
     }
 
     #[inline]

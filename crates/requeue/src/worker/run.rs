@@ -26,7 +26,7 @@ impl<K, V> Cell<K, V> {
 impl<K, V> Drop for Cell<K, V> {
     fn drop(&mut self) {
         let mut payload = self.left.lock().take();
-        self.guard.let_go(&mut payload);
+        self.guard.let_go(&mut payload, None);
     }
 }
 

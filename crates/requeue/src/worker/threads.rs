@@ -9,7 +9,7 @@ use crate::clock::{Parker, quietly};
 use crate::get::Get;
 use crate::item::{Ending, Item, Owner};
 use crate::shared::Shared;
-use crate::wait::{Sleeper, Step};
+use crate::wait::Step;
 use std::any::Any;
 use std::cell::OnceCell;
 use std::io;
@@ -112,8 +112,8 @@ where
             if !self.roster.looks(place) {
                 return None;
             }
-            match get.step(waker, None, Sleeper::Thread, &mut None) {
-                Step::Ready(outcome) => return outcome.unwrap_or(None),
+            match get.step(waker) {
+                Step::Ready(item) => return item,
                 Step::Sleep(until) => {
                     // whoever stops the worker from here on wakes this thread
                     if self.roster.rests(place, waker().clone()) {

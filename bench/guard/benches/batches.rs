@@ -1,0 +1,41 @@
+//! The same of batches, apart: see `paths.rs`.
+
+// what the macros write
+#![allow(missing_docs, unreachable_pub)]
+
+mod rig;
+
+use gungraun::prelude::*;
+use requeue::Items;
+use rig::{Queue, Rig, number, rig, string};
+use std::hash::Hash;
+use std::hint::black_box;
+
+/// In batches of 32, the get of one with the end of the one before.
+fn batch<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+    let mut keys = keys.into_iter();
+    let mut items = None;
+    while keys.len() > 0 {
+        let _ = black_box(q.add_many(keys.by_ref().take(32)));
+        let get = items.map_or_else(|| q.get_many(32), |items: Items<'_, K>| items.next(32));
+        items = black_box(get.wait());
+    }
+    drop(items);
+    q
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+fn w1_batch_u64(rig: Rig<u64>) -> Queue<u64> {
+    batch(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+fn w1_batch_string(rig: Rig<String>) -> Queue<String> {
+    batch(rig)
+}
+
+library_benchmark_group!(name = batches; benchmarks = w1_batch_u64, w1_batch_string);
+
+main!(library_benchmark_groups = batches);

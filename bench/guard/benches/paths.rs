@@ -1,0 +1,177 @@
+//! The paths whose instructions are counted. Nothing in here depends on time,
+//! threads or chance: the hasher has a fixed seed, the clock stands still, keys
+//! are built before. What a function gives back is dropped after the counting.
+//!
+//! What stands in one program shares what is inlined and what is not, so a path
+//! that is added here moves the others: batches are a program of their own.
+
+// what the macros write
+#![allow(missing_docs, unreachable_pub)]
+
+mod rig;
+
+use gungraun::prelude::*;
+use requeue_guard::OPERATIONS;
+use rig::{Queue, Rig, number, rig, string};
+use std::hash::Hash;
+use std::hint::black_box;
+use std::time::Duration;
+
+/// The same with ten thousand keys that are ready.
+fn pending<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
+    let rig = rig(key);
+    for i in 0..10_000 {
+        rig.q.add(key(i)).expect("open");
+    }
+    rig
+}
+
+/// The same with a hundred keys that are ready, and those as the keys, again and
+/// again.
+fn redundant<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
+    let Rig { q, .. } = rig(key);
+    for i in 0..100 {
+        q.add(key(i)).expect("open");
+        q.add(key(i)).expect("open");
+    }
+    Rig { q, keys: (0..OPERATIONS).map(|i| key(i % 100)).collect() }
+}
+
+/// Between one and three seconds.
+fn delay(i: usize) -> Duration {
+    Duration::from_nanos(1_000_000_000 + number(i) % 2_000_000_000)
+}
+
+/// The same with ten thousand keys that wait, and delays for the others.
+fn waiting() -> (Rig<u64>, Vec<Duration>) {
+    let rig = rig(number);
+    for i in 0..10_000 {
+        rig.q.add_after(number(i), delay(i)).expect("open");
+    }
+    (rig, (0..OPERATIONS).map(|i| delay(i + 77_777)).collect())
+}
+
+fn cycle<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+        if let Some(item) = q.get_blocking() {
+            black_box(item).done();
+        }
+    }
+    q
+}
+
+fn next<K: Hash + Eq>(Rig { q, mut keys }: Rig<K>) -> Queue<K> {
+    let first = keys.pop().expect("a key");
+    let _ = q.add(first);
+    let mut item = q.get_blocking();
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+        item = item.and_then(|item| black_box(item).next().wait());
+    }
+    drop(item);
+    q
+}
+
+fn bulk<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+    }
+    while let Ok(item) = q.try_get() {
+        black_box(item).done();
+    }
+    q
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+#[bench::pending(pending(number))]
+fn w1_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+    cycle(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+#[bench::pending(pending(string))]
+fn w1_cycle_string(rig: Rig<String>) -> Queue<String> {
+    cycle(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+fn w1_next_u64(rig: Rig<u64>) -> Queue<u64> {
+    next(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+fn w1_next_string(rig: Rig<String>) -> Queue<String> {
+    next(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+fn w1_bulk_u64(rig: Rig<u64>) -> Queue<u64> {
+    bulk(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+fn w1_bulk_string(rig: Rig<String>) -> Queue<String> {
+    bulk(rig)
+}
+
+#[library_benchmark]
+#[bench::value(redundant(number))]
+fn w3_redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
+    for &key in &keys {
+        let _ = black_box(q.add(black_box(key)));
+    }
+    (q, keys)
+}
+
+#[library_benchmark]
+#[bench::reference(redundant(string))]
+fn w3_redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<String>) {
+    for key in &keys {
+        let _ = black_box(q.add_ref(black_box(key.as_str())));
+    }
+    (q, keys)
+}
+
+#[library_benchmark]
+#[bench::waiting(waiting())]
+fn w4_insert_u64((Rig { q, keys }, delays): (Rig<u64>, Vec<Duration>)) -> Queue<u64> {
+    for (key, delay) in keys.into_iter().zip(delays) {
+        let _ = black_box(q.add_after(black_box(key), delay));
+    }
+    q
+}
+
+fn limited<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+    for key in keys {
+        let _ = black_box(q.add_rate_limited(black_box(key)));
+    }
+    q
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+fn w5_rate_limited_u64(rig: Rig<u64>) -> Queue<u64> {
+    limited(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+fn w5_rate_limited_string(rig: Rig<String>) -> Queue<String> {
+    limited(rig)
+}
+
+library_benchmark_group!(
+    name = paths;
+    benchmarks =
+        w1_cycle_u64, w1_cycle_string, w1_next_u64, w1_next_string, w1_bulk_u64, w1_bulk_string,
+        w3_redundant_u64, w3_redundant_string, w4_insert_u64, w5_rate_limited_u64, w5_rate_limited_string
+);
+
+main!(library_benchmark_groups = paths);

@@ -1,0 +1,99 @@
+//! What a figure must be quoted with.
+
+use crate::run::Programs;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::process::Command;
+
+/// Machine, compilers, commit and versions.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) rustc: String,
+    pub(crate) commit: String,
+    /// What the Go program says of itself, and the peers in Rust.
+    pub(crate) versions: Vec<String>,
+    pub(crate) date: String,
+    /// What else the machine did before the first measurement: its load average.
+    pub(crate) load: String,
+    pub(crate) quick: bool,
+    pub(crate) rounds: usize,
+}
+
+/// The crates in the peers' lock file whose versions matter.
+const PEERS: [&str; 8] = [
+    "async-channel",
+    "crossbeam-channel",
+    "flume",
+    "kanal",
+    "kube-runtime",
+    "parking_lot",
+    "tokio",
+    "tokio-util",
+];
+
+impl Machine {
+    pub(crate) fn look(root: &Path, programs: &Programs, quick: bool, rounds: usize) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let mut versions = Vec::new();
+        if let Some(go) = &programs.go {
+            versions.extend(said(Command::new(go).arg("version")).lines().map(str::to_string));
+        }
+        if programs.rust.is_some() {
+            let lock = std::fs::read_to_string(root.join("bench/peers/Cargo.lock")).unwrap_or_default();
+            versions.extend(locked(&lock));
+        }
+        Self {
+            processor: processor.map_or("unknown", |(_, name)| name).to_string(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+            rustc: said(Command::new("rustc").arg("--version")),
+            commit: commit(root),
+            versions,
+            date: said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])),
+            load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_string(),
+            quick,
+            rounds,
+        }
+    }
+}
+
+/// What a command prints; empty if it cannot be run.
+fn said(command: &mut Command) -> String {
+    let output = command.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_string()
+}
+
+/// The commit that is checked out, and whether what is measured differs from it.
+fn commit(root: &Path) -> String {
+    let git = |args: &[&str]| said(Command::new("git").arg("-C").arg(root).args(args));
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    let changed = !git(&["status", "--porcelain", "--", "crates", "bench/src"]).is_empty();
+    format!("{commit}{}", if changed { ", changed since" } else { "" })
+}
+
+/// The versions of the peers in a lock file.
+fn locked(lock: &str) -> Vec<String> {
+    let lines: Vec<_> = lock.lines().collect();
+    let version = |pair: &[&str]| {
+        let name = pair[0].strip_prefix("name = \"")?.strip_suffix('"')?;
+        let version = pair[1].strip_prefix("version = \"")?.strip_suffix('"')?;
+        PEERS.contains(&name).then(|| format!("{name} {version}"))
+    };
+    lines.windows(2).filter_map(version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_a_lock_file() {
+        let lock = "[[package]]\nname = \"flume\"\nversion = \"0.11.1\"\n\n[[package]]\nname = \"libc\"\nversion = \"1\"\n";
+        assert_eq!(locked(lock), ["flume 0.11.1"]);
+    }
+}

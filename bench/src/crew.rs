@@ -1,0 +1,270 @@
+//! Producers and consumers, as threads or as tasks.
+//!
+//! Tasks run on Tokio's multi-threaded runtime with two workers. Tokio's own
+//! channels make a task yield after 128 operations; no other queue does, so
+//! every producer and consumer that is a task does it here.
+
+use crate::queues::{AsyncFifo, Fifo};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+
+/// After how many operations a task yields.
+const BUDGET: u32 = 128;
+
+/// How a consumer ends a run and gets the next key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Two calls.
+    Plain,
+    /// One call.
+    Next,
+}
+
+impl Form {
+    /// What the parameter `form` calls them.
+    pub const WORDS: [&'static str; 2] = ["plain", "next"];
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(word: &str) -> Self {
+        if word == "next" { Self::Next } else { Self::Plain }
+    }
+}
+
+/// Where producers and consumers run.
+#[derive(Debug)]
+pub struct Crew {
+    runtime: Option<Runtime>,
+}
+
+/// Producers or consumers at work.
+#[derive(Debug)]
+pub enum Running<S> {
+    /// As threads.
+    Threads(Vec<thread::JoinHandle<S>>),
+    /// As tasks.
+    Tasks(Vec<tokio::task::JoinHandle<S>>, Handle),
+}
+
+/// A runtime for tasks, with two workers.
+///
+/// # Panics
+///
+/// Where its threads cannot be started.
+#[must_use]
+pub fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_time().build().expect("a runtime with two threads")
+}
+
+/// Starts a thread with a small stack, as whoever starts thousands would.
+///
+/// # Panics
+///
+/// Where it cannot be started.
+pub fn spawn<S: Send + 'static>(f: impl FnOnce() -> S + Send + 'static) -> thread::JoinHandle<S> {
+    thread::Builder::new().stack_size(64 << 10).spawn(f).expect("a thread: see ulimit -u and the pids cgroup")
+}
+
+impl Crew {
+    /// What the parameter `mode` calls the two.
+    pub const MODES: [&'static str; 2] = ["threads", "tasks"];
+
+    /// `threads` or `tasks`.
+    #[must_use]
+    pub fn new(mode: &str) -> Self {
+        Self { runtime: (mode == "tasks").then(runtime) }
+    }
+
+    /// Threads.
+    #[must_use]
+    pub fn threads() -> Self {
+        Self { runtime: None }
+    }
+
+    /// The runtime, where there are tasks.
+    #[must_use]
+    pub fn runtime(&self) -> Option<&Runtime> {
+        self.runtime.as_ref()
+    }
+
+    /// Starts a consumer for each state, which `on_key` is given with each key
+    /// before its run ends.
+    pub fn consume<Q, S, F>(&self, q: &Arc<Q>, form: Form, states: Vec<S>, on_key: F) -> Running<S>
+    where
+        Q: AsyncFifo,
+        S: Send + 'static,
+        F: Fn(&mut S, &Q::Key) + Copy + Send + Sync + 'static,
+    {
+        let Some(runtime) = &self.runtime else {
+            return consume_in_threads(q, form, states, on_key);
+        };
+        let start = |state| {
+            let q = Arc::clone(q);
+            match form {
+                Form::Plain => runtime.spawn(plain_task(q, state, on_key)),
+                Form::Next => runtime.spawn(next_task(q, state, on_key)),
+            }
+        };
+        Running::Tasks(states.into_iter().map(start).collect(), runtime.handle().clone())
+    }
+
+    /// Starts a producer for each iterator, which adds what it gives.
+    pub fn produce<Q, I>(&self, q: &Arc<Q>, keys: Vec<I>) -> Running<()>
+    where
+        Q: Fifo,
+        I: Iterator<Item = Q::Key> + Send + 'static,
+    {
+        let Some(runtime) = &self.runtime else {
+            return produce_in_threads(q, keys);
+        };
+        let start = |keys: I| {
+            let q = Arc::clone(q);
+            runtime.spawn(async move {
+                let mut left = BUDGET;
+                for key in keys {
+                    q.add(key);
+                    spend(&mut left).await;
+                }
+            })
+        };
+        Running::Tasks(keys.into_iter().map(start).collect(), runtime.handle().clone())
+    }
+}
+
+impl<S: 'static> Running<S> {
+    /// Waits for the end of all, and returns their states.
+    ///
+    /// # Panics
+    ///
+    /// If one of them has.
+    pub fn join(self) -> Vec<S> {
+        match self {
+            Self::Threads(all) => {
+                all.into_iter().map(|thread| thread.join().expect("it ends well")).collect()
+            }
+            Self::Tasks(all, runtime) => {
+                all.into_iter().map(|task| runtime.block_on(task).expect("it ends well")).collect()
+            }
+        }
+    }
+}
+
+/// [`Crew::consume`] for a queue that has no tasks.
+pub fn consume_in_threads<Q, S, F>(q: &Arc<Q>, form: Form, states: Vec<S>, on_key: F) -> Running<S>
+where
+    Q: Fifo,
+    S: Send + 'static,
+    F: Fn(&mut S, &Q::Key) + Copy + Send + Sync + 'static,
+{
+    let start = |state| {
+        let q = Arc::clone(q);
+        spawn(move || match form {
+            Form::Plain => plain_thread(&*q, state, on_key),
+            Form::Next => next_thread(&*q, state, on_key),
+        })
+    };
+    Running::Threads(states.into_iter().map(start).collect())
+}
+
+/// [`Crew::produce`] for a queue that has no tasks.
+pub fn produce_in_threads<Q, I>(q: &Arc<Q>, keys: Vec<I>) -> Running<()>
+where
+    Q: Fifo,
+    I: Iterator<Item = Q::Key> + Send + 'static,
+{
+    let start = |keys: I| {
+        let q = Arc::clone(q);
+        spawn(move || keys.for_each(|key| q.add(key)))
+    };
+    Running::Threads(keys.into_iter().map(start).collect())
+}
+
+fn plain_thread<Q: Fifo, S>(q: &Q, mut state: S, on_key: impl Fn(&mut S, &Q::Key)) -> S {
+    while let Some(item) = q.get() {
+        on_key(&mut state, Q::key(&item));
+        q.done(item);
+    }
+    state
+}
+
+fn next_thread<Q: Fifo, S>(q: &Q, mut state: S, on_key: impl Fn(&mut S, &Q::Key)) -> S {
+    let mut got = q.get();
+    while let Some(item) = got {
+        on_key(&mut state, Q::key(&item));
+        got = q.next(item);
+    }
+    state
+}
+
+async fn plain_task<Q, S, F>(q: Arc<Q>, mut state: S, on_key: F) -> S
+where
+    Q: AsyncFifo,
+    F: Fn(&mut S, &Q::Key),
+{
+    let mut left = BUDGET;
+    while let Some(item) = q.get_async().await {
+        on_key(&mut state, Q::key(&item));
+        q.done(item);
+        spend(&mut left).await;
+    }
+    state
+}
+
+async fn next_task<Q, S, F>(q: Arc<Q>, mut state: S, on_key: F) -> S
+where
+    Q: AsyncFifo,
+    F: Fn(&mut S, &Q::Key),
+{
+    let mut left = BUDGET;
+    let mut got = q.get_async().await;
+    while let Some(item) = got {
+        on_key(&mut state, Q::key(&item));
+        spend(&mut left).await;
+        got = q.next_async(item).await;
+    }
+    state
+}
+
+async fn spend(left: &mut u32) {
+    *left -= 1;
+    if *left == 0 {
+        *left = BUDGET;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How much each of several consumers has done: each writes a number of its own
+/// on a cache line of its own, and who waits for all of it looks now and then.
+#[derive(Debug)]
+pub struct Tally(Vec<Mine>);
+
+/// A consumer's number.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Mine(AtomicU64);
+
+impl Tally {
+    /// Zero, for that many consumers.
+    #[must_use]
+    pub fn new(consumers: usize) -> Arc<Self> {
+        Arc::new(Self((0..consumers).map(|_| Mine::default()).collect()))
+    }
+
+    /// Adds one to what this consumer has done.
+    #[inline]
+    pub fn count(&self, consumer: usize) {
+        let mine = &self.0[consumer].0;
+        mine.store(mine.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Waits until they have done that much together, to 0.1 ms.
+    pub fn wait_for(&self, n: u64) {
+        while self.0.iter().map(|mine| mine.0.load(Relaxed)).sum::<u64>() < n {
+            thread::sleep(Duration::from_micros(100));
+        }
+    }
+}

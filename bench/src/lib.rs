@@ -1,0 +1,61 @@
+//! The workloads that requeue and its peers are measured with.
+//!
+//! A measurement is one process: `requeue-bench WORKLOAD [name=value …]` prints
+//! one JSON line ([`Line`]). `bench/README.md` says what each workload is.
+//!
+//! A queue takes part by implementing the traits of [`queues`] as far as it can:
+//! the workloads are generic over them, so all that is measured in Rust is
+//! measured by the same code. A program for other queues is a `main` that gives
+//! [`main_with`] a function from a workload's name to its `run`, as this crate's
+//! own `main.rs`; it leaves the feature `ours` out.
+
+pub mod args;
+pub mod crew;
+pub mod fair;
+pub mod floor;
+pub mod keys;
+pub mod line;
+pub mod measure;
+#[cfg(feature = "ours")]
+pub mod ours;
+pub mod queues;
+pub mod sink;
+pub mod w1;
+pub mod w10;
+pub mod w2;
+pub mod w3;
+pub mod w4;
+pub mod w5;
+pub mod w6;
+pub mod w7;
+pub mod w8;
+pub mod w9;
+
+pub use args::{Args, Usage};
+pub use keys::Key;
+pub use line::Line;
+pub use queues::Fifo;
+
+use std::process::ExitCode;
+
+/// The `main` of a program that measures: hands its arguments to `dispatch` and
+/// prints the line that comes back, or what is wrong with the arguments.
+pub fn main_with(dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> ExitCode {
+    let done = Args::parse(std::env::args().skip(1)).and_then(|mut args| dispatch(&mut args));
+    match done {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(usage) => {
+            eprintln!("{usage}");
+            ExitCode::from(usage.exit_code())
+        }
+    }
+}
+
+/// The names of all workloads.
+pub const WORKLOADS: &[&str] = &[
+    "w1", "w1floor", "w2", "w3", "w4", "w4sooner", "w5", "w5when", "w5bucket", "w6", "w7", "w8", "w9", "w10",
+    "fair",
+];

@@ -1,0 +1,189 @@
+//! requeue itself.
+
+use crate::Key;
+use crate::fair::Virtual;
+use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
+use crate::sink::Sink;
+use parking_lot::Mutex;
+use requeue::limiter::TokenBucket;
+use requeue::{Clock, FakeClock, Instant, Item, Metrics, RateLimiter, SystemClock, WorkQueue};
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+/// requeue's name in what is printed.
+pub const NAME: &str = "requeue";
+
+impl<K: Key> Fifo for WorkQueue<K> {
+    const NAME: &'static str = NAME;
+    type Key = K;
+    type Item<'q> = Item<'q, K>;
+
+    fn new() -> Self {
+        Self::new()
+    }
+    #[inline]
+    fn add(&self, key: K) {
+        let _ = WorkQueue::add(self, key);
+    }
+    #[inline]
+    fn add_ref(&self, key: &K) {
+        let _ = WorkQueue::add_ref(self, key);
+    }
+    #[inline]
+    fn get(&self) -> Option<Item<'_, K>> {
+        self.get_blocking()
+    }
+    #[inline]
+    fn key<'i>(item: &'i Item<'_, K>) -> &'i K {
+        item.key()
+    }
+    #[inline]
+    fn done(&self, item: Item<'_, K>) {
+        item.done();
+    }
+    #[inline]
+    fn next<'q>(&'q self, item: Item<'q, K>) -> Option<Item<'q, K>> {
+        item.next().wait()
+    }
+    fn shut_down(&self, _: usize) {
+        let _ = WorkQueue::shut_down(self);
+    }
+}
+
+impl<K: Key> AsyncFifo for WorkQueue<K> {
+    #[inline]
+    fn get_async(&self) -> impl Future<Output = Option<Item<'_, K>>> + Send {
+        WorkQueue::get(self)
+    }
+    #[inline]
+    fn next_async<'q>(&'q self, item: Item<'q, K>) -> impl Future<Output = Option<Item<'q, K>>> + Send {
+        item.next()
+    }
+}
+
+impl<K: Key> Delaying for WorkQueue<K> {
+    #[inline]
+    fn add_after(&self, key: K, delay: Duration) {
+        let _ = WorkQueue::add_after(self, key, delay);
+    }
+}
+
+const BASE: Duration = Duration::from_millis(1);
+const MAX: Duration = Duration::from_secs(1000);
+
+fn exponential<K>() -> requeue::limiter::Exponential<K> {
+    requeue::limiter::Exponential::new(BASE, MAX).expect("1 ms is below 1,000 s")
+}
+
+impl<K: Key> RateLimited for WorkQueue<K> {
+    fn limited(by: Limiter) -> Self {
+        let builder = WorkQueue::builder();
+        let builder = match by {
+            Limiter::Builtin => builder.limiter(exponential()),
+            Limiter::Own => builder.limiter(Own(Mutex::default())),
+        };
+        builder.build().expect("nothing is missing")
+    }
+    #[inline]
+    fn add_rate_limited(&self, key: K) {
+        let _ = WorkQueue::add_rate_limited(self, key);
+    }
+}
+
+/// What a user would write who ports client-go's limiter.
+struct Own<K>(Mutex<HashMap<K, u32>>);
+
+impl<K: Key> RateLimiter<K> for Own<K> {
+    fn when(&self, key: &K, _: Instant) -> Duration {
+        let mut failures = self.0.lock();
+        let failures = match failures.get_mut(key) {
+            Some(known) => known,
+            None => failures.entry(key.clone()).or_insert(0),
+        };
+        let delay = BASE.checked_mul(1_u32.checked_shl(*failures).unwrap_or(u32::MAX));
+        *failures += 1;
+        delay.unwrap_or(MAX).min(MAX)
+    }
+    fn forget(&self, key: &K) {
+        self.0.lock().remove(key);
+    }
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.0.lock().get(key).copied().unwrap_or(0)
+    }
+}
+
+impl<K: Key> Exponential for requeue::limiter::Exponential<K> {
+    const NAME: &'static str = NAME;
+    type Key = K;
+    fn new() -> Self {
+        exponential()
+    }
+    fn when(&self, key: &K) -> Duration {
+        RateLimiter::when(self, key, Instant::ORIGIN)
+    }
+}
+
+impl Bucket for TokenBucket {
+    const NAME: &'static str = NAME;
+    fn new(per_second: f64, burst: u32) -> Self {
+        TokenBucket::new(per_second, burst).expect("a rate")
+    }
+    #[inline]
+    fn reserve(&self) -> Duration {
+        TokenBucket::reserve(self, 1, SystemClock.now()).delay()
+    }
+}
+
+/// A sink as requeue's metrics.
+struct Told(Sink);
+
+impl Metrics for Told {
+    fn added(&self, keys: u64) {
+        self.0.added(keys);
+    }
+    fn retried(&self) {
+        self.0.retried();
+    }
+    fn handed_out(&self, waited: Duration) {
+        self.0.handed_out(waited);
+    }
+    fn run_ended(&self, took: Duration) {
+        self.0.run_ended(took);
+    }
+}
+
+impl<K: Key> Metered for WorkQueue<K> {
+    fn metered(sink: Sink) -> Self {
+        WorkQueue::builder().name("bench").metrics(Told(sink)).build().expect("it has a name")
+    }
+}
+
+/// A queue on a fake clock.
+#[derive(Debug)]
+pub struct Slow {
+    q: WorkQueue<u64>,
+    clock: FakeClock,
+}
+
+impl Virtual for Slow {
+    const NAME: &'static str = NAME;
+    fn new() -> Self {
+        let clock = FakeClock::new();
+        let q = WorkQueue::builder().clock(clock.clone()).build().expect("nothing is missing");
+        Self { q, clock }
+    }
+    fn add(&mut self, key: u64) {
+        let _ = self.q.add(key);
+    }
+    fn get(&mut self) -> u64 {
+        let item = self.q.try_get().expect("a key is ready");
+        item.detach().0
+    }
+    fn advance(&mut self, by: Duration) {
+        self.clock.advance(by);
+    }
+    fn done(&mut self, key: u64) {
+        self.q.done(&key).expect("it is held");
+    }
+}

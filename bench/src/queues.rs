@@ -1,0 +1,108 @@
+//! What a queue must be able to do to take part in a workload.
+//!
+//! Each queue is used as its users use it, in its best configuration.
+
+use crate::Key;
+use crate::sink::Sink;
+use std::future::Future;
+use std::time::Duration;
+
+/// Add, get and done, for threads.
+pub trait Fifo: Send + Sync + 'static {
+    /// The name under which it is measured.
+    const NAME: &'static str;
+    /// Its keys.
+    type Key: Key;
+    /// A key that was handed out.
+    type Item<'q>: Send
+    where
+        Self: 'q;
+
+    /// An empty queue.
+    fn new() -> Self;
+    /// Asks for a run of the key.
+    fn add(&self, key: Self::Key);
+    /// The same by reference; a queue that must own its key clones.
+    fn add_ref(&self, key: &Self::Key) {
+        self.add(key.clone());
+    }
+    /// Waits for a key; `None` once the queue is shut down and worked off.
+    fn get(&self) -> Option<Self::Item<'_>>;
+    /// The key that was handed out.
+    fn key<'i>(item: &'i Self::Item<'_>) -> &'i Self::Key;
+    /// Ends the run.
+    fn done(&self, item: Self::Item<'_>);
+    /// Ends the run and waits for the next key, in one call where there is one.
+    fn next<'q>(&'q self, item: Self::Item<'q>) -> Option<Self::Item<'q>> {
+        self.done(item);
+        self.get()
+    }
+    /// Says that no key comes any more: what is ready is still handed out, then
+    /// that many consumers are told the end.
+    fn shut_down(&self, consumers: usize);
+}
+
+/// The same for tasks.
+pub trait AsyncFifo: Fifo {
+    /// Waits for a key; `None` once the queue is shut down and worked off.
+    fn get_async(&self) -> impl Future<Output = Option<Self::Item<'_>>> + Send;
+    /// Ends the run and waits for the next key, in one call where there is one.
+    fn next_async<'q>(&'q self, item: Self::Item<'q>) -> impl Future<Output = Option<Self::Item<'q>>> + Send {
+        async move {
+            self.done(item);
+            self.get_async().await
+        }
+    }
+}
+
+/// A queue with timers.
+pub trait Delaying: AsyncFifo {
+    /// Asks for a run in `delay`.
+    fn add_after(&self, key: Self::Key, delay: Duration);
+}
+
+/// A queue whose limiter is exponential by key, from 1 ms to 1,000 s.
+pub trait RateLimited: Fifo {
+    /// An empty queue with the limiter that comes with it, or with one that a
+    /// user has written, which keeps its counts in a map.
+    fn limited(by: Limiter) -> Self;
+    /// Asks for a run when the limiter says.
+    fn add_rate_limited(&self, key: Self::Key);
+}
+
+/// Whose limiter a queue has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limiter {
+    /// The library's.
+    Builtin,
+    /// The user's.
+    Own,
+}
+
+/// A queue with metrics.
+pub trait Metered: Fifo {
+    /// An empty queue that tells the sink.
+    fn metered(sink: Sink) -> Self;
+}
+
+/// An exponential limiter alone, from 1 ms to 1,000 s.
+pub trait Exponential: Sync {
+    /// The name under which it is measured.
+    const NAME: &'static str;
+    /// What it counts by.
+    type Key: Key;
+    /// One that has counted nothing.
+    fn new() -> Self;
+    /// The delay of the key, which counts as a failure of it.
+    fn when(&self, key: &Self::Key) -> Duration;
+}
+
+/// A token bucket alone.
+pub trait Bucket: Sync {
+    /// The name under which it is measured.
+    const NAME: &'static str;
+    /// A full one.
+    fn new(per_second: f64, burst: u32) -> Self;
+    /// Reserves a token and says how long until it is there, by the clock.
+    fn reserve(&self) -> Duration;
+}

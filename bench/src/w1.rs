@@ -1,0 +1,97 @@
+//! W1: one thread adds, gets and ends a million distinct keys.
+
+use crate::keys::keys;
+use crate::measure::{Spent, Stopwatch};
+use crate::{Args, Fifo, Line, Usage};
+
+/// How many other keys are ready in the shape `pending`.
+const PENDING: usize = 100_000;
+
+/// Reads the parameters and measures: `U` is the queue for `key=u64`, `S` the
+/// one for `key=string`. An operation is a key's add, get and done.
+///
+/// # Errors
+///
+/// Where a parameter is wrong.
+pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
+    let key = args.choice("key", &["u64", "string"])?;
+    let shape = args.choice("shape", &["cycle", "pending", "bulk"])?;
+    let form = args.choice("form", &["plain", "next", "batch32"])?;
+    let n = args.number("n", 1_000_000)?;
+    let params = args.finish()?;
+    if form == "batch32" {
+        return Err(Usage::Cannot(format!("{} has one key a call", U::NAME)));
+    }
+    let spent = match key {
+        "u64" => measure::<U>(shape, form, n),
+        _ => measure::<S>(shape, form, n),
+    };
+    Ok(Line::spent(U::NAME, "w1", params, n as u64, spent))
+}
+
+fn measure<Q: Fifo>(shape: &str, form: &str, n: usize) -> Spent {
+    let q = Q::new();
+    if shape == "pending" {
+        keys(n, PENDING).into_iter().for_each(|key| q.add(key));
+    }
+    let keys = keys(0, n);
+    match (shape, form) {
+        ("bulk", "plain") => bulk(&q, keys),
+        ("bulk", _) => bulk_next(&q, keys),
+        (_, "plain") => cycle(&q, keys),
+        _ => cycle_next(&q, keys),
+    }
+}
+
+/// What `get` gives where a key is ready.
+pub(crate) fn ready<Q: Fifo>(q: &Q) -> Q::Item<'_> {
+    q.get().expect("a key is ready")
+}
+
+pub(crate) fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let watch = Stopwatch::start();
+    for key in keys {
+        q.add(key);
+        q.done(ready(q));
+    }
+    watch.stop()
+}
+
+/// The same, but a run's end and the next `get` are one call.
+pub(crate) fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let mut held = None;
+    let watch = Stopwatch::start();
+    for key in keys {
+        q.add(key);
+        held = match held.take() {
+            Some(item) => q.next(item),
+            None => q.get(),
+        };
+    }
+    if let Some(last) = held {
+        q.done(last);
+    }
+    watch.stop()
+}
+
+fn bulk<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let n = keys.len();
+    let watch = Stopwatch::start();
+    keys.into_iter().for_each(|key| q.add(key));
+    for _ in 0..n {
+        q.done(ready(q));
+    }
+    watch.stop()
+}
+
+fn bulk_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let n = keys.len();
+    let watch = Stopwatch::start();
+    keys.into_iter().for_each(|key| q.add(key));
+    let mut item = ready(q);
+    for _ in 1..n {
+        item = q.next(item).expect("a key is ready");
+    }
+    q.done(item);
+    watch.stop()
+}

@@ -1,0 +1,96 @@
+//! Keys that are pending and published, so that whoever adds them again can see
+//! it without the lock.
+//!
+//! Who publishes, who reads and in what order is the caller's business: see the
+//! crate `requeue`, `filter/`. Kept here is what must not be forgotten: that a
+//! pending key was published, which its [`Handout`](super::Handout) says; and that a key which
+//! is read by its address stays where it is.
+
+use super::shutdown::Phase;
+use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};
+use crate::order::Ticket;
+use crate::table::Slots;
+use alloc::boxed::Box;
+
+/// Whether somebody may still read a key that was published by its address and
+/// withdrawn since. It is asked under the lock and must not panic.
+pub type MayRead<K> = Box<dyn Fn(&K) -> bool + Send>;
+
+impl<K, V> Core<K, V> {
+    /// Notes that a key is being published, and returns it with its hash. `None`
+    /// where it may not be: it is not pending (ready, or held and dirty), not
+    /// everybody may trigger it, or a user's order is to hear of each trigger.
+    ///
+    /// With `may_read` it is published by its address: from here on it stays in
+    /// its place, until nothing else keeps it and `may_read` (the one that was
+    /// given first) says no.
+    pub fn publish(
+        &mut self,
+        ticket: Ticket,
+        may_read: Option<impl FnOnce() -> MayRead<K>>,
+    ) -> Option<(&K, u32)> {
+        let slot = ticket.0;
+        let flags = self.arena.flags_if_occupied(slot)?;
+        if flags & (READY | DIRTY) == 0 || self.phase != Phase::Open || self.line.is_own() {
+            return None;
+        }
+        if let Some(may_read) = may_read {
+            self.may_read.get_or_insert_with(may_read);
+            self.arena.pin(slot);
+        }
+        self.arena.set_flags(slot, flags | PUBLISHED);
+        Some((self.arena.key(slot), self.arena.hash(slot)))
+    }
+
+    /// Whether a key that is kept in its place may go. One that only a reader
+    /// keeps waits for that in limbo.
+    #[cold]
+    pub(super) fn may_go(&mut self, slot: u32) -> bool {
+        if !self.is_idle(slot) {
+            return false;
+        }
+        if self.may_read.as_ref().is_some_and(|may_read| may_read(self.arena.key(slot))) {
+            if !self.limbo.contains(&slot) {
+                self.limbo.push(slot);
+            }
+            self.arena.set_flags(slot, self.arena.flags(slot) | LIMBO);
+            return false;
+        }
+        self.arena.unpin(slot);
+        true
+    }
+
+    /// Looks again at keys that only readers kept: those that nobody reads any
+    /// more go to the [trash](Self::take_trash). True if some are left: call this
+    /// in the following lock holds.
+    #[cold]
+    pub fn retry_limbo(&mut self) -> bool {
+        for slot in core::mem::take(&mut self.limbo) {
+            // it may have gone since, or be another key's, or have been triggered
+            let Some(flags) = self.arena.flags_if_occupied(slot) else { continue };
+            if flags & LIMBO != 0 {
+                self.arena.set_flags(slot, flags & !LIMBO);
+                if let Some(key) = self.release(slot) {
+                    self.trash.push((Some(key), None));
+                }
+            }
+        }
+        !self.limbo.is_empty()
+    }
+
+    /// How many keys only readers keep.
+    pub(super) fn in_limbo(&self) -> usize {
+        let only_read = |&&slot: &&u32| {
+            self.arena.flags_if_occupied(slot).is_some_and(|flags| flags & LIMBO != 0) && self.is_idle(slot)
+        };
+        self.limbo.iter().filter(only_read).count()
+    }
+
+    /// Whether there is no reason to know a key.
+    fn is_idle(&self, slot: u32) -> bool {
+        self.arena.flags(slot) & (READY | HELD) == 0
+            && !self.arena.is_lent(slot)
+            && self.timers.due(slot).is_none()
+            && self.failures(slot) == 0
+    }
+}

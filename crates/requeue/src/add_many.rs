@@ -1,0 +1,301 @@
+//! Many triggers in one lock hold.
+//!
+//! The keys are collected into one allocation, with their hashes, before the lock
+//! is taken: the caller's iterator and the hasher are users' code. What becomes of
+//! each trigger is written beside it, and the same allocation goes back to the
+//! caller as the answer. So a batch costs one allocation, and none in the hold but
+//! what the keys themselves need.
+
+use crate::add::{Add, When};
+use crate::clock::quietly;
+use crate::error::{AddError, AddResult, Added, Refused};
+use crate::items::FirstPanic;
+use crate::shared::{Shared, Unask};
+use crate::{Instant, Metrics};
+use requeue_core::{Asking, Delay, Policy, Trigger};
+use std::fmt;
+use std::mem::take;
+use std::time::Duration;
+use std::vec;
+
+/// A trigger of a batch, and what became of it.
+struct Entry<K, V> {
+    trigger: Trigger<K, V>,
+    when: When,
+    policy: Policy,
+    hash: u32,
+    /// `when` is what a limiter said that was asked without the lock.
+    asked: bool,
+    /// Refused until it is accepted.
+    result: Result<Added, Refused>,
+}
+
+impl<K, V> Entry<K, V> {
+    fn into_result(self) -> AddResult<K, V> {
+        match (self.result, self.trigger.into_parts()) {
+            (Ok(added), _spare) => Ok(added),
+            (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
+            (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
+        }
+    }
+
+    /// Whether the limiter says when.
+    fn is_limited(&self) -> bool {
+        matches!(self.when, When::RateLimited)
+    }
+}
+
+/// What became of each trigger of a batch, in the order in which they were given:
+/// what [`WorkQueue::add_many`](crate::WorkQueue::add_many) returns.
+///
+/// It is read where it stands ([`iter`](Self::iter)), asked as a whole
+/// ([`all`](Self::all)), or taken apart, which gives refused keys and values back
+/// (it is an [`IntoIterator`] of [`AddResult`]s).
+///
+/// ```
+/// use requeue::{Added, WorkQueue};
+/// let q = WorkQueue::new();
+/// let added = q.add_many(["a", "b", "a"]);
+/// assert!(added.iter().eq([Ok(Added::Ready), Ok(Added::Ready), Ok(Added::Coalesced)]));
+/// added.all()?;
+///
+/// q.shut_down();
+/// let refused = q.add_many(["c", "d"]).into_iter().filter_map(Result::err);
+/// assert!(refused.map(|refused| refused.key).eq(["c", "d"]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "refused keys are in here: see all()"]
+pub struct AddedMany<K, V = ()> {
+    entries: Vec<Entry<K, V>>,
+}
+
+impl<K, V> AddedMany<K, V> {
+    /// Collects the triggers of a batch; nothing has been accepted yet.
+    pub(crate) fn collect(triggers: impl Iterator<Item = (K, Add<V>)>, hash: impl Fn(&K) -> u32) -> Self {
+        let entries = triggers.map(|(key, Add { when, policy, value })| {
+            let hash = hash(&key);
+            let trigger = Trigger::new(key, value);
+            Entry { trigger, when, policy, hash, asked: false, result: Err(Refused::ShutDown) }
+        });
+        Self { entries: entries.collect() }
+    }
+
+    /// `Ok` if all were accepted.
+    ///
+    /// # Errors
+    ///
+    /// Why the first that was refused was.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.close();
+    /// assert_eq!(q.add_many(["c"]).all(), Err(requeue::Refused::ShutDown));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn all(&self) -> Result<(), Refused> {
+        self.iter().try_for_each(|result| result.map(drop))
+    }
+
+    /// What became of each trigger.
+    ///
+    /// ```
+    /// # use requeue::{Added, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let new = q.add_many([1, 2, 1]).iter().filter(|added| *added == Ok(Added::Ready)).count();
+    /// assert_eq!(new, 2);
+    /// ```
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Result<Added, Refused>> + ExactSizeIterator + '_ {
+        self.entries.iter().map(|entry| entry.result)
+    }
+
+    /// How many triggers there were.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::new();
+    /// assert_eq!(q.add_many(["a", "a"]).len(), 2);
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there was none.
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<u32>::new();
+    /// assert!(q.add_many([]).is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl<K: Eq, V> Shared<K, V> {
+    /// Triggers from outside, in one lock hold.
+    #[inline]
+    pub(crate) fn add_many(&self, batch: &mut AddedMany<K, V>) {
+        let entries = &mut batch.entries[..];
+        if entries.is_empty() {
+            return;
+        }
+        let timed = entries.iter().any(|entry| !matches!(entry.when, When::Now));
+        let mut reading = timed.then(|| self.now());
+        let mut panic = FirstPanic::default();
+        let (enter, mut asked) = match reading {
+            Some(now) if self.keeps_own() => self.ask_many(entries, now, &mut panic),
+            _ => (entries.len(), None),
+        };
+        // told after the hold, also where users' code panics in it
+        let mut retried = Retried { shared: self, calls: 0 };
+        self.with_limit(|limit| {
+            let mut session = self.enter(&mut reading);
+            let core = &mut session.core;
+            for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
+                let delay = match (*when, &mut asked) {
+                    (When::Now, _) => {
+                        let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash));
+                        if let Some((added, _)) = plain {
+                            *result = Ok(added);
+                            continue;
+                        }
+                        Delay::Now
+                    }
+                    (When::After(delay), Some(unask)) if *was_asked => {
+                        unask.left -= 1;
+                        Delay::Asked(delay, *policy, unask.asking)
+                    }
+                    (When::After(delay), _) => Delay::After(delay, *policy),
+                    (When::RateLimited, _) => Delay::Limited(limit, *policy),
+                };
+                *result = core.add(trigger, *hash, delay).map(|accepted| accepted.added);
+                retried.calls += u64::from(result.is_ok() && !matches!(*when, When::Now));
+            }
+        });
+        drop(retried);
+        drop(asked);
+        panic.resume();
+    }
+
+    /// Asks a limiter that keeps its own counts for those that it is to decide
+    /// about, in their order and without the lock. Returns how many triggers are
+    /// to be entered: if it panics, those before that one.
+    #[cold]
+    fn ask_many(
+        &self,
+        entries: &mut [Entry<K, V>],
+        now: Instant,
+        panic: &mut FirstPanic,
+    ) -> (usize, Option<Unask<'_, K, V>>) {
+        let limited = entries.iter().filter(|entry| entry.is_limited()).count();
+        if limited == 0 {
+            return (entries.len(), None);
+        }
+        let mut asking: Option<Asking> = None;
+        let mut session = self.enter_at(now);
+        if !session.core.shutting_down() {
+            // all in one hold, so all askings are alike
+            for _ in 0..limited {
+                asking = session.core.ask(None).ok();
+            }
+        }
+        drop(session);
+        // refused: the hold that follows says so
+        let Some(asking) = asking else { return (entries.len(), None) };
+        let unask = Unask { shared: self, asking, left: limited };
+        for (at, Entry { trigger, when, asked, .. }) in entries.iter_mut().enumerate() {
+            if let (When::RateLimited, Some(key)) = (*when, trigger.key()) {
+                let mut delay = Duration::ZERO;
+                if !panic.catch(|| delay = self.limiter.when(key, now)) {
+                    return (at, Some(unask));
+                }
+                *when = When::After(delay);
+                *asked = true;
+            }
+        }
+        (entries.len(), Some(unask))
+    }
+}
+
+/// Tells the metrics how many triggers with a delay were accepted.
+struct Retried<'a, K, V> {
+    shared: &'a Shared<K, V>,
+    calls: u64,
+}
+
+impl<K, V> Drop for Retried<'_, K, V> {
+    fn drop(&mut self) {
+        for _ in 0..self.calls {
+            self.shared.tell(Metrics::retried);
+        }
+    }
+}
+
+impl<K, V> Drop for AddedMany<K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        // what a panic in the middle of a batch left
+        if !self.entries.is_empty() && std::thread::panicking() {
+            for entry in take(&mut self.entries) {
+                quietly(|| drop(entry));
+            }
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for AddedMany<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<K, V> IntoIterator for AddedMany<K, V> {
+    type Item = AddResult<K, V>;
+    type IntoIter = IntoAdded<K, V>;
+    fn into_iter(mut self) -> IntoAdded<K, V> {
+        IntoAdded { entries: take(&mut self.entries).into_iter() }
+    }
+}
+
+/// What became of each trigger of a batch, with the keys that were refused: made
+/// by taking an [`AddedMany`] apart.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// for result in q.add_many(["a", "b"]) {
+///     if let Err(refused) = result {
+///         eprintln!("{}: {}", refused.key, refused.reason);
+///     }
+/// }
+/// # assert_eq!(q.len(), 2);
+/// ```
+pub struct IntoAdded<K, V = ()> {
+    entries: vec::IntoIter<Entry<K, V>>,
+}
+
+impl<K, V> Iterator for IntoAdded<K, V> {
+    type Item = AddResult<K, V>;
+    fn next(&mut self) -> Option<AddResult<K, V>> {
+        self.entries.next().map(Entry::into_result)
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl<K, V> DoubleEndedIterator for IntoAdded<K, V> {
+    fn next_back(&mut self) -> Option<AddResult<K, V>> {
+        self.entries.next_back().map(Entry::into_result)
+    }
+}
+
+impl<K, V> ExactSizeIterator for IntoAdded<K, V> {}
+
+impl<K, V> std::iter::FusedIterator for IntoAdded<K, V> {}
+
+impl<K, V> fmt::Debug for IntoAdded<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoAdded").field("len", &self.entries.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,334 @@
+//! Waiting for several keys at once.
+
+use crate::item::{Item, Owner};
+use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
+use crate::shared::{Session, Shared};
+use crate::waiting::{Ask, Limit, Took, Waiting};
+use crate::{GetError, Instant, TryGetError};
+use requeue_core::{Core, Ended};
+use std::fmt;
+use std::future::Future;
+use std::mem::take;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// For so many keys room is made before anybody has looked how many there are.
+const AT_ONCE: usize = 256;
+
+/// Waits for keys, several at once: await it, or call [`wait`](Self::wait) on it.
+///
+/// Made by [`WorkQueue::get_many`](crate::WorkQueue::get_many) and
+/// [`Items::next`]. It waits until a key is ready, not until there are as many as
+/// were asked for, and gives all that are ready then, up to that number. It gives
+/// `None` once the queue is shut down and neither a ready nor a dirty key is left.
+///
+/// Asked for no key it does not wait, and gives no items, or `None`.
+///
+/// Poll it or drop it, as a [`Get`](crate::Get).
+///
+/// # Cancel safety
+///
+/// Keys are taken only in the poll that returns them. Dropping this at any point
+/// loses no key and no wake-up. Polled again after it gave an answer, it waits
+/// for the next keys.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// let get = q.get_many(2); // nothing yet: it waits when it is polled
+/// q.add_many(["a", "b", "c"]).all()?;
+/// assert_eq!(get.wait().map(|items| items.len()), Some(2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a GetMany does nothing unless it is awaited or waited on"]
+pub struct GetMany<'q, K, V = ()> {
+    waiting: Waiting<'q, K, V>,
+    ask: Several<'q, K, V>,
+}
+
+/// Asks for several keys.
+struct Several<'q, K, V> {
+    most: usize,
+    /// Runs that are to be ended before keys are taken, with nothing of users' in
+    /// them but the keys, and all of this queue; then empty, and room for keys.
+    items: Vec<Item<'q, K, V>>,
+}
+
+/// What a batch leaves after its hold.
+struct Left<K, V> {
+    ended: Vec<Ended<K, V>>,
+    /// How long the keys that were taken have waited, for the metrics.
+    waited: Vec<Duration>,
+}
+
+impl<K, V> Default for Left<K, V> {
+    fn default() -> Self {
+        Self { ended: Vec::new(), waited: Vec::new() }
+    }
+}
+
+impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
+    type Got = Items<'q, K, V>;
+    type Taken = Items<'q, K, V>;
+    type Left = Left<K, V>;
+
+    #[inline]
+    fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left) {
+        if !self.items.is_empty() {
+            left.ended = room_for_ended(shared, self.items.len());
+        } else {
+            self.items.reserve_exact(keys.max(self.most.min(AT_ONCE)));
+        }
+        if shared.metrics.is_some() {
+            left.waited.reserve_exact(self.items.capacity());
+        }
+    }
+
+    #[inline]
+    fn take_plainly(
+        &mut self,
+        _: &Shared<K, V>,
+        _: &mut Core<K, V>,
+        _: &mut Self::Left,
+    ) -> Option<Self::Taken> {
+        None
+    }
+
+    #[inline]
+    fn guard(taken: Self::Taken, _: &Owner<'q, K, V>) -> Self::Got {
+        taken
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        session: &mut Session<'_, K, V>,
+        owner: &Owner<'q, K, V>,
+        left: &mut Self::Left,
+    ) -> Took<Self::Taken> {
+        let Self { most, items } = self;
+        if !items.is_empty() {
+            end_in(session, owner.shared(), items, false, &mut left.ended);
+            items.clear();
+        }
+        let ready = (*most).min(session.core.len());
+        if ready == 0 {
+            return if *most > 0 || session.core.is_over() {
+                Took::Nothing
+            } else {
+                Took::Keys(Items::new(owner.clone(), Vec::new()))
+            };
+        }
+        if ready > items.capacity() {
+            return Took::NoRoom(ready);
+        }
+        let taken = session.get_up_to(*most, |handout| {
+            if let Some(waited) = handout.waited {
+                left.waited.push(waited);
+            }
+            items.push(Item::new(owner.clone(), handout));
+        });
+        match taken {
+            0 => Took::Nothing,
+            _ => Took::Keys(Items::new(owner.clone(), take(items))),
+        }
+    }
+
+    #[inline]
+    fn hand_out(
+        &mut self,
+        taken: Self::Taken,
+        session: Session<'_, K, V>,
+        _: &Owner<'q, K, V>,
+        waker: Option<Waker>,
+    ) -> Self::Got {
+        drop(session);
+        drop(waker);
+        taken
+    }
+
+    #[inline]
+    fn settle(shared: &Shared<K, V>, left: Self::Left) {
+        for waited in left.waited {
+            shared.tell(|m| m.handed_out(waited));
+        }
+        settle_all(shared, left.ended);
+    }
+}
+
+/// `try_get` for several keys.
+#[inline]
+pub(crate) fn try_get_many<K, V>(
+    shared: &Arc<Shared<K, V>>,
+    most: usize,
+) -> Result<Items<'_, K, V>, TryGetError> {
+    let owner = Owner::Borrowed(shared);
+    let mut ask = Several { most, items: Vec::new() };
+    let mut left = Left::default();
+    let mut reading = None;
+    let mut keys = 0;
+    loop {
+        ask.make_room(keys, shared, &mut left);
+        let mut session = shared.enter(&mut reading);
+        match ask.take(&mut session, &owner, &mut left) {
+            Took::Keys(taken) => {
+                let items = ask.hand_out(taken, session, &owner, None);
+                Several::settle(shared, left);
+                return Ok(items);
+            }
+            Took::Nothing if session.core.is_over() => return Err(TryGetError::ShutDown),
+            Took::Nothing => return Err(TryGetError::Empty),
+            Took::NoRoom(more) => keys = more,
+        }
+    }
+}
+
+impl<'q, K, V> GetMany<'q, K, V> {
+    pub(crate) fn new(owner: Owner<'q, K, V>, most: usize, ending: Vec<Item<'q, K, V>>) -> Self {
+        Self { waiting: Waiting::new(owner), ask: Several { most, items: ending } }
+    }
+
+    /// Blocks until there is a key, or the queue is shut down and worked off.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.shut_down();
+    /// assert_eq!(q.get_many(32).wait().map(|items| items.len()), Some(2));
+    /// assert!(q.get_many(32).wait().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn wait(mut self) -> Option<Items<'q, K, V>> {
+        self.waiting.block(&mut self.ask, None).unwrap_or(None)
+    }
+
+    /// The same with a deadline: `timeout` after the first poll, on the queue's
+    /// clock. [`Duration::ZERO`] does not wait.
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// let got = q.get_many(32).timeout(Duration::from_millis(1)).wait();
+    /// assert_eq!(got.err(), Some(GetError::TimedOut));
+    /// ```
+    pub fn timeout(self, timeout: Duration) -> GetManyTimeout<'q, K, V> {
+        GetManyTimeout { get: self, limit: Limit::After(timeout) }
+    }
+
+    /// The same with a deadline on the queue's clock. One in the past does not
+    /// wait.
+    ///
+    /// ```
+    /// # use requeue::{Clock, FakeClock, GetError, WorkQueue};
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
+    /// assert_eq!(q.get_many(32).deadline(clock.now()).wait().err(), Some(GetError::TimedOut));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, at: Instant) -> GetManyTimeout<'q, K, V> {
+        GetManyTimeout { get: self, limit: Limit::At(at) }
+    }
+}
+
+impl<'q, K, V> Future for GetMany<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
+    type Output = Option<Items<'q, K, V>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { waiting, ask } = &mut *self;
+        waiting.poll(ask, cx, None).map(|outcome| outcome.unwrap_or(None))
+    }
+}
+
+impl<K, V> Unpin for GetMany<'_, K, V> {}
+
+impl<K, V> Drop for GetMany<'_, K, V> {
+    fn drop(&mut self) {
+        if !self.ask.items.is_empty() {
+            // never polled: they were said done of
+            done_all(self.waiting.shared(), &mut self.ask.items);
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for GetMany<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany")
+            .field("most", &self.ask.most)
+            .field("waiting", &self.waiting.is_entered())
+            .finish_non_exhaustive()
+    }
+}
+
+/// [`GetMany`] with a deadline: await it, or call [`wait`](Self::wait) on it.
+///
+/// It gives keys, else says that the queue is shut down, else that the time is up.
+///
+/// # Cancel safety
+///
+/// As [`GetMany`]'s.
+///
+/// ```
+/// # use requeue::GetError;
+/// # use std::time::Duration;
+/// # let q = requeue::WorkQueue::new();
+/// q.add_many(["a", "b"]).all()?;
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(q.get_many(8).timeout(soon).wait()?.len(), 2);
+/// assert_eq!(q.get_many(8).timeout(soon).wait().err(), Some(GetError::TimedOut));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a GetManyTimeout does nothing unless it is awaited or waited on"]
+pub struct GetManyTimeout<'q, K, V = ()> {
+    get: GetMany<'q, K, V>,
+    limit: Limit,
+}
+
+impl<'q, K, V> GetManyTimeout<'q, K, V> {
+    /// Blocks until there is a key, the queue is worked off, or the time is up.
+    ///
+    /// # Errors
+    ///
+    /// [`GetError::ShutDown`] and [`GetError::TimedOut`].
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// q.shut_down();
+    /// let got = q.get_many(8).timeout(Duration::MAX).wait();
+    /// assert_eq!(got.err(), Some(GetError::ShutDown));
+    /// ```
+    pub fn wait(mut self) -> Result<Items<'q, K, V>, GetError> {
+        let GetMany { waiting, ask } = &mut self.get;
+        waiting.block(ask, Some(self.limit)).and_then(|items| items.ok_or(GetError::ShutDown))
+    }
+}
+
+impl<'q, K, V> Future for GetManyTimeout<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
+    type Output = Result<Items<'q, K, V>, GetError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { get: GetMany { waiting, ask }, limit } = &mut *self;
+        waiting
+            .poll(ask, cx, Some(limit))
+            .map(|outcome| outcome.and_then(|items| items.ok_or(GetError::ShutDown)))
+    }
+}
+
+impl<K, V> fmt::Debug for GetManyTimeout<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetManyTimeout").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

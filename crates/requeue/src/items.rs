@@ -1,0 +1,424 @@
+//! Keys that were taken together, and are ended together.
+
+use crate::clock::quietly;
+use crate::get_many::GetMany;
+use crate::item::{Item, Owner, settle_ended};
+use crate::shared::{Session, Shared, Unfinished};
+use crate::{Instant, Metrics};
+use requeue_core::{Ended, How, RetryDelay};
+use std::any::Any;
+use std::fmt;
+use std::mem::{needs_drop, take};
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::vec;
+
+/// Held keys that were taken in one lock hold, and can be ended in one.
+///
+/// It is a slice of [`Item`]s. Dropping it drops them, as one lock hold: each says
+/// done, or retries where the queue was built with [`Unfinished::Retry`]. (Where a
+/// limiter of one's own must be asked, that is one after the other.)
+///
+/// While it exists nobody else gets these keys: those behind a slow one wait for
+/// it, so take as many as are worked off together.
+///
+/// ```
+/// use requeue::WorkQueue;
+/// let q = WorkQueue::new();
+/// q.add_many(["a", "b", "c"]).all()?;
+/// let mut items = q.try_get_many(32)?;
+/// assert!(items.iter().map(|item| *item.key()).eq(["a", "b", "c"]));
+/// // one of them is to come again, the others are done
+/// assert!(items.swap_remove(1).retry().is_ok());
+/// items.succeed();
+/// assert_eq!((q.stats().held, q.stats().waiting), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping items says that their keys are done"]
+pub struct Items<'q, K, V = ()> {
+    pub(crate) owner: Owner<'q, K, V>,
+    /// Whoever swaps an item of another queue in here has it ended by itself.
+    items: Vec<Item<'q, K, V>>,
+}
+
+impl<'q, K, V> Items<'q, K, V> {
+    #[inline]
+    pub(crate) fn new(owner: Owner<'q, K, V>, items: Vec<Item<'q, K, V>>) -> Self {
+        Self { owner, items }
+    }
+
+    /// Ends all runs, in one lock hold. The same as dropping the items where the
+    /// queue was built with the default [`Unfinished::Done`].
+    ///
+    /// Failures on record stay: see [`succeed`](Self::succeed).
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many([1, 2, 3]).all()?;
+    /// q.try_get_many(3)?.done();
+    /// assert_eq!(q.stats().held, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn done(mut self) {
+        end_all(self.owner.shared(), &mut self.items, false);
+    }
+
+    /// Ends all runs and forgets the keys' failures, in one lock hold.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_rate_limited("a")?;
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.try_get_many(2)?.succeed();
+    /// assert_eq!(q.num_requeues(&"a"), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn succeed(mut self) {
+        let shared = self.owner.shared();
+        for item in &self.items {
+            if item.is_of(shared) {
+                shared.forget_own(item.key());
+            }
+        }
+        end_all(shared, &mut self.items, true);
+    }
+
+    /// Ends all runs and waits for the next keys, at most `most`, in one lock
+    /// hold: at the first poll, or when the returned future is dropped.
+    ///
+    /// The memory of these items serves the next, so that a loop of it allocates
+    /// only once.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(0..100).all()?;
+    /// q.shut_down();
+    /// let mut runs = 0;
+    /// let mut next = q.get_many(32).wait();
+    /// while let Some(items) = next {
+    ///     runs += items.len();
+    ///     next = items.next(32).wait();
+    /// }
+    /// assert_eq!(runs, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the runs and loses no key.
+    pub fn next(mut self, most: usize) -> GetMany<'q, K, V> {
+        let shared = self.owner.shared();
+        // what is dropped of users' is dropped here, not in the hold that ends the runs
+        for item in &mut self.items {
+            drop(item.take_value());
+        }
+        if self.items.iter().any(|item| !item.is_of(shared)) {
+            self.items.retain(|item| item.is_of(shared));
+        }
+        GetMany::new(self.owner.clone(), most, take(&mut self.items))
+    }
+
+    /// Takes an item out, to be ended otherwise than the rest. The last one takes
+    /// its place.
+    ///
+    /// # Panics
+    ///
+    /// If there is no item of this number.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// let mut items = q.try_get_many(3)?;
+    /// let a = items.swap_remove(0);
+    /// assert!(items.iter().map(|item| *item.key()).eq(["c", "b"]));
+    /// items.done();
+    /// assert_eq!((*a.key(), q.stats().held), ("a", 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn swap_remove(&mut self, index: usize) -> Item<'q, K, V> {
+        self.items.swap_remove(index)
+    }
+
+    /// The same items with references to the queue of their own, to be moved into
+    /// a task. They are no handles: they do not keep the queue open.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// let items = q.try_get_many(2)?.into_owned();
+    /// std::thread::spawn(move || items.done()).join().unwrap();
+    /// assert_eq!(q.stats().held, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_owned(mut self) -> Items<'static, K, V> {
+        let owner = self.owner.clone().into_owned();
+        Items::new(owner, take(&mut self.items).into_iter().map(Item::into_owned).collect())
+    }
+}
+
+/// Whether something of a run that ended is to be seen to after the hold.
+fn leaves_something<K, V>(shared: &Shared<K, V>) -> bool {
+    needs_drop::<K>() || needs_drop::<V>() || shared.metrics.is_some()
+}
+
+/// Room for what is left of so many runs, made before the hold.
+#[inline]
+pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<Ended<K, V>> {
+    Vec::with_capacity(if leaves_something(shared) { runs } else { 0 })
+}
+
+/// In a hold: ends the runs of those items that are this queue's. Users' code
+/// has no part in it.
+#[inline]
+pub(crate) fn end_in<K, V>(
+    session: &mut Session<'_, K, V>,
+    shared: &Arc<Shared<K, V>>,
+    items: &mut [Item<'_, K, V>],
+    succeeded: bool,
+    left: &mut Vec<Ended<K, V>>,
+) {
+    let leaves = leaves_something(shared);
+    let core = &mut session.core;
+    for item in items {
+        if let Some(run) = item.take_run(shared) {
+            let ended = core.finish(run, succeeded);
+            if leaves {
+                left.push(ended);
+            }
+        }
+    }
+}
+
+#[inline]
+fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
+    let mut left = room_for_ended(shared, items.len());
+    let mut session = shared.enter(&mut None);
+    end_in(&mut session, shared, items, succeeded, &mut left);
+    drop(session);
+    settle_all(shared, left);
+}
+
+/// The first of several panics, to go on once all is done.
+#[derive(Default)]
+pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
+
+impl FirstPanic {
+    /// Whether `what` did not panic.
+    pub(crate) fn catch(&mut self, what: impl FnOnce()) -> bool {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else { return true };
+        match &self.0 {
+            None if !std::thread::panicking() => self.0 = Some(panic),
+            _ => quietly(|| drop(panic)),
+        }
+        false
+    }
+
+    pub(crate) fn resume(self) {
+        if let Some(panic) = self.0 {
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// What follows the end of several runs outside the lock. A drop of users' that
+/// panics does not keep the others from being dropped.
+#[inline]
+pub(crate) fn settle_all<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
+    if left.is_empty() {
+        return;
+    }
+    let mut first = FirstPanic::default();
+    for ended in left {
+        first.catch(|| settle_ended(shared, Some(ended)));
+    }
+    first.resume();
+}
+
+/// Ends the runs of all items as guards that are dropped without a word do.
+fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    if !items.iter().any(Item::owes_its_end) {
+        return;
+    }
+    if shared.unfinished == Unfinished::Done {
+        return done_all(shared, items);
+    }
+    let mut first = FirstPanic::default();
+    let mut now = None;
+    first.catch(|| now = Some(shared.now()));
+    match now {
+        None => end_whatever_panics(shared, items),
+        // the limiter is asked for each without the lock
+        Some(now) if shared.keeps_own() => {
+            for item in items.iter_mut().filter(|item| item.is_of(shared)) {
+                first.catch(|| item.let_go(now));
+            }
+        }
+        Some(now) => retry_all(shared, items, now, &mut first),
+    }
+    first.resume();
+}
+
+/// Says done of all items, in what is dropped.
+pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    let mut first = FirstPanic::default();
+    if !first.catch(|| end_all(shared, items, false)) {
+        end_whatever_panics(shared, items);
+    }
+    first.resume();
+}
+
+/// Ends all runs without reading the clock or asking anybody.
+#[cold]
+fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    let mut left = room_for_ended(shared, items.len());
+    end_in(&mut shared.lock(), shared, items, false, &mut left);
+    quietly(|| settle_all(shared, left));
+}
+
+/// Ends all runs with a failure. Where that is refused they are done. A merge
+/// that panics ends the hold, and the rest has another.
+fn retry_all<K, V>(
+    shared: &Arc<Shared<K, V>>,
+    items: &mut [Item<'_, K, V>],
+    now: Instant,
+    first: &mut FirstPanic,
+) {
+    let mut left = room_for_ended(shared, items.len());
+    let leaves = leaves_something(shared);
+    let mut retried = 0;
+    let mut rest = items.iter_mut();
+    while rest.len() > 0 {
+        let hold = || {
+            shared.with_limit(|limit| {
+                let mut session = shared.enter_at(now);
+                let core = &mut session.core;
+                for item in rest.by_ref() {
+                    let Some(run) = item.take_run(shared) else { continue };
+                    retried += 1;
+                    let ended = match core.end(run, How::Retry(RetryDelay::Limited(limit)), item.take_value())
+                    {
+                        Ok(ended) => ended,
+                        Err((run, refused)) => {
+                            retried -= 1;
+                            if let Some(value) = refused.value {
+                                item.set_value(value);
+                            }
+                            core.finish(run, false)
+                        }
+                    };
+                    if leaves {
+                        left.push(ended);
+                    }
+                }
+            });
+        };
+        first.catch(hold);
+    }
+    for _ in 0..retried {
+        shared.tell(Metrics::retried);
+    }
+    first.catch(|| settle_all(shared, left));
+}
+
+impl<K, V> Drop for Items<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        // the items themselves, with their values, go after this
+        let_go_all(self.owner.shared(), &mut self.items);
+    }
+}
+
+impl<'q, K, V> Deref for Items<'q, K, V> {
+    type Target = [Item<'q, K, V>];
+    fn deref(&self) -> &Self::Target {
+        &self.items
+    }
+}
+
+impl<K, V> DerefMut for Items<'_, K, V> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.items
+    }
+}
+
+impl<K, V> fmt::Debug for Items<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Items").field("len", &self.items.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'a, 'q, K, V> IntoIterator for &'a Items<'q, K, V> {
+    type Item = &'a Item<'q, K, V>;
+    type IntoIter = std::slice::Iter<'a, Item<'q, K, V>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter()
+    }
+}
+
+impl<'a, 'q, K, V> IntoIterator for &'a mut Items<'q, K, V> {
+    type Item = &'a mut Item<'q, K, V>;
+    type IntoIter = std::slice::IterMut<'a, Item<'q, K, V>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.iter_mut()
+    }
+}
+
+impl<'q, K, V> IntoIterator for Items<'q, K, V> {
+    type Item = Item<'q, K, V>;
+    type IntoIter = IntoItems<'q, K, V>;
+    fn into_iter(mut self) -> IntoItems<'q, K, V> {
+        IntoItems { owner: self.owner.clone(), items: take(&mut self.items).into_iter() }
+    }
+}
+
+/// The single items of [`Items`]: each ends by itself. What is not taken out is
+/// ended in one lock hold when this is dropped.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// q.add_many(["a", "b", "c"]).all()?;
+/// let mut items = q.try_get_many(3)?.into_iter();
+/// let a = items.next().expect("three");
+/// drop(items);
+/// assert_eq!((*a.key(), q.stats().held), ("a", 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping items says that their keys are done"]
+pub struct IntoItems<'q, K, V = ()> {
+    owner: Owner<'q, K, V>,
+    items: vec::IntoIter<Item<'q, K, V>>,
+}
+
+impl<'q, K, V> Iterator for IntoItems<'q, K, V> {
+    type Item = Item<'q, K, V>;
+    fn next(&mut self) -> Option<Item<'q, K, V>> {
+        self.items.next()
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.items.size_hint()
+    }
+}
+
+impl<K, V> DoubleEndedIterator for IntoItems<'_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.items.next_back()
+    }
+}
+
+impl<K, V> ExactSizeIterator for IntoItems<'_, K, V> {}
+
+impl<K, V> std::iter::FusedIterator for IntoItems<'_, K, V> {}
+
+impl<K, V> Drop for IntoItems<'_, K, V> {
+    fn drop(&mut self) {
+        let_go_all(self.owner.shared(), self.items.as_mut_slice());
+    }
+}
+
+impl<K, V> fmt::Debug for IntoItems<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoItems").field("len", &self.items.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,378 @@
+//! One who waits for keys: one body for threads and tasks, for one key and for
+//! several.
+
+use crate::clock::{Alarm, Parker};
+use crate::item::Owner;
+use crate::shared::{Session, Shared, in_drop};
+use crate::wait::{Sleeper, Step, WaiterId};
+use crate::{GetError, Instant};
+use requeue_core::Core;
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// What is asked of the queue in each look at it: a key, or several.
+///
+/// One look is a lock hold, and more of them only where something must be done
+/// without the lock first.
+pub(crate) trait Ask<'q, K, V> {
+    /// What the caller gets.
+    type Got;
+    /// What is taken in the hold.
+    type Taken;
+    /// What is left after the hold, to be told to the metrics and dropped.
+    type Left: Default;
+
+    /// Makes room for so many keys, before the hold.
+    fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
+
+    /// In a hold of a queue in which nothing else is the matter: both of what
+    /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly).
+    fn take_plainly(
+        &mut self,
+        shared: &Shared<K, V>,
+        core: &mut Core<K, V>,
+        left: &mut Self::Left,
+    ) -> Option<Self::Taken>;
+
+    /// What the caller gets of what was taken plainly.
+    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got;
+
+    /// In the hold: ends what is to be ended before, and takes what there is.
+    fn take(
+        &mut self,
+        session: &mut Session<'_, K, V>,
+        owner: &Owner<'q, K, V>,
+        left: &mut Self::Left,
+    ) -> Took<Self::Taken>;
+
+    /// Ends the hold with what was taken. The guards are made first: a panic of
+    /// what follows the hold, the drop of `waker` say, must leave no key held.
+    fn hand_out(
+        &mut self,
+        taken: Self::Taken,
+        session: Session<'_, K, V>,
+        owner: &Owner<'q, K, V>,
+        waker: Option<Waker>,
+    ) -> Self::Got;
+
+    /// After the hold.
+    fn settle(shared: &Shared<K, V>, left: Self::Left);
+}
+
+/// What a look finds.
+pub(crate) enum Took<T> {
+    Keys(T),
+    /// No key is ready now.
+    Nothing,
+    /// First room is to be made, without the lock, for so many keys.
+    NoRoom(usize),
+}
+
+/// A look at the queue, with all its holds.
+struct Look<L> {
+    reading: Option<Instant>,
+    deadline: Option<Instant>,
+    who: Sleeper,
+    left: L,
+}
+
+/// What a wait with or without a deadline gives.
+pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
+
+/// A caller's place among those who wait.
+pub(crate) struct Waiting<'q, K, V> {
+    owner: Owner<'q, K, V>,
+    waiter: Option<WaiterId>,
+    /// The wake-up at a task's deadline that was asked of the clock, for when and
+    /// for whom.
+    alarm: Option<(Instant, Waker, Alarm)>,
+}
+
+impl<'q, K, V> Waiting<'q, K, V> {
+    #[inline]
+    pub(crate) fn new(owner: Owner<'q, K, V>) -> Self {
+        Self { owner, waiter: None, alarm: None }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<K, V>> {
+        self.owner.shared()
+    }
+
+    /// Whether the caller is entered among those who wait.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.waiter.is_some()
+    }
+
+    /// One look at the queue, of a thread: a key, the end, or how long to sleep.
+    #[inline]
+    pub(crate) fn step<'w, A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+    ) -> Step<Outcome<A::Got>> {
+        self.look(ask, waker, limit, Sleeper::Thread, &mut None)
+    }
+
+    /// One look at the queue: a key, the end, or until when a thread is to sleep;
+    /// for a task, for when the queue's alarm is to be set, its deadline aside.
+    ///
+    /// The clock is read once at most, whatever this takes. A waker is asked for
+    /// and cloned, without the lock, only when there is something to wait for.
+    #[inline]
+    fn look<'w, A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
+    ) -> Step<Outcome<A::Got>> {
+        let Self { owner, waiter, .. } = self;
+        let shared = owner.shared();
+        let mut reading = limit.is_some().then(|| shared.now());
+        let deadline = limit.map(|l| l.at(reading));
+        let mut left = A::Left::default();
+        ask.make_room(0, shared, &mut left);
+        let session = if waiter.is_none() {
+            match shared.plainly(&mut reading, |core| ask.take_plainly(shared, core, &mut left)) {
+                Ok(taken) => {
+                    let got = A::guard(taken, owner);
+                    A::settle(shared, left);
+                    return Step::Ready(Ok(Some(got)));
+                }
+                Err(session) => session,
+            }
+        } else {
+            shared.enter(&mut reading)
+        };
+        let mut look = Look { reading, deadline, who, left };
+        let step = match Self::take(owner, waiter, ask, session, &mut look) {
+            Ok(got) => Step::Ready(Ok(Some(got))),
+            Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
+        };
+        A::settle(shared, look.left);
+        *read = look.reading;
+        step
+    }
+
+    /// Hands out what there is.
+    #[inline]
+    fn take<'a, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        mut session: Session<'a, K, V>,
+        look: &mut Look<A::Left>,
+    ) -> Result<A::Got, Session<'a, K, V>> {
+        loop {
+            if let Some(id) = waiter {
+                session.waiters.arrived(id);
+            }
+            match ask.take(&mut session, owner, &mut look.left) {
+                Took::Keys(taken) => {
+                    let old = waiter.take().and_then(|id| session.waiters.leave(id));
+                    return Ok(ask.hand_out(taken, session, owner, old));
+                }
+                Took::Nothing => return Err(session),
+                Took::NoRoom(keys) => {
+                    drop(session);
+                    ask.make_room(keys, owner.shared(), &mut look.left);
+                    session = owner.shared().enter(&mut look.reading);
+                }
+            }
+        }
+    }
+
+    /// What a look comes to that found no key.
+    #[inline(never)]
+    fn stay<'a, 'w, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        mut session: Session<'a, K, V>,
+        look: &mut Look<A::Left>,
+        waker: impl Fn() -> &'w Waker,
+    ) -> Step<Outcome<A::Got>> {
+        let mut clone: Option<Waker> = None;
+        loop {
+            let over = if session.core.is_over() {
+                Some(Ok(None))
+            } else if look.deadline.is_some_and(|at| look.reading.is_some_and(|now| now >= at)) {
+                Some(Err(GetError::TimedOut))
+            } else {
+                None
+            };
+            if let Some(answer) = over {
+                let old = waiter.take().and_then(|id| session.waiters.leave(id));
+                let idle = session.waiters.alarm_is_idle();
+                drop(session);
+                drop(old);
+                if idle {
+                    owner.shared().tend(None);
+                }
+                return Step::Ready(answer);
+            }
+            // neither made nor cloned under the lock: a clone is users' code
+            if waiter.is_none() && clone.is_none() {
+                drop(session);
+                clone = Some(waker().clone());
+            } else {
+                match Self::register(waiter, session, waker(), clone.take(), look.who) {
+                    Ok((lead, old)) => {
+                        drop(old);
+                        let thread = look.who == Sleeper::Thread;
+                        let deadline = look.deadline.filter(|at| thread && !at.is_never());
+                        return Step::Sleep(lead.into_iter().chain(deadline).min());
+                    }
+                    Err(NeedsClone) => clone = Some(waker().clone()),
+                }
+            }
+            let again = owner.shared().enter(&mut look.reading);
+            session = match Self::take(owner, waiter, ask, again, look) {
+                Ok(got) => return Step::Ready(Ok(Some(got))),
+                Err(session) => session,
+            };
+        }
+    }
+
+    /// Enters the caller among those who wait, if a waker of its own is at
+    /// hand; returns what [`Waiters::enter`](crate::wait::Waiters::enter) does, and
+    /// a waker to be dropped.
+    fn register(
+        waiter: &mut Option<WaiterId>,
+        mut session: Session<'_, K, V>,
+        waker: &Waker,
+        clone: Option<Waker>,
+        who: Sleeper,
+    ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
+        let next = session.core.next_wake();
+        let (sleep, old) = match (&*waiter, clone) {
+            (Some(id), clone) if session.waiters.is_current(id, waker) => {
+                (session.waiters.stay(id, next, who), clone)
+            }
+            (_, None) => return Err(NeedsClone),
+            (Some(id), Some(clone)) => {
+                let (old, sleep) = session.waiters.again(id, clone, next, who);
+                (sleep, old)
+            }
+            (None, Some(clone)) => {
+                let (id, sleep) = session.waiters.enter(clone, next, who);
+                *waiter = Some(id);
+                (sleep, None)
+            }
+        };
+        drop(session);
+        Ok((sleep, old))
+    }
+
+    /// Blocks until there is an answer.
+    #[inline]
+    pub(crate) fn block<A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        mut limit: Option<Limit>,
+    ) -> Outcome<A::Got> {
+        let parker = OnceCell::new();
+        loop {
+            match self.step(ask, || parker.get_or_init(Parker::current).waker(), limit.as_mut()) {
+                Step::Ready(outcome) => return outcome,
+                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
+            }
+        }
+    }
+}
+
+impl<'q, K, V> Waiting<'q, K, V>
+where
+    K: Send + Sync + 'static,
+    V: Send + 'static,
+{
+    pub(crate) fn poll<A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        cx: &mut Context<'_>,
+        mut limit: Option<&mut Limit>,
+    ) -> Poll<Outcome<A::Got>> {
+        let mut reading = None;
+        match self.look(ask, || cx.waker(), limit.as_deref_mut(), Sleeper::Task, &mut reading) {
+            Step::Ready(outcome) => {
+                self.alarm = None;
+                Poll::Ready(outcome)
+            }
+            Step::Sleep(lead) => {
+                if lead.is_some() {
+                    self.owner.shared().set_bell(reading);
+                }
+                if let Some(at) = limit.and_then(|limit| limit.deadline()) {
+                    self.set_alarm(at, cx.waker());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Sees to it that the clock wakes the task at its deadline.
+    fn set_alarm(&mut self, at: Instant, task: &Waker) {
+        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
+        if !set {
+            let alarm = self.owner.shared().clock.wake_at(at, task);
+            // the new one is set before the old one goes, so that a clock's
+            // thread need not start again
+            self.alarm = Some((at, task.clone(), alarm));
+        }
+    }
+}
+
+/// A waker must be cloned before the caller can be entered.
+struct NeedsClone;
+
+impl<K, V> Drop for Waiting<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(id) = self.waiter.take() {
+            // leaving takes no time, and no clock that panics may leave an entry
+            // behind that nobody answers for; a wake-up that this one had is
+            // passed on as the lock hold ends
+            let shared = self.owner.shared();
+            let mut session = shared.lock();
+            let old = session.waiters.leave(id);
+            let idle = session.waiters.alarm_is_idle();
+            drop(session);
+            if idle {
+                in_drop(|| shared.tend(None));
+            }
+            in_drop(|| drop(old));
+        }
+    }
+}
+
+/// When a wait gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// So long after the first poll.
+    After(Duration),
+    At(Instant),
+}
+
+impl Limit {
+    /// When it is, once it is known; not if it never comes.
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::At(at) if !at.is_never() => Some(at),
+            Self::At(_) | Self::After(_) => None,
+        }
+    }
+
+    fn at(&mut self, now: Option<Instant>) -> Instant {
+        if let (Self::After(d), Some(now)) = (*self, now) {
+            *self = Self::At(now + d);
+        }
+        match *self {
+            Self::At(at) => at,
+            Self::After(_) => Instant::NEVER,
+        }
+    }
+}
