@@ -7,6 +7,7 @@
 //! [`Session`] is one such hold; its `Drop` does what comes after, so that no
 //! early return and no panic of users' code can skip it.
 
+use crate::bell::Bell;
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
 use crate::filter::{Filter, Open};
@@ -67,6 +68,7 @@ pub(crate) struct State<K, V> {
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    pub(crate) bell: Bell,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -104,6 +106,7 @@ impl<K, V> Shared<K, V> {
                 told: (0, None),
                 calm: false,
             }),
+            bell: Bell::new(),
             filter: Filter::new(),
             clock,
             limiter,
@@ -539,10 +542,14 @@ impl<K, V> Shared<K, V> {
             self.filter.retry_limbo(core);
         }
         let trash = core.take_trash();
+        let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
         let has_wakes = !wakes.is_empty();
         drop(state);
         if has_wakes {
             wakes.deliver();
+        }
+        if idle {
+            self.tend(None);
         }
         self.tell_adds(adds);
         // keys that went by themselves: whoever happened to call has nothing to do
@@ -727,7 +734,10 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.calm = state.core.is_untroubled() && state.waiters.waiting() == 0 && state.drains.is_empty();
+        state.calm = state.core.is_untroubled()
+            && state.waiters.waiting() == 0
+            && !state.waiters.alarm_is_idle()
+            && state.drains.is_empty();
         if state.calm {
             if self.shared.metrics.is_some() {
                 self.shared.unlock_and_tell(state);

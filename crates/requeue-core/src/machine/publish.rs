@@ -93,7 +93,7 @@ impl<K, V> Core<K, V> {
     fn is_idle(&self, slot: u32) -> bool {
         self.arena.flags(slot) & (READY | HELD) == 0
             && !self.arena.is_lent(slot)
-            && self.heap.due(slot).is_none()
+            && self.timers.due(slot).is_none()
             && self.failures(slot) == 0
     }
 }

@@ -224,7 +224,7 @@ impl<K, V> Core<K, V> {
     /// What a delay does to the key's timer; nothing has changed yet.
     pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
         let new = from + delay;
-        let old = self.heap.due(slot);
+        let old = self.timers.due(slot);
         let mut window = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
@@ -250,7 +250,7 @@ impl<K, V> Core<K, V> {
             }
         }
         if plan.moved {
-            self.heap.set(slot, plan.due);
+            self.timers.set(slot, plan.due, self.now);
             let flags = self.arena.flags(slot);
             self.arena.set_flags(slot, flags & !BACKOFF);
         }
