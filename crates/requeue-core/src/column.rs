@@ -6,10 +6,13 @@ use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// As many as a chunk of the arena has slots.
+type Page<T> = Box<[T; CHUNK]>;
+
 /// A page a chunk of the arena; a slot that nobody wrote reads `T::default()`.
 #[derive(Debug)]
 pub(crate) struct Column<T> {
-    pages: Vec<Option<Box<[T]>>>,
+    pages: Vec<Option<Page<T>>>,
 }
 
 impl<T: Default> Column<T> {
@@ -17,13 +20,13 @@ impl<T: Default> Column<T> {
         Self { pages: Vec::new() }
     }
 
-    /// What was written for `slot`, if its page exists.
     /// Whether nothing was written, or all of it was freed.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
+    /// What was written for `slot`, if its page exists.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let page = self.pages.get(slot as usize / CHUNK)?.as_deref()?;
@@ -41,12 +44,22 @@ impl<T: Default> Column<T> {
     #[inline]
     pub(crate) fn entry(&mut self, slot: u32) -> &mut T {
         let page_no = slot as usize / CHUNK;
+        if !matches!(self.pages.get(page_no), Some(Some(_))) {
+            self.make_page(page_no);
+        }
+        match &mut self.pages[page_no] {
+            Some(page) => &mut page[slot as usize % CHUNK],
+            None => unreachable!("it was made"),
+        }
+    }
+
+    #[cold]
+    fn make_page(&mut self, page_no: usize) {
         if page_no >= self.pages.len() {
             self.pages.resize_with(page_no + 1, || None);
         }
-        let page = self.pages[page_no]
-            .get_or_insert_with(|| core::iter::repeat_with(T::default).take(CHUNK).collect());
-        &mut page[slot as usize % CHUNK]
+        let page: Box<[T]> = core::iter::repeat_with(T::default).take(CHUNK).collect();
+        self.pages[page_no] = page.try_into().ok();
     }
 
     /// Takes out what was written for `slot`.

@@ -80,9 +80,12 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         left: &mut Self::Left,
     ) -> Option<Self::Taken> {
         if self.ending.is_some() {
+            if !core.has_plain() {
+                return None;
+            }
             left.key = Some(finish_plainly(core, &mut self.ending)?);
         }
-        shared.get_plainly(core)
+        shared.get_plainly(core, ())
     }
 
     #[inline]

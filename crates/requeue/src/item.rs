@@ -198,7 +198,7 @@ impl<K> Ending<'_, K> {
     #[inline]
     fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, mut reading: Option<Instant>) {
         if let Self::Taking(slot) = self {
-            let plain = shared.plainly(&mut reading, |core| finish_plainly(core, slot));
+            let plain = shared.plainly(&mut reading, &mut **slot, |_, core, slot| finish_plainly(core, slot));
             let mut session = match plain {
                 Ok(key) => return drop_key(key),
                 Err(session) => session,
@@ -216,7 +216,7 @@ impl<K> Ending<'_, K> {
 }
 
 /// [`Core::finish_plainly`] of a run that stays in its place if it has another end.
-#[inline]
+#[inline(always)]
 pub(crate) fn finish_plainly<K, V>(core: &mut Core<K, V>, run: &mut Option<RunRef<K>>) -> Option<K> {
     match core.finish_plainly(run.take()?) {
         Ok(key) => Some(key),
@@ -240,9 +240,7 @@ pub(crate) fn drop_key<K>(key: K) {
 #[inline]
 pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
     let Some(ended) = ended else { return };
-    if let Some(took) = ended.worked {
-        shared.tell(|m| m.run_ended(took));
-    }
+    shared.tell_worked(ended.worked);
     if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
         in_drop(|| drop(ended));
     }

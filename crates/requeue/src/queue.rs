@@ -482,7 +482,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let owner = Owner::Borrowed(&self.shared);
-        let mut session = match self.shared.plainly(&mut None, |core| self.shared.get_plainly(core)) {
+        let mut session = match self.shared.plainly(&mut None, (), Shared::get_plainly) {
             Ok(handout) => return Ok(Item::new(owner, handout)),
             Err(session) => session,
         };

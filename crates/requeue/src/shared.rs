@@ -59,10 +59,10 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
-    /// The last lock hold found the state machine untroubled, nobody waiting and
-    /// nobody to tell, and left it so. What the plain calls do keeps it so, and
-    /// therefore they end without a look around; every other hold takes this away
-    /// and looks as it ends.
+    /// The last lock hold found the state machine untroubled and nobody waiting,
+    /// and left it so. What the plain calls do keeps it so, and therefore they end
+    /// without a look around, but for what metrics are told; every other hold takes
+    /// this away and looks as it ends.
     calm: bool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Shared<K, V> {
     /// Whether the last lock hold left something to which the time matters. A
     /// hint: the truth is looked at under the lock.
     timed: atomic::AtomicBool,
-    /// The same of a state that is not calm.
+    /// The same of a state that is not calm. Always, if there are metrics.
     troubled: atomic::AtomicBool,
 }
 
@@ -128,34 +128,69 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Does what a call would have done that entered. `op` does what a call mostly
-    /// comes to, or says that it is not that, and has then done nothing.
+    /// comes to, with one key, or says that it is not that, and has then done nothing.
     ///
     /// # Errors
     ///
     /// The lock, with whatever is due at `reading` done, if the call is more than
     /// that, or more is the matter.
     #[inline]
-    pub(crate) fn plainly<R>(
+    pub(crate) fn plainly<A, R>(
         &self,
         reading: &mut Option<Instant>,
-        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
+        args: A,
+        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
         if self.troubled.load(Relaxed) {
-            return Err(self.enter(reading));
+            return self.plainly_metered(reading, args, op);
         }
         let mut state = self.state.lock();
         if state.calm {
-            if let Some(done) = op(&mut state.core) {
+            if let Some(done) = op(self, &mut state.core, args) {
                 return Ok(done);
             }
         }
         Err(self.settle(self.session(state), reading))
     }
 
+    /// The same in a queue that has metrics: to it the time always matters, and they
+    /// are told. Its own function, or it would cost the others registers.
+    #[inline(never)]
+    fn plainly_metered<A, R>(
+        &self,
+        reading: &mut Option<Instant>,
+        args: A,
+        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
+    ) -> Result<R, Session<'_, K, V>> {
+        let Some(_) = self.metrics else { return Err(self.enter(reading)) };
+        let now = *reading.get_or_insert_with(|| self.clock.now());
+        let mut state = self.state.lock();
+        if state.calm {
+            state.core.pass(now);
+            state.core.last_times();
+            if let Some(done) = op(self, &mut state.core, args) {
+                let (waited, worked) = state.core.last_times();
+                self.unlock_and_tell(state);
+                self.tell_waited(waited);
+                self.tell_worked(worked);
+                return Ok(done);
+            }
+        }
+        Err(self.settle(self.session(state), reading))
+    }
+
+    /// Ends a lock hold that left the state calm, in a queue that has metrics.
+    #[inline]
+    fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let adds = state.core.take_adds();
+        drop(state);
+        self.tell_adds(adds);
+    }
+
     /// The next key of a queue in which nothing else is the matter, in a hold that
     /// began [`plainly`](Self::plainly).
-    #[inline]
-    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+    #[inline(always)]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
         let handout = core.get_plainly()?;
         self.withdraw(&handout);
         Some(handout)
@@ -337,16 +372,8 @@ impl<K, V> Shared<K, V> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        let mut too_small = false;
-        let done = self.plainly(&mut None, |core| {
-            let (added, ticket) = core.add_plainly(&mut key.0, hash)?;
-            if added == Added::Coalesced {
-                too_small = self.filter.publish(core, ticket);
-            }
-            Some(added)
-        });
-        match done {
-            Ok(added) => {
+        match self.plainly(&mut None, (&mut key.0, hash), add_plainly) {
+            Ok((added, too_small)) => {
                 if too_small {
                     self.filter.grow();
                 }
@@ -518,19 +545,43 @@ impl<K, V> Shared<K, V> {
         }
         let trash = core.take_trash();
         let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
+        let has_wakes = !wakes.is_empty();
         drop(state);
-        wakes.deliver();
+        if has_wakes {
+            wakes.deliver();
+        }
         if idle {
             self.tend(None);
         }
-        if adds > 0 {
-            self.tell(|m| m.added(adds));
-        }
+        self.tell_adds(adds);
         // keys that went by themselves: whoever happened to call has nothing to do
         // with a panic of their drop, nor must it take the key that was handed out
         for (key, value) in trash {
             quietly(|| drop(key));
             quietly(|| drop(value));
+        }
+    }
+
+    #[inline]
+    fn tell_adds(&self, adds: u64) {
+        if adds > 0 {
+            self.tell(|m| m.added(adds));
+        }
+    }
+
+    /// Tells the metrics of a key that was handed out.
+    #[inline]
+    fn tell_waited(&self, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            self.tell(|m| m.handed_out(waited));
+        }
+    }
+
+    /// Tells the metrics of a run that ended.
+    #[inline]
+    pub(crate) fn tell_worked(&self, worked: Option<Duration>) {
+        if let Some(took) = worked {
+            self.tell(|m| m.run_ended(took));
         }
     }
 
@@ -666,9 +717,7 @@ impl<K, V> Session<'_, K, V> {
         let item = Item::new(owner, handout);
         drop(self);
         drop(waker);
-        if let Some(waited) = waited {
-            shared.tell(|m| m.handed_out(waited));
-        }
+        shared.tell_waited(waited);
         item
     }
 }
@@ -695,11 +744,14 @@ impl<K, V> Drop for Session<'_, K, V> {
         state.calm = state.core.is_untroubled()
             && state.waiters.waiting() == 0
             && !state.waiters.alarm_is_idle()
-            && state.drains.is_empty()
-            && self.shared.metrics.is_none();
+            && state.drains.is_empty();
         if state.calm {
-            set(&self.shared.timed, false);
-            set(&self.shared.troubled, false);
+            if self.shared.metrics.is_some() {
+                self.shared.unlock_and_tell(state);
+            } else {
+                set(&self.shared.timed, false);
+                set(&self.shared.troubled, false);
+            }
         } else {
             self.shared.unlock_and_follow_up(state);
         }
@@ -714,6 +766,20 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
     }
 }
 
+/// What [`Shared::add_now`] mostly comes to. As a closure this would be no part of
+/// either of the ways on which it is reached, without metrics and with them.
+#[inline(always)]
+fn add_plainly<K: Eq, V>(
+    shared: &Shared<K, V>,
+    core: &mut Core<K, V>,
+    (key, hash): (&mut Option<K>, u32),
+) -> Option<(Added, bool)> {
+    let (added, ticket) = core.add_plainly(key, hash)?;
+    // the next ones of its key need no lock
+    let too_small = added == Added::Coalesced && shared.filter.publish(core, ticket);
+    Some((added, too_small))
+}
+
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
 /// second one would abort the process.
 #[inline]
@@ -726,6 +792,11 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
 }
 
 impl Wakes {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.for_key.is_none() && self.to_lead.is_none() && self.all.is_empty()
+    }
+
     /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
     /// take the key from the call that woke it.
     #[inline]

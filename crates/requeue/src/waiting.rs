@@ -28,7 +28,8 @@ pub(crate) trait Ask<'q, K, V> {
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
     /// In a hold of a queue in which nothing else is the matter: both of what
-    /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly).
+    /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly);
+    /// else neither.
     fn take_plainly(
         &mut self,
         shared: &Shared<K, V>,
@@ -68,6 +69,16 @@ pub(crate) enum Took<T> {
     Nothing,
     /// First room is to be made, without the lock, for so many keys.
     NoRoom(usize),
+}
+
+/// [`Ask::take_plainly`]; as a closure it would be no part of its callers.
+#[inline(always)]
+fn take_plainly<'q, K, V, A: Ask<'q, K, V>>(
+    shared: &Shared<K, V>,
+    core: &mut Core<K, V>,
+    (ask, left): (&mut A, &mut A::Left),
+) -> Option<A::Taken> {
+    ask.take_plainly(shared, core, left)
 }
 
 /// A look at the queue, with all its holds.
@@ -137,7 +148,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let session = if waiter.is_none() {
-            match shared.plainly(&mut reading, |core| ask.take_plainly(shared, core, &mut left)) {
+            match shared.plainly(&mut reading, (&mut *ask, &mut left), take_plainly) {
                 Ok(taken) => {
                     let got = A::guard(taken, owner);
                     A::settle(shared, left);

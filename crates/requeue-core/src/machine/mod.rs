@@ -310,11 +310,11 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether the columns beside the slabs say nothing of a slot: no timer, no
-    /// payload, no record, no timestamps kept, no guard whose run was ended under it.
+    /// payload, no record, no guard whose run was ended under it. Timestamps of an
+    /// earlier key do not matter to a later one.
     #[inline]
     fn is_plain(&self, slot: u32) -> bool {
         self.inert.is_empty()
-            && self.times.is_none()
             && self.values.is_empty()
             && self.timers.due(slot).is_none()
             && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)

@@ -94,6 +94,15 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut self.adds)
     }
 
+    /// How long the last key that was handed out had waited, and how long the last
+    /// run that ended took, if that was since this was last asked and timestamps are
+    /// kept. The plain calls answer with the key alone; whoever keeps timestamps asks
+    /// before such a call and after it.
+    #[inline]
+    pub fn last_times(&mut self) -> (Option<Duration>, Option<Duration>) {
+        self.times.as_mut().map_or((None, None), |times| core::mem::take(&mut times.last))
+    }
+
     /// The gauges; all 0 but the depth if the queue keeps no timestamps.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
@@ -180,11 +189,14 @@ pub(super) struct Times {
     /// The starts of all held keys added up, so that the unfinished work needs
     /// no walk.
     starts: u128,
+    /// How long the last key that was handed out had waited, and how long the last
+    /// run that ended took, until somebody asks.
+    last: (Option<Duration>, Option<Duration>),
 }
 
 impl Times {
     pub(super) fn new() -> Self {
-        Self { stamps: Column::new(), oldest: NONE, newest: NONE, starts: 0 }
+        Self { stamps: Column::new(), oldest: NONE, newest: NONE, starts: 0, last: (None, None) }
     }
 
     fn of(&self, slot: u32) -> Stamp {
@@ -208,7 +220,9 @@ impl Times {
         stamp.started = now;
         stamp.before = newest;
         stamp.after = NONE;
-        now.saturating_since(stamp.triggered)
+        let waited = now.saturating_since(stamp.triggered);
+        self.last.0 = Some(waited);
+        waited
     }
 
     /// The key's run ended; returns how long it took.
@@ -225,7 +239,9 @@ impl Times {
             self.stamps.entry(after).before = before;
         }
         self.starts -= u128::from(started.as_nanos());
-        now.saturating_since(started)
+        let took = now.saturating_since(started);
+        self.last.1 = Some(took);
+        took
     }
 
     /// How long all runs have taken together, and the longest of them.

@@ -197,6 +197,13 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut picked.slots)
     }
 
+    /// Whether [`get_plainly`](Self::get_plainly) has a key.
+    #[inline]
+    #[must_use]
+    pub fn has_plain(&self) -> bool {
+        self.ready > 0 && !self.line.is_own()
+    }
+
     /// What [`get`](Self::get) mostly comes to: the next key of an order that is
     /// ours. `None` if there is none or the order is a user's, and then nothing
     /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
@@ -296,7 +303,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         match self.finish_plainly(run) {
-            Ok(key) => Ended { key: Some(key), ..Ended::nothing() },
+            Ok(key) => Ended { key: Some(key), worked: self.last_times().1, ..Ended::nothing() },
             Err(run) => self.finish_in_full(run, succeeded),
         }
     }
@@ -322,6 +329,9 @@ impl<K, V> Core<K, V> {
         }
         self.held -= 1;
         self.runs_done += 1;
+        if let Some(times) = &mut self.times {
+            times.ended(slot, self.now);
+        }
         Ok(removed.key)
     }
 

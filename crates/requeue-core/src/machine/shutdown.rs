@@ -94,11 +94,18 @@ impl<K, V> Core<K, V> {
     /// before any other operation.
     #[inline]
     pub fn settle(&mut self, now: Instant) -> bool {
+        self.pass(now);
+        !self.is_settled() && self.settle_more()
+    }
+
+    /// Lets time pass where nothing waits for it: what there is of
+    /// [`settle`](Self::settle) while the state is [untroubled](Self::is_untroubled).
+    #[inline]
+    pub fn pass(&mut self, now: Instant) {
         if now > self.now {
             // what is due at NEVER is never due, whatever a clock shows
             self.now = now.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1));
         }
-        !self.is_settled() && self.settle_more()
     }
 
     /// Whether no call has anything to do before its own work, whatever the time.
@@ -257,12 +264,12 @@ impl<K, V> Core<K, V> {
         self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
     }
 
-    /// Whether time does not matter, no call has anything to do before its own
+    /// Whether nothing is due by any time, no call has anything to do before its own
     /// work, and nothing waits to be dropped: most queues are so most of the time.
     #[inline]
     #[must_use]
     pub fn is_untroubled(&self) -> bool {
-        self.is_settled() && self.times.is_none() && self.trash.len() + self.limbo.len() == 0
+        self.is_settled() && self.trash.len() + self.limbo.len() == 0
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other

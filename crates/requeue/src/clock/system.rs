@@ -54,7 +54,10 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Instant {
-        Instant::ORIGIN.saturating_add(origin().elapsed())
+        // in 64 bits: `Duration::as_nanos` would do it in 128
+        let since = StdInstant::now().saturating_duration_since(origin());
+        let secs = since.as_secs().saturating_mul(1_000_000_000);
+        Instant::from_nanos(secs.saturating_add(u64::from(since.subsec_nanos())))
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {

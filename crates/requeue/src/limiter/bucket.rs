@@ -1,6 +1,8 @@
 //! The token bucket, as a type of its own and as a limiter.
 
-use super::pace::{Exact, Grant, Level, Pace, Rate, Refusal, convert};
+use super::ledger::{Ledger, Promise};
+use super::pace::Refusal;
+use super::swift::{Swift, Swiftly};
 use super::wait::Wait;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
@@ -31,6 +33,11 @@ use std::time::Duration;
 /// | more tokens than the burst | never |
 /// | 0 tokens | when the debt is paid |
 ///
+/// Reserving takes no lock: a compare-and-swap, at any number of threads. Once
+/// rate or burst have been changed it takes one, as it does where rate or instants
+/// are such that the exact sums do not fit into 64 bits (a rate like 0.123456789, or
+/// decades after the clock's origin); that is slower, and nothing else.
+///
 /// What is never granted takes nothing. (That includes what would only be there
 /// after [`Instant::NEVER`], 584 years past the clock's origin.)
 ///
@@ -45,16 +52,11 @@ use std::time::Duration;
 /// assert!(bucket.allow(1, now + Duration::from_millis(300)));
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
-pub struct TokenBucket(Mutex<State>);
-
-struct State {
-    /// Tokens a second, as it was given.
-    per_second: f64,
-    pace: Pace,
-    level: Level,
-    /// The instant that the latest reservation was promised, of those that were
-    /// not cancelled.
-    latest: Exact,
+pub struct TokenBucket {
+    /// Holds the level as long as rate and burst are those that the bucket was
+    /// built with, and it fits; the ledger does afterwards.
+    swift: Option<Swift>,
+    ledger: Mutex<Ledger>,
 }
 
 impl TokenBucket {
@@ -74,9 +76,8 @@ impl TokenBucket {
     /// ```
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         checked(rate)?;
-        let pace = Pace::new(rate, burst);
-        let level = pace.full();
-        Ok(Self(Mutex::new(State { per_second: rate, pace, level, latest: Exact::ORIGIN })))
+        let ledger = Ledger::new(rate, burst);
+        Ok(Self { swift: Swift::new(&ledger), ledger: Mutex::new(ledger) })
     }
 
     /// Takes `n` tokens that are there now or will be later, and says when.
@@ -111,15 +112,47 @@ impl TokenBucket {
     /// ```
     #[inline]
     pub fn reserve_within(&self, n: u32, now: Instant, at_most: Duration) -> Reservation<'_> {
-        Reservation { bucket: self, promise: self.promise(n, now, at_most).ok() }
+        let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(Ok(grant)) => Promised::Swiftly(n, grant),
+            Some(Err(_)) => Promised::Never,
+            None => self.promise_locked(n, now, at_most).map_or(Promised::Never, Promised::Locked),
+        };
+        Reservation { bucket: self, promise }
     }
 
+    #[cold]
+    fn promise_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<Promise, Refusal> {
+        self.locked(|ledger| {
+            let grant = ledger.take(n, now, at_most)?;
+            Ok(Promise { n, grant, rate: ledger.pace.rate })
+        })
+    }
+
+    /// The delay in nanoseconds of tokens that are not given back.
     #[inline]
-    fn promise(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promise, Refusal> {
-        let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        let mut state = self.0.lock();
-        let grant = state.take(n, now, at_most)?;
-        Ok(Promise { n, grant, rate: state.pace.rate })
+    fn take(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
+        match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(grant) => Ok(grant?.delay),
+            None => self.take_locked(n, now, at_most),
+        }
+    }
+
+    #[cold]
+    fn take_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
+        self.locked(|ledger| ledger.take(n, now, at_most)).map(|grant| grant.delay)
+    }
+
+    /// Does with the whole bucket what one atomic cannot.
+    fn locked<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
+        let ledger = &mut *self.ledger.lock();
+        let Some(swift) = &self.swift else { return f(ledger) };
+        let open = swift.shut(ledger);
+        let result = f(ledger);
+        if open {
+            swift.open(ledger);
+        }
+        result
     }
 
     /// [`reserve_within`](Self::reserve_within), telling why there is nothing.
@@ -129,15 +162,18 @@ impl TokenBucket {
         now: Instant,
         at_most: Duration,
     ) -> Result<Reservation<'_>, Refusal> {
-        let promise = self.promise(n, now, at_most)?;
-        Ok(Reservation { bucket: self, promise: Some(promise) })
+        let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
+        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+            Some(grant) => Promised::Swiftly(n, grant?),
+            None => Promised::Locked(self.promise_locked(n, now, at_most)?),
+        };
+        Ok(Reservation { bucket: self, promise })
     }
 
     /// The delay of a reservation for one token.
     #[inline]
     fn take_one(&self, now: Instant) -> Duration {
-        let grant = self.0.lock().take(1, now, u64::MAX);
-        grant.map_or(Duration::MAX, |grant| Duration::from_nanos(grant.delay))
+        self.take(1, now, u64::MAX).map_or(Duration::MAX, Duration::from_nanos)
     }
 
     /// Takes `n` tokens if they are there now, and says whether it did.
@@ -153,7 +189,13 @@ impl TokenBucket {
     #[inline]
     #[must_use = "the tokens are taken only if this says so"]
     pub fn allow(&self, n: u32, now: Instant) -> bool {
-        self.0.lock().take(n, now, 0).is_ok()
+        self.take(n, now, 0).is_ok()
+    }
+
+    /// Whether reservations take no lock.
+    #[cfg(all(test, not(requeue_loom)))]
+    pub(super) fn is_swift(&self) -> bool {
+        self.swift.as_ref().is_some_and(Swift::is_open)
     }
 
     /// Waits for `n` tokens on `clock`: `.await` it or call [`Wait::wait`]. See
@@ -192,9 +234,7 @@ impl TokenBucket {
     /// ```
     pub fn set_rate(&self, rate: f64, now: Instant) -> Result<(), LimiterError> {
         checked(rate)?;
-        let state = &mut *self.0.lock();
-        let burst = state.pace.burst;
-        state.change(rate, burst, now);
+        self.locked(|ledger| ledger.change(rate, ledger.pace.burst, now));
         Ok(())
     }
 
@@ -210,9 +250,7 @@ impl TokenBucket {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn set_burst(&self, burst: u32, now: Instant) {
-        let state = &mut *self.0.lock();
-        let rate = state.per_second;
-        state.change(rate, burst, now);
+        self.locked(|ledger| ledger.change(ledger.per_second, burst, now));
     }
 
     /// How many tokens there are at `now`: at most the burst, and negative where
@@ -231,11 +269,7 @@ impl TokenBucket {
     /// ```
     #[must_use]
     pub fn tokens(&self, now: Instant) -> f64 {
-        let state = self.0.lock();
-        match state.pace.rate {
-            None => f64::from(state.pace.burst),
-            Some(rate) => state.pace.balance(rate, state.level, now) as f64 / rate.token as f64,
-        }
+        self.locked(|ledger| ledger.tokens(now))
     }
 
     /// Tokens a second.
@@ -247,7 +281,7 @@ impl TokenBucket {
     /// ```
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.0.lock().per_second
+        self.ledger.lock().per_second
     }
 
     /// How many tokens the bucket can hold.
@@ -259,15 +293,15 @@ impl TokenBucket {
     /// ```
     #[must_use]
     pub fn burst(&self) -> u32 {
-        self.0.lock().pace.burst
+        self.ledger.lock().pace.burst
     }
 }
 
 impl fmt::Debug for TokenBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, burst) = {
-            let state = self.0.lock();
-            (state.per_second, state.pace.burst)
+            let ledger = self.ledger.lock();
+            (ledger.per_second, ledger.pace.burst)
         };
         f.debug_struct("TokenBucket").field("rate", &rate).field("burst", &burst).finish_non_exhaustive()
     }
@@ -276,66 +310,6 @@ impl fmt::Debug for TokenBucket {
 fn checked(rate: f64) -> Result<(), LimiterError> {
     // Not `rate < 0.0`: a NaN is neither.
     if rate >= 0.0 { Ok(()) } else { Err(LimiterError::NotARate { rate }) }
-}
-
-impl State {
-    #[inline]
-    fn take(&mut self, n: u32, now: Instant, at_most: u64) -> Result<Grant, Refusal> {
-        let grant = self.pace.take(&mut self.level, n, now, at_most)?;
-        self.latest = grant.exact;
-        Ok(grant)
-    }
-
-    fn change(&mut self, per_second: f64, burst: u32, now: Instant) {
-        // No clock shows NEVER; were it counted, every later call would count as it.
-        let now = if now.is_never() { self.level.last } else { now.max(self.level.last) };
-        let (old, new) = (self.pace, Pace::new(per_second, burst));
-        self.per_second = per_second;
-        self.pace = new;
-        self.level.last = now;
-        let Some(to) = new.rate else { return };
-        self.level = match old.rate {
-            Some(from) => {
-                let balance = old.balance(from, self.level, now);
-                new.with_balance(to, convert(balance, from, to), now)
-            }
-            None => new.with_balance(to, i128::MAX, now),
-        };
-    }
-
-    fn give_back(&mut self, promise: &Promise, now: Instant) {
-        let Promise { n, grant, rate: Some(rate) } = promise else {
-            return;
-        };
-        let now = now.max(self.level.last);
-        let Some(current) = self.pace.rate else {
-            return;
-        };
-        if grant.ready_at() < now {
-            return;
-        }
-        let n = rate.token * i128::from(*n);
-        let own = grant.exact.units_of(*rate);
-        let later = self.latest.units_of(*rate) - own;
-        let back = convert((n - later).clamp(0, n), *rate, current);
-        if self.latest == grant.exact {
-            // The latest is now what came before, or what has passed anyway.
-            let before = (own - n).max(rate.units(now));
-            self.latest = if rate.per_nano == 0 {
-                Exact::at(now, *rate)
-            } else {
-                Exact { units: before, per_nano: rate.per_nano }
-            };
-        }
-        let balance = self.pace.balance(current, self.level, now);
-        self.level = self.pace.with_balance(current, balance + back, now);
-    }
-}
-
-impl Grant {
-    fn ready_at(&self) -> Instant {
-        self.now + Duration::from_nanos(self.delay)
-    }
 }
 
 /// Tokens that were taken from a [`TokenBucket`], and when they are there.
@@ -357,16 +331,15 @@ impl Grant {
 #[must_use = "the tokens are taken, but may be there only later: see `delay`"]
 pub struct Reservation<'b> {
     bucket: &'b TokenBucket,
-    /// `None`: it never comes, and nothing was taken.
-    promise: Option<Promise>,
+    promise: Promised,
 }
 
-/// What a reservation was promised, and what its cancelling is reckoned from.
-struct Promise {
-    n: u32,
-    grant: Grant,
-    /// The rate at the reservation; `None`: there was no limit.
-    rate: Option<Rate>,
+/// What a reservation was promised, by whom.
+enum Promised {
+    /// Nothing, and nothing was taken.
+    Never,
+    Swiftly(u32, Swiftly),
+    Locked(Promise),
 }
 
 impl Reservation<'_> {
@@ -387,7 +360,11 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn delay(&self) -> Duration {
-        self.promise.as_ref().map_or(Duration::MAX, |promise| Duration::from_nanos(promise.grant.delay))
+        match &self.promise {
+            Promised::Never => Duration::MAX,
+            Promised::Swiftly(_, grant) => Duration::from_nanos(grant.delay),
+            Promised::Locked(promise) => Duration::from_nanos(promise.grant.delay),
+        }
     }
 
     /// When the tokens are there; [`Instant::NEVER`] where they never are.
@@ -402,7 +379,11 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
+        match &self.promise {
+            Promised::Never => Instant::NEVER,
+            Promised::Swiftly(_, grant) => grant.now + Duration::from_nanos(grant.delay),
+            Promised::Locked(promise) => promise.grant.ready_at(),
+        }
     }
 
     /// Whether the tokens can never be had. Nothing was taken then.
@@ -416,7 +397,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn is_never(&self) -> bool {
-        self.promise.is_none()
+        matches!(self.promise, Promised::Never)
     }
 
     /// Gives back of the `n` reserved tokens those that nobody after it relies
@@ -437,18 +418,22 @@ impl Reservation<'_> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn cancel(self, now: Instant) {
-        if let Some(promise) = &self.promise {
-            self.bucket.0.lock().give_back(promise, now);
-        }
+        let promise = match (self.promise, &self.bucket.swift) {
+            (Promised::Locked(promise), _) => promise,
+            (Promised::Swiftly(n, grant), Some(swift)) => swift.promise(n, grant),
+            _ => return,
+        };
+        self.bucket.locked(|ledger| ledger.give_back(&promise, now));
     }
 }
 
 impl fmt::Debug for Reservation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reservation")
-            .field("n", &self.promise.as_ref().map_or(0, |promise| promise.n))
-            .field("ready_at", &self.ready_at())
-            .finish()
+        let n = match &self.promise {
+            Promised::Never => 0,
+            Promised::Swiftly(n, _) | Promised::Locked(Promise { n, .. }) => *n,
+        };
+        f.debug_struct("Reservation").field("n", &n).field("ready_at", &self.ready_at()).finish()
     }
 }
 

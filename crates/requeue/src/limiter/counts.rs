@@ -50,10 +50,9 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
         K: Clone,
     {
         let Some(expire_after) = self.expire_after else {
-            return self.records.update(
+            return self.records.update_lasting(
                 key,
                 || Count::NONE,
-                |_| false,
                 |count| {
                     let delay = delay(count.failures);
                     count.failures = count.failures.saturating_add(1);

@@ -38,14 +38,34 @@ pub struct Exponential<K, S = RandomState> {
 pub(super) struct Curve {
     base: Duration,
     max: Duration,
+    /// The two in nanoseconds, where 64 bits can say them: 584 years.
+    nanos: Option<(u64, u64)>,
 }
 
 impl Curve {
     pub(super) fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
-        if max < base { Err(LimiterError::MaxBelowBase { base, max }) } else { Ok(Self { base, max }) }
+        if max < base {
+            return Err(LimiterError::MaxBelowBase { base, max });
+        }
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).ok();
+        Ok(Self { base, max, nanos: nanos(base).zip(nanos(max)).filter(|_| !base.is_zero()) })
     }
 
+    #[inline]
     pub(super) fn delay(self, failures: u32) -> Duration {
+        match self.nanos {
+            // so often it can be doubled without a bit being lost
+            Some((base, max)) if failures <= base.leading_zeros() => {
+                Duration::from_nanos((base << failures).min(max))
+            }
+            Some(_) => self.max,
+            None => self.delay_at_length(failures),
+        }
+    }
+
+    /// Where the delays are of centuries, or zero.
+    #[cold]
+    fn delay_at_length(self, failures: u32) -> Duration {
         let (base, max) = (self.base.as_nanos(), self.max.as_nanos());
         if base == 0 {
             return Duration::ZERO;

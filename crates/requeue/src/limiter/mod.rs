@@ -39,11 +39,13 @@ mod error;
 mod exponential;
 mod fast_slow;
 mod jitter;
+mod ledger;
 mod max_wait;
 mod nanos;
 mod pace;
 mod per_key_bucket;
 mod records;
+mod swift;
 #[cfg(test)]
 mod tests;
 mod wait;

@@ -165,7 +165,7 @@ pub(super) struct Pace {
     pub(super) rate: Option<Rate>,
     pub(super) burst: u32,
     /// What a full bucket holds, in units.
-    full: i128,
+    pub(super) full: i128,
 }
 
 impl Pace {

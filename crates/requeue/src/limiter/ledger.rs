@@ -1,0 +1,105 @@
+//! A token bucket's books, whole: for whoever holds the lock.
+
+use super::pace::{Exact, Grant, Level, Pace, Rate, Refusal, convert};
+use crate::Instant;
+use std::time::Duration;
+
+/// All that a bucket knows.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    /// Tokens a second, as it was given.
+    pub(super) per_second: f64,
+    pub(super) pace: Pace,
+    pub(super) level: Level,
+    /// The instant that the latest reservation was promised, of those that were
+    /// not cancelled.
+    pub(super) latest: Exact,
+    /// Whether the pace is still the one that it was made with.
+    pub(super) unchanged: bool,
+}
+
+/// What a reservation was promised, and what its cancelling is reckoned from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promise {
+    pub(super) n: u32,
+    pub(super) grant: Grant,
+    /// The rate at the reservation; `None`: there was no limit.
+    pub(super) rate: Option<Rate>,
+}
+
+impl Ledger {
+    /// A full bucket. `per_second` is not negative and not NaN.
+    pub(super) fn new(per_second: f64, burst: u32) -> Self {
+        let pace = Pace::new(per_second, burst);
+        Self { per_second, pace, level: pace.full(), latest: Exact::ORIGIN, unchanged: true }
+    }
+
+    /// Takes `n` tokens, unless they could never be had or only after more than
+    /// `at_most` nanoseconds: then nothing changes.
+    pub(super) fn take(&mut self, n: u32, now: Instant, at_most: u64) -> Result<Grant, Refusal> {
+        let grant = self.pace.take(&mut self.level, n, now, at_most)?;
+        self.latest = grant.exact;
+        Ok(grant)
+    }
+
+    pub(super) fn change(&mut self, per_second: f64, burst: u32, now: Instant) {
+        // No clock shows NEVER; were it counted, every later call would count as it.
+        let now = if now.is_never() { self.level.last } else { now.max(self.level.last) };
+        let (old, new) = (self.pace, Pace::new(per_second, burst));
+        self.unchanged = false;
+        self.per_second = per_second;
+        self.pace = new;
+        self.level.last = now;
+        let Some(to) = new.rate else { return };
+        self.level = match old.rate {
+            Some(from) => {
+                let balance = old.balance(from, self.level, now);
+                new.with_balance(to, convert(balance, from, to), now)
+            }
+            None => new.with_balance(to, i128::MAX, now),
+        };
+    }
+
+    /// What [`Reservation::cancel`](super::Reservation::cancel) does.
+    pub(super) fn give_back(&mut self, promise: &Promise, now: Instant) {
+        let Promise { n, grant, rate: Some(rate) } = promise else {
+            return;
+        };
+        let now = now.max(self.level.last);
+        let Some(current) = self.pace.rate else {
+            return;
+        };
+        if grant.ready_at() < now {
+            return;
+        }
+        let n = rate.token * i128::from(*n);
+        let own = grant.exact.units_of(*rate);
+        let later = self.latest.units_of(*rate) - own;
+        let back = convert((n - later).clamp(0, n), *rate, current);
+        if self.latest == grant.exact {
+            // The latest is now what came before, or what has passed anyway.
+            let before = (own - n).max(rate.units(now));
+            self.latest = if rate.per_nano == 0 {
+                Exact::at(now, *rate)
+            } else {
+                Exact { units: before, per_nano: rate.per_nano }
+            };
+        }
+        let balance = self.pace.balance(current, self.level, now);
+        self.level = self.pace.with_balance(current, balance + back, now);
+    }
+
+    /// How many tokens there are at `now`.
+    pub(super) fn tokens(&self, now: Instant) -> f64 {
+        match self.pace.rate {
+            None => f64::from(self.pace.burst),
+            Some(rate) => self.pace.balance(rate, self.level, now) as f64 / rate.token as f64,
+        }
+    }
+}
+
+impl Grant {
+    pub(super) fn ready_at(&self) -> Instant {
+        self.now + Duration::from_nanos(self.delay)
+    }
+}
