@@ -349,10 +349,15 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        if self.is_redundant(open, &key, hash) {
-            Ok(Added::Coalesced)
-        } else {
-            self.add_beside_filter(key, hash)
+        // an `Eq` that panics unwinds through here
+        let mut key = DropsQuietly(Some(key));
+        let Some(look_for) = &key.0 else { unreachable!("it was put there") };
+        if self.is_redundant(open, look_for, hash) {
+            return Ok(Added::Coalesced);
+        }
+        match key.0.take() {
+            Some(key) => self.add_beside_filter(key, hash),
+            None => unreachable!("it was put there"),
         }
     }
 

@@ -325,13 +325,14 @@ impl<K, V> Core<K, V> {
         let RunRef { key, number } = run;
         let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
         self.table.remove(removed.hash, slot, &self.arena);
-        if let Some(chunk) = removed.freed_chunk {
-            self.free_pages(chunk);
-        }
         self.held -= 1;
         self.runs_done += 1;
+        // before the page that the timestamps are in may go
         if let Some(times) = &mut self.times {
             times.ended(slot, self.now);
+        }
+        if let Some(chunk) = removed.freed_chunk {
+            self.free_pages(chunk);
         }
         Ok(removed.key)
     }

@@ -52,7 +52,8 @@
 //! proof that a key which is read is not dropped is the one above, with the
 //! hazard record for W and the look at all records before a key is dropped for R.
 //! A key that is being read then waits in limbo, and who stops reading looks
-//! whether one does (`Hazards::owes_a_look`).
+//! whether one does (`Hazards::owes_a_look`), and mostly sees it; if not, the next
+//! lock hold does.
 //!
 //! **Shutting down (Q10).** `close`, `shut_down` and drains close the gate first,
 //! in the lock hold that changes the phase (which only these do while the queue
@@ -66,7 +67,7 @@
 //! at who is to be woken. Neither is owed: whoever looks at the queue fires them
 //! first, and the alarm of those who wait does. But a waiter that was woken and
 //! never comes is found out by the number of lock holds (`wait.rs`), so each
-//! thread takes the lock once in 256 times although it need not.
+//! thread takes the lock once in 256 times, on average, although it need not.
 
 mod barrier;
 mod hazards;
