@@ -67,7 +67,7 @@
 //! at who is to be woken. Neither is owed: whoever looks at the queue fires them
 //! first, and the alarm of those who wait does. But a waiter that was woken and
 //! never comes is found out by the number of lock holds (`wait.rs`), so each
-//! thread takes the lock once in 256 times, on average, although it need not.
+//! thread takes the lock once in 257 times although it need not.
 
 mod barrier;
 mod hazards;

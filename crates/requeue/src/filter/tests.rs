@@ -205,7 +205,7 @@ fn a_thread_takes_the_lock_now_and_then() {
             let key = 1u64;
             let hash = q.hash_of(&key);
             let open = filter.open().expect("it has a key");
-            (0..1_024).filter(|_| !filter.finds(open, &key, hash)).count()
+            (0..4 * 257).filter(|_| !filter.finds(open, &key, hash)).count()
         })
         .join()
         .expect("no panic")
