@@ -9,7 +9,8 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 cargo test --release --locked -p requeue-verify --test loom "$@"
 cargo test --release --locked -p requeue --lib loom_ "$@"
 
-# fails PART MESSAGE MODEL...: each model fails, and says so, without that part
+# fails PART MESSAGE MODEL...: each model fails without that part, and says so (the
+# message is an extended regular expression)
 fails() {
     local part=$1 message=$2 output
     shift 2
@@ -19,7 +20,7 @@ fails() {
             echo "$model passes without $part" >&2
             exit 1
         fi
-        if ! grep -q "$message" <<<"$output"; then
+        if ! grep -qE "$message" <<<"$output"; then
             echo "$model fails without $part, but not by \"$message\":" >&2
             echo "$output" >&2
             exit 1
@@ -38,7 +39,8 @@ fresh=(
 )
 fails adder_barrier "$stale" "${fresh[0]}" "${fresh[2]}"
 fails adder_barrier "$race" loom_q13_a_key_that_an_add_reads_is_dropped_after_that
-fails getter_barrier "$stale" "${fresh[@]}"
+# a key that is read by its address may be dropped under the reader first
+fails getter_barrier "$stale|$race" "${fresh[@]}"
 fails getter_barrier "$race" loom_q13_a_key_that_an_add_reads_is_dropped_after_that
 fails scan "$race" \
     loom_q13_a_key_that_an_add_reads_is_dropped_after_that \

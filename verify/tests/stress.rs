@@ -506,7 +506,7 @@ impl std::hash::Hash for Counted {
 /// In each round the key is published, a write and an add that may find it without
 /// the lock race the hand-out, and the last run must have seen the write.
 fn fresh_against_the_hand_out<K: std::hash::Hash + Eq + Clone + Send + Sync>(random: &mut Random, key: &K) {
-    const ROUNDS: u64 = 30_000;
+    const ROUNDS: u64 = 10_000;
     let q = WorkQueue::<K>::new();
     // lines of their own: the wait for one is part of what may go wrong
     #[repr(align(128))]
