@@ -133,45 +133,35 @@ impl<K, V> Shared<K, V> {
     ///
     /// The lock, with whatever is due at `reading` done, if the call is more than
     /// that, or more is the matter.
+    ///
+    /// `METERED`: the queue has metrics. To such a one the time always matters, and
+    /// they are told. Whoever calls both forms does so in functions of their own: in
+    /// one, what the metrics need would cost all other queues registers. (A queue
+    /// that has metrics may be called as if it had none, which is slower.)
     #[inline]
-    pub(crate) fn plainly<A, R>(
+    pub(crate) fn plainly<const METERED: bool, R>(
         &self,
         reading: &mut Option<Instant>,
-        args: A,
-        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
+        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
-        if self.troubled.load(Relaxed) {
-            return self.plainly_metered(reading, args, op);
+        if METERED {
+            reading.get_or_insert_with(|| self.clock.now());
+        } else if self.troubled.load(Relaxed) {
+            return Err(self.enter(reading));
         }
         let mut state = self.state.lock();
         if state.calm {
-            if let Some(done) = op(self, &mut state.core, args) {
-                return Ok(done);
+            if let (true, Some(now)) = (METERED, *reading) {
+                state.core.pass(now);
+                state.core.last_times();
             }
-        }
-        Err(self.settle(self.session(state), reading))
-    }
-
-    /// The same in a queue that has metrics: to it the time always matters, and they
-    /// are told. Its own function, or it would cost the others registers.
-    #[inline(never)]
-    fn plainly_metered<A, R>(
-        &self,
-        reading: &mut Option<Instant>,
-        args: A,
-        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
-    ) -> Result<R, Session<'_, K, V>> {
-        let Some(_) = self.metrics else { return Err(self.enter(reading)) };
-        let now = *reading.get_or_insert_with(|| self.clock.now());
-        let mut state = self.state.lock();
-        if state.calm {
-            state.core.pass(now);
-            state.core.last_times();
-            if let Some(done) = op(self, &mut state.core, args) {
-                let (waited, worked) = state.core.last_times();
-                self.unlock_and_tell(state);
-                self.tell_waited(waited);
-                self.tell_worked(worked);
+            if let Some(done) = op(&mut state.core) {
+                if METERED {
+                    let (waited, worked) = state.core.last_times();
+                    self.unlock_and_tell(state);
+                    self.tell_waited(waited);
+                    self.tell_worked(worked);
+                }
                 return Ok(done);
             }
         }
@@ -350,10 +340,26 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
+        if self.metrics.is_some() { self.add_metered(key, hash) } else { self.add_as::<false>(key, hash) }
+    }
+
+    #[inline(never)]
+    fn add_metered(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_as::<true>(key, hash)
+    }
+
+    #[inline]
+    fn add_as<const METERED: bool>(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        match self.plainly(&mut None, (&mut key.0, hash), add_plainly) {
+        match self.plainly::<METERED, _>(&mut None, |core| core.add_plainly(&mut key.0, hash)) {
             Ok(added) => Ok(added),
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
@@ -645,8 +651,8 @@ pub(crate) struct Session<'a, K, V> {
 impl<K, V> Shared<K, V> {
     /// The next key of a queue in which nothing else is the matter, see
     /// [`plainly`](Self::plainly).
-    #[inline(always)]
-    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
         let handout = core.get_plainly()?;
         self.filter.withdraw_handout(&handout);
         Some(handout)
@@ -748,17 +754,6 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
     if hint.load(Relaxed) != to {
         hint.store(to, Relaxed);
     }
-}
-
-/// What [`Shared::add_now`] mostly comes to. As a closure this would be no part of
-/// either of the ways on which it is reached, without metrics and with them.
-#[inline(always)]
-fn add_plainly<K: Eq, V>(
-    _: &Shared<K, V>,
-    core: &mut Core<K, V>,
-    (key, hash): (&mut Option<K>, u32),
-) -> Option<Added> {
-    core.add_plainly(key, hash)
 }
 
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a

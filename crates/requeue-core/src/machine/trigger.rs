@@ -386,7 +386,7 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
-    #[inline(always)]
+    #[inline]
     pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<Added> {
         if self.phase != Phase::Open || self.line.is_own() {
             return None;
