@@ -512,15 +512,20 @@ impl<K, V> Shared<K, V> {
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
         let State { core, waiters, drains, told, .. } = &mut *state;
         core.conclude();
-        let mut wakes = Wakes::default();
-        waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        if !drains.is_empty() {
-            let now = (core.releases(), core.waiting_until());
-            if core.is_drained() || now != *told {
-                *told = now;
-                drains.take_all(&mut wakes.all);
+        // mostly nobody
+        let somebody = waiters.waiting() > 0 || !drains.is_empty();
+        let wakes = somebody.then(|| {
+            let mut wakes = Wakes::default();
+            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+            if !drains.is_empty() {
+                let now = (core.releases(), core.waiting_until());
+                if core.is_drained() || now != *told {
+                    *told = now;
+                    drains.take_all(&mut wakes.all);
+                }
             }
-        }
+            wakes
+        });
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
@@ -528,9 +533,8 @@ impl<K, V> Shared<K, V> {
             self.filter.retry_limbo(core);
         }
         let trash = core.take_trash();
-        let has_wakes = !wakes.is_empty();
         drop(state);
-        if has_wakes {
+        if let Some(wakes) = wakes {
             wakes.deliver();
         }
         self.tell_adds(adds);
@@ -768,11 +772,6 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
 }
 
 impl Wakes {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.for_key.is_none() && self.to_lead.is_none() && self.all.is_empty()
-    }
-
     /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
     /// take the key from the call that woke it.
     #[inline]
