@@ -14,7 +14,7 @@ use requeue_verify::wake::{block_on, poll_once};
 use requeue_verify::watchdog::run_for;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
@@ -454,5 +454,160 @@ fn stress_timers_are_never_early_and_none_is_forgotten() {
         q.shut_down();
         assert!(all_done.recv().is_err());
         assert_eq!(runs.load(Relaxed), KEYS);
+    });
+}
+
+/// A key that the queue reads by its address, and that counts those alive.
+struct Counted {
+    number: u64,
+    text: String,
+    alive: Arc<AtomicI64>,
+}
+
+impl Counted {
+    fn new(number: u64, alive: &Arc<AtomicI64>) -> Self {
+        alive.fetch_add(1, Relaxed);
+        Self { number, text: format!("key {number}, longer than what stands inline"), alive: alive.clone() }
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Self::new(self.number, &self.alive)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // whoever compares this key after it was dropped sees another text
+        self.text.clear();
+        self.alive.fetch_sub(1, Relaxed);
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(
+            self.text.starts_with("key") && other.text.starts_with("key"),
+            "a key was read after its drop"
+        );
+        self.text == other.text
+    }
+}
+
+impl Eq for Counted {}
+
+impl std::hash::Hash for Counted {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(self.number);
+    }
+}
+
+/// In each round the key is published, a write and an add that may find it without
+/// the lock race the hand-out, and the last run must have seen the write.
+fn fresh_against_the_hand_out<K: std::hash::Hash + Eq + Clone + Send + Sync>(random: &mut Random, key: &K) {
+    const ROUNDS: u64 = 30_000;
+    let q = WorkQueue::<K>::new();
+    // lines of their own: the wait for one is part of what may go wrong
+    #[repr(align(128))]
+    struct Line(AtomicU64);
+    let [go, data, seen] = [(); 3].map(|()| Line(AtomicU64::new(0)));
+    thread::scope(|s| {
+        let mut consumer = random.fork();
+        s.spawn({
+            let (q, go, data, seen) = (&q, &go, &data, &seen);
+            move || {
+                let mut round = 0;
+                while round < ROUNDS {
+                    round = go.0.load(Relaxed);
+                    (0..consumer.below(60)).for_each(|_| std::hint::spin_loop());
+                    while let Ok(item) = q.try_get() {
+                        let written = data.0.load(Relaxed);
+                        seen.0.store(written, Relaxed);
+                        item.done();
+                    }
+                }
+            }
+        });
+        for round in 1..=ROUNDS {
+            q.add(key.clone()).map_err(drop).expect("open");
+            q.add_ref(key).expect("open");
+            go.0.store(round, Relaxed);
+            (0..random.below(60)).for_each(|_| std::hint::spin_loop());
+            data.0.store(round, Relaxed);
+            q.add_ref(key).expect("open");
+            while q.stats().known > 0 {
+                thread::yield_now();
+                // in the last round the consumer may have left
+                if let Some(item) = (round == ROUNDS).then(|| q.try_get().ok()).flatten() {
+                    seen.0.store(data.0.load(Relaxed), Relaxed);
+                    item.done();
+                }
+            }
+            let seen = seen.0.load(Relaxed);
+            if seen < round {
+                // lets the consumer go, which others wait for
+                go.0.store(ROUNDS, Relaxed);
+            }
+            assert_eq!(seen, round, "the last run saw less than was written");
+        }
+    });
+}
+
+#[test]
+fn stress_what_is_written_before_a_redundant_add_is_seen() {
+    stress("stress_what_is_written_before_a_redundant_add_is_seen", 2, |mut random| {
+        let alive = Arc::new(AtomicI64::new(0));
+        fresh_against_the_hand_out(&mut random, &7u64);
+        fresh_against_the_hand_out(&mut random, &"a key that is read by its address".to_owned());
+        fresh_against_the_hand_out(&mut random, &Counted::new(7, &alive));
+        assert_eq!(alive.load(Relaxed), 0, "keys are alive, or were dropped twice");
+    });
+}
+
+#[test]
+fn stress_keys_that_are_read_without_the_lock_are_dropped_once() {
+    stress("stress_keys_that_are_read_without_the_lock_are_dropped_once", 3, |mut random| {
+        const ADDS: u64 = 20_000;
+        let keys = 1 + random.below(40);
+        let alive = Arc::new(AtomicI64::new(0));
+        let q = WorkQueue::<Counted>::new();
+        let held: Vec<AtomicBool> = (0..keys).map(|_| AtomicBool::new(false)).collect();
+        thread::scope(|s| {
+            for _ in 0..3 {
+                let (q, held, mut random) = (&q, &held, random.fork());
+                s.spawn(move || {
+                    while let Some(item) = q.get_blocking() {
+                        let own = &held[item.key().number as usize];
+                        assert!(!own.swap(true, Relaxed), "held twice");
+                        random.dawdle();
+                        assert!(item.key().text.starts_with("key"), "a key was dropped while it was held");
+                        own.store(false, Relaxed);
+                        item.done();
+                    }
+                });
+            }
+            let producers: Vec<_> = (0..4)
+                .map(|_| {
+                    let (q, alive, mut random) = (&q, alive.clone(), random.fork());
+                    s.spawn(move || {
+                        let own: Vec<Counted> =
+                            (0..keys).map(|number| Counted::new(number, &alive)).collect();
+                        for _ in 0..ADDS {
+                            let key = &own[random.below(keys) as usize];
+                            match random.below(4) {
+                                0 => q.add(key.clone()).map_err(drop),
+                                _ => q.add_ref(key).map_err(drop),
+                            }
+                            .expect("the queue is open");
+                        }
+                    })
+                })
+                .collect();
+            producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+            q.shut_down();
+        });
+        assert_eq!(q.stats().known, 0);
+        assert_eq!(alive.load(Relaxed), 0, "keys are alive, or were dropped twice");
     });
 }

@@ -322,7 +322,7 @@ impl<K> Arena<K> {
         let word = s.word.get();
         // SAFETY: (3) the slot is occupied.
         let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
-        s.word.set((word & !FLAGS) | LENT | (change(word & FLAGS) & FLAGS));
+        s.word.set(word & !FLAGS | LENT | (change(word & FLAGS) & FLAGS));
         if word & LENT != 0 {
             *self.extra.entry(slot).or_insert(0) += 1;
         }
@@ -334,12 +334,6 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & LENT != 0
     }
 
-    /// Whether the key must stay in its place: it is lent or pinned.
-    #[inline]
-    pub(crate) fn is_kept(&self, slot: u32) -> bool {
-        self.occupied(slot).word.get() & (LENT | PINNED) != 0
-    }
-
     /// Keeps the key in its place until [`unpin`](Self::unpin).
     pub(crate) fn pin(&mut self, slot: u32) {
         let word = &self.occupied(slot).word;
@@ -349,6 +343,12 @@ impl<K> Arena<K> {
     pub(crate) fn unpin(&mut self, slot: u32) {
         let word = &self.occupied(slot).word;
         word.set(word.get() & !PINNED);
+    }
+
+    /// Whether the key must stay in its place: it is lent or pinned.
+    #[inline]
+    pub(crate) fn is_kept(&self, slot: u32) -> bool {
+        self.occupied(slot).word.get() & (LENT | PINNED) != 0
     }
 
     /// The slot that a loan is of. One of another arena is refused: its key
@@ -408,9 +408,9 @@ impl<K> Arena<K> {
         s.word.set(0);
         let hash = s.hash.get();
         // SAFETY: (3) the slot was occupied until the line above, so the key is
-        // initialised; (4) both callers have seen that it is not pinned and no loan
-        // but one that they consumed is out; its word no longer has `OCCUPIED`, so it is never read
-        // again.
+        // initialised; (4) both callers have seen that it is not pinned and that
+        // no loan but one that they consumed is out; its word no longer has
+        // `OCCUPIED`, so it is never read again.
         let key = unsafe { (*s.key.get()).assume_init_read() };
         self.len -= 1;
         let freed_chunk = if !self.keeps {
@@ -572,11 +572,17 @@ mod tests {
         a.pin(s);
         assert!(a.is_kept(s) && !a.is_lent(s) && a.remove(s).is_none());
         a.set_flags(s, FLAGS);
-        let loan = a.lend(s, |f| f).0;
+        let (loan, flags) = a.lend(s, |_| 5);
+        assert_eq!((flags, a.flags(s)), (FLAGS, 5));
+        // not with its last loan either
+        let loan = a.give_back_and_remove(loan, 5).map(|_| ()).expect_err("it is pinned");
+        assert_eq!(a.give_back(loan), 5);
+        assert!(a.is_kept(s) && a.remove(s).is_none());
+        let (loan, _) = a.lend(s, |flags| flags);
         a.unpin(s);
         assert!(a.is_kept(s) && a.remove(s).is_none());
         a.give_back(loan);
-        assert!(!a.is_kept(s) && a.flags(s) == FLAGS);
+        assert!(!a.is_kept(s) && a.flags(s) == 5);
         assert!(a.remove(s).is_some());
         // an arena that goes takes pinned keys with it
         let counted = Arc::new(());

@@ -156,7 +156,7 @@ impl<K: Eq, V> Shared<K, V> {
                 let delay = match (*when, &mut asked) {
                     (When::Now, _) => {
                         let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash));
-                        if let Some(added) = plain {
+                        if let Some((added, _)) = plain {
                             *result = Ok(added);
                             continue;
                         }

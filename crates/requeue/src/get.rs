@@ -131,6 +131,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
 }
 
 impl<'q, K, V> Get<'q, K, V> {
+    #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
         Self { waiting: Waiting::new(owner), ask: One { ending } }
     }
@@ -205,6 +206,7 @@ where
 impl<K, V> Unpin for Get<'_, K, V> {}
 
 impl<K, V> Drop for Get<'_, K, V> {
+    #[inline]
     fn drop(&mut self) {
         if self.ask.ending.is_some() {
             // never polled

@@ -557,6 +557,7 @@ impl<'q, K, V> Item<'q, K, V> {
     /// # Cancel safety
     ///
     /// Dropping the future ends the run and loses no key.
+    #[inline]
     pub fn next(mut self) -> Get<'q, K, V> {
         Get::new(self.guard.owner.clone(), self.guard.run.take())
     }

@@ -147,7 +147,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[inline]
     pub fn add(&self, key: K) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add_plain(key, hash)
+        self.shared.add_now(key, hash)
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does

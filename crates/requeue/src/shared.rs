@@ -9,7 +9,7 @@
 
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
-use crate::filter::{Filter, Ledger, Open};
+use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::metrics::{Gauges, Metrics, ReadGauges};
@@ -19,7 +19,7 @@ use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
     Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
-    Ticket, Trigger,
+    Trigger,
 };
 use std::borrow::Borrow;
 use std::cell::OnceCell;
@@ -63,7 +63,6 @@ pub(crate) struct State<K, V> {
     /// without a look around, but for what metrics are told; every other hold takes
     /// this away and looks as it ends.
     calm: bool,
-    ledger: Ledger,
 }
 
 pub(crate) struct Shared<K, V> {
@@ -104,7 +103,6 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 told: (0, None),
                 calm: false,
-                ledger: Ledger::default(),
             }),
             filter: Filter::new(),
             clock,
@@ -174,6 +172,24 @@ impl<K, V> Shared<K, V> {
         let adds = state.core.take_adds();
         drop(state);
         self.tell_adds(adds);
+    }
+
+    /// The next key of a queue in which nothing else is the matter, in a hold that
+    /// began [`plainly`](Self::plainly).
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
+        let handout = core.get_plainly()?;
+        self.withdraw(&handout);
+        Some(handout)
+    }
+
+    /// A key that was published must be withdrawn before anybody else can take the
+    /// lock, or the key be handled.
+    #[inline]
+    fn withdraw(&self, handout: &Handout<K, V>) {
+        if let Some(hash) = handout.published {
+            self.filter.withdraw(handout.run.key(), hash);
+        }
     }
 
     #[inline]
@@ -301,42 +317,42 @@ impl<K, V> Shared<K, V> {
         self.filter.finds(open, key, hash)
     }
 
-    /// A trigger without delay or value.
+    /// An immediate trigger from outside without a payload.
     #[inline]
-    pub(crate) fn add_plain(&self, key: K, hash: u32) -> AddResult<K, V>
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
         match self.filter.open() {
-            None => self.add_now(key, hash),
+            None => self.add_now_in_lock(key, hash),
             Some(open) => self.add_through_filter(open, key, hash),
         }
     }
 
-    /// Apart, and the rest apart from this, so that what needs few registers saves
-    /// few.
+    /// Apart, and what it does not mostly do apart from this, so that what needs
+    /// few registers saves few.
     #[inline(never)]
     fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
         if self.is_redundant(open, &key, hash) {
-            return Ok(Added::Coalesced);
+            Ok(Added::Coalesced)
+        } else {
+            self.add_beside_filter(key, hash)
         }
-        self.add_through_lock(key, hash)
     }
 
     #[inline(never)]
-    fn add_through_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    fn add_beside_filter(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
-        self.add_now(key, hash)
+        self.add_now_in_lock(key, hash)
     }
 
-    /// The same, through the lock.
     #[inline]
-    fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    fn add_now_in_lock(&self, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
@@ -359,32 +375,23 @@ impl<K, V> Shared<K, V> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        match self.plainly::<METERED, _>(&mut None, |core| core.add_plainly(&mut key.0, hash)) {
-            Ok(added) => Ok(added),
+        let plain = self.plainly::<METERED, _>(&mut None, |core| {
+            let (added, ticket) = core.add_plainly(&mut key.0, hash)?;
+            // the next ones of its key need no lock
+            let too_small = added == Added::Coalesced && self.filter.publish(core, ticket);
+            Some((added, too_small))
+        });
+        match plain {
+            Ok((added, too_small)) => {
+                if too_small {
+                    self.filter.grow();
+                }
+                Ok(added)
+            }
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
             }
         }
-    }
-
-    /// The same by reference: `None` if the key is not known.
-    #[inline]
-    pub(crate) fn add_known<Q>(
-        &self,
-        key: &Q,
-        hash: u32,
-        reading: &mut Option<Instant>,
-    ) -> Result<Option<Added>, Refused>
-    where
-        K: Eq + Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        if let Some(open) = self.filter.open() {
-            if self.is_redundant(open, key, hash) {
-                return Ok(Some(Added::Coalesced));
-            }
-        }
-        self.add_known_through_lock(key, hash, reading)
     }
 
     /// A trigger from outside. `reading` is the time that its delay counts from.
@@ -418,15 +425,15 @@ impl<K, V> Shared<K, V> {
     {
         // in this order, so that the lock is released first
         let (mut trigger, mut session) = (trigger, session);
-        let plain = matches!(delay, Delay::Now) && trigger.0.as_ref().is_some_and(Trigger::is_bare);
+        let mut plain = matches!(delay, Delay::Now);
         let accepted = match &mut trigger.0 {
-            Some(trigger) => session.core.add(trigger, hash, delay),
+            Some(trigger) => {
+                plain &= trigger.plain().is_some();
+                session.core.add(trigger, hash, delay)
+            }
             None => unreachable!("it was put there"),
         };
-        match accepted {
-            Ok(Accepted { added: Added::Coalesced, ticket, .. }) if plain => session.publish(ticket),
-            _ => drop(session),
-        }
+        session.end_of_add(accepted.as_ref().ok().filter(|_| plain));
         match (accepted, trigger.0.take().map(Trigger::into_parts).unwrap_or_default()) {
             (Ok(accepted), _spare) => {
                 if !matches!(delay, Delay::Now) {
@@ -439,7 +446,28 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    fn add_known_through_lock<Q>(
+    /// The same by reference: `None` if the key is not known.
+    #[inline]
+    pub(crate) fn add_known<Q>(
+        &self,
+        key: &Q,
+        hash: u32,
+        reading: &mut Option<Instant>,
+    ) -> Result<Option<Added>, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                return Ok(Some(Added::Coalesced));
+            }
+        }
+        self.add_known_in_lock(key, hash, reading)
+    }
+
+    #[inline(never)]
+    fn add_known_in_lock<Q>(
         &self,
         key: &Q,
         hash: u32,
@@ -451,10 +479,7 @@ impl<K, V> Shared<K, V> {
     {
         let mut session = self.enter(reading);
         let known = session.core.add_known(key, hash, Delay::Now)?;
-        match known {
-            Some(Accepted { added: Added::Coalesced, ticket, .. }) => session.publish(ticket),
-            _ => drop(session),
-        }
+        session.end_of_add(known.as_ref());
         Ok(known.map(|accepted| accepted.added))
     }
 
@@ -510,7 +535,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, .. } = &mut *state;
+        let State { core, waiters, drains, told, calm: _ } = &mut *state;
         core.conclude();
         // mostly nobody
         let somebody = waiters.waiting() > 0 || !drains.is_empty();
@@ -649,27 +674,15 @@ pub(crate) struct Session<'a, K, V> {
     state: Option<MutexGuard<'a, State<K, V>>>,
 }
 
-/// The doors through which keys leave the state machine: nobody else asks it for
-/// keys. One that was published must be withdrawn before anybody else can take
-/// the lock or the key be handled.
-impl<K, V> Shared<K, V> {
-    /// The next key of a queue in which nothing else is the matter, see
-    /// [`plainly`](Self::plainly).
-    #[inline]
-    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
-        let handout = core.get_plainly()?;
-        self.filter.withdraw_handout(&handout);
-        Some(handout)
-    }
-}
-
 impl<K, V> Session<'_, K, V> {
-    /// Takes the next key.
+    /// Takes the next key. With [`get_up_to`](Self::get_up_to) and
+    /// [`Shared::get_plainly`] the door through which keys leave the state machine:
+    /// nobody else asks it for keys.
     #[inline]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let got = self.core.get();
         if let Got::Item(handout) = &got {
-            self.shared.filter.withdraw_handout(handout);
+            self.shared.withdraw(handout);
         }
         got
     }
@@ -677,25 +690,24 @@ impl<K, V> Session<'_, K, V> {
     /// Takes the next keys, `most` or as many as there are; returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
-        let filter = &self.shared.filter;
+        let shared = self.shared;
         self.core.get_up_to(most, |handout| {
-            filter.withdraw_handout(&handout);
+            shared.withdraw(&handout);
             each(handout);
         })
     }
-}
 
-impl<K, V> Session<'_, K, V> {
-    /// Ends the hold of a redundant trigger: the next ones of its key need none.
-    #[cold]
-    #[inline(never)]
-    fn publish(mut self, ticket: Ticket) {
-        let shared = self.shared;
-        let State { core, ledger, .. } = &mut *self;
-        let too_small = shared.filter.publish(core, ledger, ticket);
-        drop(self);
-        if too_small {
-            shared.filter.grow();
+    /// Ends the hold of a trigger without delay and payload. If it was redundant
+    /// the next ones of its key may be told without the lock.
+    #[inline]
+    fn end_of_add(mut self, accepted: Option<&Accepted>) {
+        if let Some(Accepted { added: Added::Coalesced, ticket, .. }) = accepted {
+            let shared = self.shared;
+            let too_small = shared.filter.publish(&mut self.core, *ticket);
+            drop(self);
+            if too_small {
+                shared.filter.grow();
+            }
         }
     }
 

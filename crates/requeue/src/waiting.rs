@@ -90,6 +90,7 @@ pub(crate) struct Waiting<'q, K, V> {
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
+    #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>) -> Self {
         Self { owner, waiter: None, alarm: None }
     }
@@ -348,6 +349,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
 struct NeedsClone;
 
 impl<K, V> Drop for Waiting<'_, K, V> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(id) = self.waiter.take() {
             // leaving takes no time, and no clock that panics may leave an entry

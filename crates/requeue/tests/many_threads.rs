@@ -13,8 +13,8 @@ fn threads_beyond_the_cap_add_as_others_do() {
     let q = WorkQueue::<Arc<str>>::new();
     let key: Arc<str> = "key".into();
     q.add(key.clone()).expect("open");
-    // all of them are there at once
-    let all = Barrier::new(THREADS);
+    // all of them are there at once, and the key is there until then
+    let all = Barrier::new(THREADS + 1);
     let seen: Vec<AtomicBool> = (0..THREADS).map(|_| AtomicBool::new(false)).collect();
     thread::scope(|s| {
         for own in &seen {
@@ -30,6 +30,7 @@ fn threads_beyond_the_cap_add_as_others_do() {
         }
         s.spawn(|| {
             // somebody takes the key while they add it for the last time
+            all.wait();
             while !seen.iter().all(|own| own.load(Relaxed)) {
                 drop(q.try_get());
                 thread::yield_now();

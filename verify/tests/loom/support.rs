@@ -24,8 +24,13 @@ pub(crate) fn every(f: impl Fn() + Sync + Send + 'static) {
 /// Explores a program of more threads, with at most four preemptions an
 /// execution, unless the environment says how many.
 pub(crate) fn bounded(f: impl Fn() + Sync + Send + 'static) {
+    bounded_by(4, f);
+}
+
+/// The same with another number, for a program of many steps.
+pub(crate) fn bounded_by(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(4);
+    builder.preemption_bound.get_or_insert(preemptions);
     explore(builder, f);
 }
 

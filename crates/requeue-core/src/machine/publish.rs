@@ -3,8 +3,8 @@
 //!
 //! Who publishes, who reads and in what order is the caller's business: see the
 //! crate `requeue`, `filter/`. Kept here is what must not be forgotten: that a
-//! pending key was published, so that its [`Handout`](super::Handout) says it; and
-//! that a key which is read by its address stays where it is.
+//! pending key was published, which its [`Handout`](super::Handout) says; and that a key which
+//! is read by its address stays where it is.
 
 use super::shutdown::Phase;
 use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};

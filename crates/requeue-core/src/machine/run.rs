@@ -247,8 +247,8 @@ impl<K, V> Core<K, V> {
 
     #[inline]
     fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
-        let change = |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED);
-        let (key, flags) = self.arena.lend(slot, change);
+        let (key, flags) =
+            self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -262,7 +262,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
-            published: (flags & PUBLISHED != 0).then(|| self.arena.hash(slot)),
+            published: if flags & PUBLISHED == 0 { None } else { Some(self.arena.hash(slot)) },
         }
     }
 

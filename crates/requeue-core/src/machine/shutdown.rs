@@ -259,7 +259,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn is_untroubled(&self) -> bool {
-        self.is_settled() && !self.has_trash()
+        self.is_settled() && self.trash.len() + self.limbo.len() == 0
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other

@@ -2,7 +2,7 @@
 
 use super::run::RunRef;
 use super::shutdown::Phase;
-use super::{BACKOFF, Core, DIRTY, HELD, READY};
+use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
 use crate::order::Ticket;
@@ -82,13 +82,6 @@ impl<K, V> Trigger<K, V> {
     #[inline]
     pub fn plain(&mut self) -> Option<&mut Option<K>> {
         if self.value.is_none() { Some(&mut self.key) } else { None }
-    }
-
-    /// Whether it has no payload.
-    #[inline]
-    #[must_use]
-    pub fn is_bare(&self) -> bool {
-        self.value.is_none()
     }
 
     /// What the queue did not take: both of a refused trigger, the key of one
@@ -399,27 +392,24 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// What most triggers come to: an immediate one without a payload, of a key
-    /// that becomes ready or dirty, while the queue is open and its order is one of
-    /// ours. `None` if it is another, and then nothing has changed; the key is
-    /// still the caller's then, and where it was known.
+    /// What most triggers come to: an immediate one without a payload, while the
+    /// queue is open and its order is one of ours. `None` if it is another, and
+    /// then nothing has changed and the key is still the caller's; as it is where
+    /// the key was known. The ticket is for [`publish`](Self::publish).
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
     #[inline]
-    pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<Added> {
+    pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<(Added, Ticket)> {
         if self.phase != Phase::Open || self.line.is_own() {
             return None;
         }
         match self.find_or_enter(key, hash, READY) {
             Found::New(slot) => {
                 self.entered_ready(slot);
-                Some(Added::Ready)
+                Some((Added::Ready, Ticket(slot)))
             }
-            Found::Known(slot) => {
-                let dirties = self.arena.flags(slot) & (HELD | DIRTY) == HELD;
-                dirties.then(|| self.trigger_now(slot, &mut None))
-            }
+            Found::Known(slot) => Some((self.trigger_now(slot, &mut None), Ticket(slot))),
         }
     }
 

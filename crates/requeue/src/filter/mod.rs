@@ -77,22 +77,21 @@ mod tests;
 mod threads;
 mod words;
 
-pub(crate) use self::table::Ledger;
-
 use self::hazards::Hazards;
 use self::raw::Place;
 use self::table::{LEVELS, Tables};
 use self::words::Word;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use requeue_core::{Core, Handout, Ticket};
+use requeue_core::{Core, Ticket};
 use std::borrow::Borrow;
 use std::ptr;
 use std::sync::Arc;
 
-/// There is no table yet. Else the gate is the number of the table in use, from 1.
+/// There is no table yet. Else the gate is the number of the table in use, from 1,
+/// with `CLOSED` if nothing is to be found any more.
 const EMPTY: usize = 0;
-const CLOSED: usize = usize::MAX;
+const CLOSED: usize = 1 << 8;
 
 /// What was read of the gate before it was gone through.
 #[derive(Clone, Copy)]
@@ -153,17 +152,17 @@ impl<K> Filter<K> {
     /// Enters the key of a redundant add, unless it has to go unnoticed. True if
     /// the table is to be followed by a larger one: see [`grow`](Self::grow).
     #[cold]
-    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ledger: &mut Ledger, ticket: Ticket) -> bool {
+    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ticket: Ticket) -> bool {
         if raw::is_integer::<K>() {
             let none: Option<fn() -> _> = None;
             let Some((key, hash)) = core.publish(ticket, none) else { return false };
             let Some(word) = raw::word::<K, K>(key) else { return false };
-            self.level(&self.words).is_some_and(|level| self.words.enter(level, hash, word, ledger))
+            self.level(&self.words).is_some_and(|level| self.words.enter(level, hash, word))
         } else {
             let Some(hazards) = &self.hazards else { return false };
             hazards.enlist();
             let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return false };
-            self.level(&self.places).is_some_and(|level| self.places.enter(level, hash, key, ledger))
+            self.level(&self.places).is_some_and(|level| self.places.enter(level, hash, key))
         }
     }
 
@@ -192,21 +191,17 @@ impl<K> Filter<K> {
         }
     }
 
-    /// Withdraws a key that is being handed out, if it was published: under the
+    /// Withdraws a key that was published and is being handed out: under the
     /// mutex, before anybody can begin to handle it.
-    #[inline]
-    pub(crate) fn withdraw_handout<V>(&self, handout: &Handout<K, V>) {
-        if let Some(hash) = handout.published {
-            self.withdraw(handout.run.key(), hash);
-        }
-    }
-
     #[cold]
-    fn withdraw(&self, key: &K, hash: u32) {
+    pub(crate) fn withdraw(&self, key: &K, hash: u32) {
+        // the Acquire is for tables that others made without the mutex; one that is
+        // not in use yet is empty
+        let levels = self.gate.load(Acquire) & !CLOSED;
         if let Some(word) = raw::word::<K, K>(key) {
-            self.words.withdraw(hash, word);
+            self.words.withdraw(levels, hash, word);
         } else {
-            self.places.withdraw(hash, ptr::from_ref(key).addr());
+            self.places.withdraw(levels, hash, ptr::from_ref(key).addr());
         }
         barrier::getter_barrier();
     }
@@ -215,7 +210,8 @@ impl<K> Filter<K> {
     /// refuses anybody.
     pub(crate) fn close(&self) {
         if !barrier::leaves_out("gate") {
-            self.gate.store(CLOSED, Relaxed);
+            // what `grow` released stays so
+            self.gate.fetch_or(CLOSED, Relaxed);
             barrier::full_barrier();
         }
     }

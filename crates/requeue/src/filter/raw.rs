@@ -14,7 +14,7 @@
 //!    once nothing else kept it. Under the mutex.
 //! 2. A key that is handed out is withdrawn from every table in the same hold of
 //!    the mutex, and a full barrier follows before the hold ends
-//!    (`Session::get`, the only caller of `Core::get`). Nothing else ends the
+//!    (`Shared::withdraw`, in the one door through which keys leave). Nothing else ends the
 //!    time for which a key is pending. So when `protects` is asked, the key
 //!    stands in no place, and a barrier has come after it was cleared.
 //! 3. A reader loads the address, stores it into its hazard record, lets a full

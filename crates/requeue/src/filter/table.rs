@@ -10,6 +10,8 @@
 //! and what stands in it stays valid until it is withdrawn.
 
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Entries a bucket: a line of 64 bytes of two words each.
 const WAYS: usize = if cfg!(requeue_loom) { 2 } else { 4 };
@@ -43,64 +45,69 @@ impl<E> Bucket<E> {
     }
 }
 
-/// What is counted as entries are written; guarded by the queue's mutex.
+/// What is counted as entries are written. Guarded by the queue's mutex, and atomic
+/// only because it stands beside it; for the same reason no models' atomics.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+struct Ledger {
     /// Entries written.
-    entered: u64,
+    entered: AtomicU64,
     /// Keys that had to give way to others since the table was last followed by
     /// a larger one.
-    ousted: usize,
+    ousted: AtomicUsize,
 }
 
-pub(super) struct Tables<E>([OnceLock<Box<[Bucket<E>]>>; LEVELS]);
+pub(super) struct Tables<E> {
+    levels: [OnceLock<Box<[Bucket<E>]>>; LEVELS],
+    ledger: Ledger,
+}
 
 impl<E: Entry> Tables<E> {
     pub(super) fn new() -> Self {
-        Self([const { OnceLock::new() }; LEVELS])
+        Self { levels: [const { OnceLock::new() }; LEVELS], ledger: Ledger::default() }
     }
 
     /// Makes a table; nothing if it is there.
     pub(super) fn make(&self, level: usize) {
-        if self.0[level].get().is_none() {
+        if self.levels[level].get().is_none() {
             let bucket = |_| Bucket(std::array::from_fn(|_| E::default()));
             // made before it is set: nobody must wait for somebody who makes it
-            let _ = self.0[level].set((0..BUCKETS[level]).map(bucket).collect());
+            let _ = self.levels[level].set((0..BUCKETS[level]).map(bucket).collect());
         }
     }
 
     /// The bucket of a hash, if there is such a table.
     #[inline]
     pub(super) fn bucket(&self, level: usize, hash: u32) -> Option<&Bucket<E>> {
-        let buckets = self.0.get(level)?.get()?;
+        let buckets = self.levels.get(level)?.get()?;
         buckets.get(hash as usize & (buckets.len() - 1))
     }
 
     /// Enters a key. True if the table shows to be too small.
-    pub(super) fn enter(&self, level: usize, hash: u32, mark: E::Mark, ledger: &mut Ledger) -> bool {
+    pub(super) fn enter(&self, level: usize, hash: u32, mark: E::Mark) -> bool {
         let Some(Bucket(entries)) = self.bucket(level, hash) else { return false };
         if entries.iter().any(|e| e.holds(E::name(mark))) {
             return false;
         }
-        ledger.entered += 1;
+        let Ledger { entered, ousted } = &self.ledger;
+        let number = entered.load(Relaxed) + 1;
+        entered.store(number, Relaxed);
+        let mut too_small = false;
         let entry = entries.iter().find(|e| e.is_free()).unwrap_or_else(|| {
-            ledger.ousted += 1;
-            &entries[ledger.entered as usize % WAYS]
+            let count = ousted.load(Relaxed) + 1;
+            too_small = count > BUCKETS[level] * WAYS / 4;
+            ousted.store(if too_small { 0 } else { count }, Relaxed);
+            &entries[number as usize % WAYS]
         });
         // those who found the other key there took it for pending, as it is; its
         // own hand-out comes with a barrier all the same
         entry.clear();
-        entry.fill(mark, hash, ledger.entered);
-        let full = ledger.ousted > BUCKETS[level] * WAYS / 4;
-        if full {
-            ledger.ousted = 0;
-        }
-        full && level + 1 < LEVELS
+        entry.fill(mark, hash, number);
+        too_small && level + 1 < LEVELS
     }
 
-    /// Clears what a key has, in every table.
-    pub(super) fn withdraw(&self, hash: u32, name: E::Name) {
-        for level in 0..LEVELS {
+    /// Clears what a key has in the first so many tables.
+    pub(super) fn withdraw(&self, levels: usize, hash: u32, name: E::Name) {
+        for level in 0..levels {
             let Some(Bucket(entries)) = self.bucket(level, hash) else { break };
             entries.iter().filter(|e| e.holds(name)).for_each(E::clear);
         }
@@ -108,6 +115,6 @@ impl<E: Entry> Tables<E> {
 
     #[cfg(test)]
     pub(super) fn made(&self) -> usize {
-        self.0.iter().filter(|table| table.get().is_some()).count()
+        self.levels.iter().filter(|table| table.get().is_some()).count()
     }
 }

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::AtomicUsize as Count;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -274,10 +275,9 @@ fn a_table_that_is_too_small_is_followed_by_larger_ones() {
 fn a_key_that_is_read_is_kept_and_then_dropped() {
     let (q, keys) = queue_of_keys();
     let add = |number| q.add(keys.key(number)).unwrap_or_else(|_| panic!("open"));
-    add(1);
-    add(1);
-    add(2);
-    add(2);
+    for key in [1, 1, 2, 2] {
+        add(key);
+    }
     let filter = &q.shared.filter;
     let hazards = filter.hazards.as_ref().expect("no integers");
     let item = q.try_get().expect("ready");
@@ -300,8 +300,9 @@ fn a_key_that_is_read_is_kept_and_then_dropped() {
 fn a_key_in_limbo_may_be_triggered_again() {
     let (q, keys) = queue_of_keys();
     let add = |number| q.add(keys.key(number)).unwrap_or_else(|_| panic!("open"));
-    add(1);
-    add(1);
+    for key in [1, 1] {
+        add(key);
+    }
     let hazards = q.shared.filter.hazards.as_ref().expect("no integers");
     let item = q.try_get().expect("ready");
     let claim = hazards.hold_own(ptr::from_ref(item.key()).addr());
@@ -314,8 +315,9 @@ fn a_key_in_limbo_may_be_triggered_again() {
     item.done();
     assert_eq!((q.stats().known, keys.alive()), (0, 0));
     // and may outlive a shutdown
-    add(1);
-    add(1);
+    for key in [1, 1] {
+        add(key);
+    }
     let item = q.try_get().expect("ready");
     let claim = hazards.hold_own(ptr::from_ref(item.key()).addr());
     q.shut_down();
@@ -329,8 +331,9 @@ fn a_key_in_limbo_may_be_triggered_again() {
 fn who_stops_reading_lets_the_key_go() {
     let (q, keys) = queue_of_keys();
     let add = |number| q.add(keys.key(number)).unwrap_or_else(|_| panic!("open"));
-    add(1);
-    add(1);
+    for key in [1, 1] {
+        add(key);
+    }
     let ran = {
         let q = q.clone();
         move || drop(q.try_get().expect("ready"))
@@ -344,10 +347,9 @@ fn who_stops_reading_lets_the_key_go() {
 fn an_eq_that_calls_the_queue_takes_the_lock() {
     let (q, keys) = queue_of_keys();
     let add = |number| q.add(keys.key(number)).unwrap_or_else(|_| panic!("open"));
-    add(1);
-    add(1);
-    add(2);
-    add(2);
+    for key in [1, 1, 2, 2] {
+        add(key);
+    }
     let nested = {
         let (q, keys) = (q.clone(), keys.clone());
         move || assert!(q.add(keys.key(2)).is_ok_and(|added| added == Added::Coalesced))
@@ -366,9 +368,10 @@ fn an_eq_that_calls_the_queue_takes_the_lock() {
 fn an_eq_that_panics_leaves_no_claim() {
     let (q, keys) = queue_of_keys();
     let add = |number| q.add(keys.key(number)).unwrap_or_else(|_| panic!("open"));
-    add(1);
-    add(1);
-    let (ran, reached) = (q.clone(), std::rc::Rc::new(Cell::new(false)));
+    for key in [1, 1] {
+        add(key);
+    }
+    let (ran, reached) = (q.clone(), Rc::new(Cell::new(false)));
     let reach = reached.clone();
     when_compared(move || {
         reach.set(true);

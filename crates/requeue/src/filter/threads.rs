@@ -27,7 +27,13 @@ struct Pool {
     count: AtomicUsize,
 }
 
+#[cfg(not(requeue_loom))]
 static POOL: Pool = Pool::new();
+// one for each execution, which must repeat exactly
+#[cfg(requeue_loom)]
+loom::lazy_static! {
+    static ref POOL: Pool = Pool::new();
+}
 
 impl Pool {
     const fn new() -> Self {
@@ -49,6 +55,7 @@ impl Pool {
         NONE
     }
 
+    #[cfg_attr(requeue_loom, allow(dead_code))]
     fn give_back(&self, number: usize) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken[number / 64] &= !(1 << (number % 64));
@@ -61,10 +68,11 @@ struct Lease(Cell<usize>);
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let number = self.0.get();
-        if number != NONE {
-            forget_number();
-            POOL.give_back(number);
+        // a model's threads are few, and its pool goes before them
+        #[cfg(not(requeue_loom))]
+        if self.0.get() != NONE {
+            NUMBER.set(NONE);
+            POOL.give_back(self.0.get());
         }
     }
 }
@@ -88,11 +96,6 @@ pub(super) fn number() -> usize {
     return NUMBER.get();
     #[cfg(requeue_loom)]
     LEASE.try_with(|lease| lease.0.get()).unwrap_or(NONE)
-}
-
-fn forget_number() {
-    #[cfg(not(requeue_loom))]
-    NUMBER.set(NONE);
 }
 
 /// Gets the calling thread a number, if there is one left and it is not ending.
