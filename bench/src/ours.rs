@@ -34,6 +34,18 @@ impl<K: Key> Fifo for WorkQueue<K> {
     fn get(&self) -> Option<Item<'_, K>> {
         self.get_blocking()
     }
+    const BATCHES: bool = true;
+    #[inline]
+    fn add_many(&self, keys: impl Iterator<Item = K>) {
+        let _ = WorkQueue::add_many(self, keys);
+    }
+    #[inline]
+    fn work_off(&self, most: usize) -> usize {
+        let items = self.try_get_many(most).expect("keys are ready");
+        let got = items.len();
+        items.done();
+        got
+    }
     #[inline]
     fn key<'i>(item: &'i Item<'_, K>) -> &'i K {
         item.key()

@@ -37,6 +37,18 @@ pub trait Fifo: Send + Sync + 'static {
         self.done(item);
         self.get()
     }
+    /// Whether several keys can be added, got and ended in one call.
+    const BATCHES: bool = false;
+    /// Asks for runs of the keys, in one call.
+    fn add_many(&self, keys: impl Iterator<Item = Self::Key>) {
+        keys.for_each(|key| self.add(key));
+    }
+    /// Gets up to `most` ready keys in one call and ends their runs in another;
+    /// returns how many.
+    fn work_off(&self, most: usize) -> usize {
+        let _ = most;
+        0
+    }
     /// Says that no key comes any more: what is ready is still handed out, then
     /// that many consumers are told the end.
     fn shut_down(&self, consumers: usize);

@@ -4,6 +4,9 @@ use crate::keys::keys;
 use crate::measure::{Spent, Stopwatch};
 use crate::{Args, Fifo, Line, Usage};
 
+/// Keys a call in the form `batch32`.
+const BATCH: usize = 32;
+
 /// How many other keys are ready in the shape `pending`.
 const PENDING: usize = 100_000;
 
@@ -19,7 +22,7 @@ pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result
     let form = args.choice("form", &["plain", "next", "batch32"])?;
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
-    if form == "batch32" {
+    if form == "batch32" && !(U::BATCHES && S::BATCHES) {
         return Err(Usage::Cannot(format!("{} has one key a call", U::NAME)));
     }
     let spent = match key {
@@ -36,6 +39,8 @@ fn measure<Q: Fifo>(shape: &str, form: &str, n: usize) -> Spent {
     }
     let keys = keys(0, n);
     match (shape, form) {
+        ("bulk", "batch32") => bulk_batch(&q, keys),
+        (_, "batch32") => cycle_batch(&q, keys),
         ("bulk", "plain") => bulk(&q, keys),
         ("bulk", _) => bulk_next(&q, keys),
         (_, "plain") => cycle(&q, keys),
@@ -93,5 +98,28 @@ fn bulk_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
         item = q.next(item).expect("a key is ready");
     }
     q.done(item);
+    watch.stop()
+}
+
+fn cycle_batch<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let mut keys = keys.into_iter();
+    let watch = Stopwatch::start();
+    while keys.len() > 0 {
+        q.add_many(keys.by_ref().take(BATCH));
+        q.work_off(BATCH);
+    }
+    watch.stop()
+}
+
+fn bulk_batch<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+    let mut left = keys.len();
+    let mut keys = keys.into_iter();
+    let watch = Stopwatch::start();
+    while keys.len() > 0 {
+        q.add_many(keys.by_ref().take(BATCH));
+    }
+    while left > 0 {
+        left -= q.work_off(BATCH);
+    }
     watch.stop()
 }

@@ -1,7 +1,7 @@
 //! Where the keys live: chunks of slots whose addresses never change, so that a
 //! guard can lend `&K` while the state machine works under the lock.
 //!
-//! This is the only file with `unsafe` in it. What makes it sound:
+//! This is the only file with `unsafe` in it, but for `prefetch.rs`. What makes it sound:
 //!
 //! 1. A chunk is one heap allocation of [`CHUNK`] slots, reached through a raw
 //!    pointer only, so moving the `Arena` moves no slot and asserts nothing

@@ -1,112 +1,78 @@
-//! The timers: an indexed 4-ary heap, so that a key's timer can be moved or
-//! taken away, and no call ever looks at more than the heap's height.
+//! An indexed 4-ary heap of timers: a timer can be moved or taken away, and no
+//! call ever looks at more than the heap's height.
 //!
 //! Prototypes put it beside wheels, rings and pairing heaps: the wheels are
 //! faster on average and stop everybody for milliseconds when they cascade; a
-//! heap's worst call is its height. Four children a node keep it shallow and
-//! put the children that are compared side by side in memory.
+//! heap's worst call is its height. Four children a node keep it shallow, and
+//! they stand in one cache line. What a large heap costs is memory: each level
+//! is a line that is nowhere near, and each timer that moves has its place
+//! written down. So [`timers`](crate::timers) keeps its heaps small.
 
-use crate::Instant;
 use crate::column::Column;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Nodes a page: the heap grows a page at a time, so that it never copies.
-const PAGE: usize = 1024;
+/// Groups a page: the heap grows a page at a time, so that it never copies.
+const PAGE: usize = 256;
+
+/// The place of the soonest timer. It stands last in a group of its own, so that
+/// the children of every place fill one group: place `i` has those of group
+/// `i - 2`, and a group's parent has place `group + 2`.
+pub(crate) const ROOT: usize = 3;
 
 /// A timer: 16 bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Node {
-    due: u64,
+pub(crate) struct Node {
+    pub(crate) due: u64,
     /// Which of the calls that set equal instants came first (rule D5). It
     /// wraps: what must be told apart is much closer than 2^31 calls.
-    seq: u32,
-    slot: u32,
+    pub(crate) seq: u32,
+    pub(crate) slot: u32,
 }
 
-impl Node {
-    #[inline]
-    fn before(&self, other: &Self) -> bool {
-        self.due < other.due || (self.due == other.due && (self.seq.wrapping_sub(other.seq) as i32) < 0)
-    }
+/// In which of the stores a timer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Near = 1,
+    Far = 2,
+    Buckets = 3,
 }
 
+/// What the stores share: where each slot's timer stands, and who came first.
 #[derive(Debug)]
-pub(crate) struct Heap {
-    pages: Vec<Box<[Node]>>,
-    len: usize,
-    next_seq: u32,
-    /// Where in the heap a slot's timer stands, plus one; 0: it has none.
+pub(crate) struct Index {
+    /// The place in a store, times four, plus the store; 0: the slot has no timer.
     at: Column<u32>,
+    pub(crate) next_seq: u32,
 }
 
-impl Heap {
+impl Index {
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), len: 0, next_seq: 0, at: Column::new() }
+        Self { at: Column::new(), next_seq: 0 }
     }
 
     #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
+    pub(crate) fn find(&self, slot: u32) -> Option<(Store, usize)> {
+        let at = *self.at.get(slot)?;
+        let store = match at % 4 {
+            0 => return None,
+            1 => Store::Near,
+            2 => Store::Far,
+            _ => Store::Buckets,
+        };
+        Some((store, at as usize / 4))
     }
 
-    /// The slot of the soonest timer and its due instant.
     #[inline]
-    pub(crate) fn first(&self) -> Option<(u32, Instant)> {
-        (self.len > 0).then(|| {
-            let node = self.node(0);
-            (node.slot, Instant::from_nanos(node.due))
-        })
+    pub(crate) fn put(&mut self, slot: u32, store: Store, place: usize) {
+        *self.at.entry(slot) = (place as u32) << 2 | store as u32;
     }
 
-    /// A slot whose timer is cheap to take away, for dropping all of them.
-    pub(crate) fn last(&self) -> Option<u32> {
-        self.len.checked_sub(1).map(|i| self.node(i).slot)
-    }
-
-    /// When the slot's timer is due, if it has one.
+    /// The slot has no timer any more.
     #[inline]
-    pub(crate) fn due(&self, slot: u32) -> Option<Instant> {
-        self.position(slot).map(|i| Instant::from_nanos(self.node(i).due))
-    }
-
-    /// Sets the slot's timer, anew or to another instant.
-    #[inline]
-    pub(crate) fn set(&mut self, slot: u32, due: Instant) {
-        let node = Node { due: due.as_nanos(), seq: self.next_seq, slot };
-        self.next_seq = self.next_seq.wrapping_add(1);
-        match self.position(slot) {
-            Some(i) => self.settle(i, node),
-            None => {
-                let i = self.len;
-                if i == self.pages.len() * PAGE {
-                    self.pages.push(alloc::vec![Node::default(); PAGE].into());
-                }
-                self.len += 1;
-                self.sift_up(i, node);
-            }
-        }
-    }
-
-    /// Takes the slot's timer away; false if it has none.
-    #[inline]
-    pub(crate) fn remove(&mut self, slot: u32) -> bool {
-        let Some(i) = self.position(slot) else { return false };
+    pub(crate) fn clear(&mut self, slot: u32) {
         *self.at.entry(slot) = 0;
-        self.len -= 1;
-        let last = *self.node(self.len);
-        if i < self.len {
-            self.settle(i, last);
-        }
-        // a page is kept beyond the last one that is used
-        if self.len + 2 * PAGE <= self.pages.len() * PAGE {
-            self.pages.pop();
-            if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
-                self.pages.shrink_to(to);
-            }
-        }
-        true
     }
 
     /// The arena freed this chunk of slots: none of them has a timer.
@@ -114,141 +80,153 @@ impl Heap {
         self.at.free_page(chunk);
     }
 
+    /// What timers are ordered by: one number, so that a comparison is no branch,
+    /// which would be guessed wrongly every other time.
     #[inline]
-    fn position(&self, slot: u32) -> Option<usize> {
-        self.at.get(slot).and_then(|i| (*i as usize).checked_sub(1))
-    }
-
-    #[inline]
-    fn node(&self, i: usize) -> &Node {
-        &self.pages[i / PAGE][i % PAGE]
-    }
-
-    #[inline]
-    fn put(&mut self, i: usize, node: Node) {
-        self.pages[i / PAGE][i % PAGE] = node;
-        *self.at.entry(node.slot) = i as u32 + 1;
-    }
-
-    /// Puts a node where `i` is a hole, and moves it to its place.
-    fn settle(&mut self, i: usize, node: Node) {
-        if i > 0 && node.before(self.node((i - 1) / 4)) {
-            self.sift_up(i, node);
-        } else {
-            self.sift_down(i, node);
-        }
-    }
-
-    fn sift_up(&mut self, mut i: usize, node: Node) {
-        while i > 0 {
-            let parent = (i - 1) / 4;
-            let above = *self.node(parent);
-            if !node.before(&above) {
-                break;
-            }
-            self.put(i, above);
-            i = parent;
-        }
-        self.put(i, node);
-    }
-
-    fn sift_down(&mut self, mut i: usize, node: Node) {
-        loop {
-            let first = 4 * i + 1;
-            if first >= self.len {
-                break;
-            }
-            let mut least = first;
-            for child in first + 1..(first + 4).min(self.len) {
-                if self.node(child).before(self.node(least)) {
-                    least = child;
-                }
-            }
-            let below = *self.node(least);
-            if !below.before(&node) {
-                break;
-            }
-            self.put(i, below);
-            i = least;
-        }
-        self.put(i, node);
+    fn rank(&self, node: &Node) -> u128 {
+        let oldest = self.next_seq.wrapping_add(1 << 31);
+        u128::from(node.due) << 32 | u128::from(node.seq.wrapping_sub(oldest))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::BTreeMap;
+/// Four siblings in a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Group([Node; 4]);
 
-    #[test]
-    fn agrees_with_a_sorted_map_under_random_setting_and_removing() {
-        let mut heap = Heap::new();
-        // (due, order of setting) -> slot, and back
-        let mut map = BTreeMap::new();
-        let mut of = BTreeMap::<u32, (u64, u32)>::new();
-        let mut seed = 1u64;
-        let rounds = if cfg!(miri) { 2_000 } else { 60_000u32 };
-        for round in 0..rounds {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let slot = (seed >> 33) as u32 % 3000;
-            match (seed >> 60) % 5 {
-                0 => {
-                    let first = map.pop_first();
-                    assert_eq!(heap.first().map(|(s, d)| (d.as_nanos(), s)), first.map(|((d, _), s)| (d, s)));
-                    if let Some((_, slot)) = first {
-                        of.remove(&slot);
-                        assert!(heap.remove(slot));
-                    }
-                }
-                1 => {
-                    let had = of.remove(&slot);
-                    if let Some(key) = had {
-                        map.remove(&key);
-                    }
-                    assert_eq!(heap.remove(slot), had.is_some());
-                }
-                _ => {
-                    // few distinct instants: ties are the rule
-                    let due = (seed >> 20) % 50;
-                    if let Some(key) = of.insert(slot, (due, round)) {
-                        map.remove(&key);
-                    }
-                    map.insert((due, round), slot);
-                    heap.set(slot, Instant::from_nanos(due));
-                }
+#[derive(Debug)]
+pub(crate) struct Heap {
+    pages: Vec<Box<[Group; PAGE]>>,
+    /// The place after the last one that is taken.
+    end: usize,
+    store: Store,
+}
+
+impl Heap {
+    pub(crate) const fn new(store: Store) -> Self {
+        Self { pages: Vec::new(), end: ROOT, store }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.end - ROOT
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Node> {
+        (self.end > ROOT).then(|| self.node(ROOT))
+    }
+
+    /// One that is cheap to take away.
+    pub(crate) fn last(&self) -> Option<&Node> {
+        (self.end > ROOT).then(|| self.node(self.end - 1))
+    }
+
+    #[inline]
+    pub(crate) fn node(&self, place: usize) -> &Node {
+        &self.group(place / 4).0[place % 4]
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, index: &mut Index, node: Node) {
+        let place = self.end;
+        if place >= self.pages.len() * PAGE * 4 {
+            self.pages.push(new_page());
+        }
+        self.end += 1;
+        self.sift_up(index, place, node);
+    }
+
+    /// Takes out what stands there; the index still says that it does.
+    #[inline]
+    pub(crate) fn take(&mut self, index: &mut Index, place: usize) -> Node {
+        let taken = *self.node(place);
+        self.end -= 1;
+        let last = *self.node(self.end);
+        if place < self.end {
+            if place > ROOT && index.rank(&last) < index.rank(self.node(place / 4 + 2)) {
+                self.sift_up(index, place, last);
+            } else {
+                self.sift_down(index, place, last);
             }
-            assert_eq!(heap.len(), map.len());
-            assert_eq!(heap.due(slot).map(Instant::as_nanos), of.get(&slot).map(|k| k.0));
         }
-        while let Some((_, slot)) = map.pop_first() {
-            assert_eq!(heap.first().map(|f| f.0), Some(slot));
-            heap.remove(slot);
+        // a page is kept beyond the last one that is used
+        if self.end + 2 * PAGE * 4 <= self.pages.len() * PAGE * 4 {
+            self.free_last_page();
         }
-        assert_eq!((heap.first(), heap.last()), (None, None));
+        taken
     }
 
-    #[test]
-    fn d5_the_order_of_equal_instants_survives_the_counter_wrapping() {
-        let mut heap = Heap::new();
-        heap.next_seq = u32::MAX - 1;
-        for slot in 0..4 {
-            heap.set(slot, Instant::from_nanos(9));
-        }
-        for slot in 0..4 {
-            assert_eq!(heap.first(), Some((slot, Instant::from_nanos(9))));
-            heap.remove(slot);
+    #[cold]
+    fn free_last_page(&mut self) {
+        self.pages.pop();
+        if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
+            self.pages.shrink_to(to);
         }
     }
 
-    #[test]
-    fn q13_pages_are_freed_as_timers_go() {
-        let mut heap = Heap::new();
-        for slot in 0..if cfg!(miri) { 5_000 } else { 100_000 } {
-            heap.set(slot, Instant::from_nanos(u64::from(slot)));
+    #[inline]
+    fn group(&self, group: usize) -> &Group {
+        &self.pages[group / PAGE][group % PAGE]
+    }
+
+    #[inline]
+    fn put(&mut self, index: &mut Index, place: usize, node: Node) {
+        self.pages[place / 4 / PAGE][place / 4 % PAGE].0[place % 4] = node;
+        index.put(node.slot, self.store, place);
+    }
+
+    fn sift_up(&mut self, index: &mut Index, mut place: usize, node: Node) {
+        let rank = index.rank(&node);
+        while place > ROOT {
+            let parent = place / 4 + 2;
+            let above = *self.node(parent);
+            if rank >= index.rank(&above) {
+                break;
+            }
+            self.put(index, place, above);
+            place = parent;
         }
-        while let Some(slot) = heap.last() {
-            heap.remove(slot);
+        self.put(index, place, node);
+    }
+
+    fn sift_down(&mut self, index: &mut Index, mut place: usize, node: Node) {
+        let rank = index.rank(&node);
+        loop {
+            let group = place - 2;
+            let first = 4 * group;
+            if first >= self.end {
+                break;
+            }
+            let siblings = &self.group(group).0;
+            let least = if first + 4 <= self.end {
+                let [a, b, c, d] = siblings.each_ref().map(|n| index.rank(n));
+                let (left, low) = (usize::from(b < a), b.min(a));
+                let (right, high) = (2 + usize::from(d < c), d.min(c));
+                if high < low { right } else { left }
+            } else {
+                let taken = 0..self.end - first;
+                taken.min_by_key(|&n| index.rank(&siblings[n])).unwrap_or(0)
+            };
+            let below = siblings[least];
+            if index.rank(&below) >= rank {
+                break;
+            }
+            self.put(index, place, below);
+            place = first + least;
         }
-        assert!(heap.pages.len() <= 2);
+        self.put(index, place, node);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+}
+
+fn new_page() -> Box<[Group; PAGE]> {
+    match alloc::vec![Group::default(); PAGE].into_boxed_slice().try_into() {
+        Ok(page) => page,
+        Err(_) => unreachable!("it has the length of a page"),
     }
 }

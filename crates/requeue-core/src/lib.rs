@@ -37,6 +37,7 @@
 extern crate alloc;
 
 mod arena;
+mod buckets;
 mod column;
 mod heap;
 mod machine;
@@ -46,6 +47,7 @@ mod ring;
 mod roomy;
 mod table;
 mod time;
+mod timers;
 
 pub use arena::KeyRef;
 pub use machine::{

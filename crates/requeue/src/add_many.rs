@@ -155,8 +155,8 @@ impl<K: Eq, V> Shared<K, V> {
             for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
                 let delay = match (*when, &mut asked) {
                     (When::Now, _) => {
-                        let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash));
-                        if let Some((added, _)) = plain {
+                        let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash, |_, _| ()));
+                        if let Some(added) = plain {
                             *result = Ok(added);
                             continue;
                         }

@@ -53,6 +53,8 @@ struct Several<'q, K, V> {
     /// Runs that are to be ended before keys are taken, with nothing of users' in
     /// them but the keys, and all of this queue; then empty, and room for keys.
     items: Vec<Item<'q, K, V>>,
+    /// Room was made in this look for as many keys as were ready.
+    asked: bool,
 }
 
 /// What a batch leaves after its hold.
@@ -75,6 +77,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
 
     #[inline]
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left) {
+        self.asked = keys > 0;
         if !self.items.is_empty() {
             left.ended = room_for_ended(shared, self.items.len());
         } else {
@@ -107,7 +110,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         owner: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
-        let Self { most, items } = self;
+        let Self { most, items, asked } = self;
         if !items.is_empty() {
             end_in(session, owner.shared(), items, false, &mut left.ended);
             items.clear();
@@ -120,10 +123,11 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
                 Took::Keys(Items::new(owner.clone(), Vec::new()))
             };
         }
-        if ready > items.capacity() {
+        // once: producers may add faster than room is made
+        if ready > items.capacity() && !*asked {
             return Took::NoRoom(ready);
         }
-        let taken = session.get_up_to(*most, |handout| {
+        let taken = session.get_up_to(ready.min(items.capacity()), |handout| {
             if let Some(waited) = handout.waited {
                 left.waited.push(waited);
             }
@@ -164,7 +168,7 @@ pub(crate) fn try_get_many<K, V>(
     most: usize,
 ) -> Result<Items<'_, K, V>, TryGetError> {
     let owner = Owner::Borrowed(shared);
-    let mut ask = Several { most, items: Vec::new() };
+    let mut ask = Several { most, items: Vec::new(), asked: false };
     let mut left = Left::default();
     let mut reading = None;
     let mut keys = 0;
@@ -186,7 +190,7 @@ pub(crate) fn try_get_many<K, V>(
 
 impl<'q, K, V> GetMany<'q, K, V> {
     pub(crate) fn new(owner: Owner<'q, K, V>, most: usize, ending: Vec<Item<'q, K, V>>) -> Self {
-        Self { waiting: Waiting::new(owner), ask: Several { most, items: ending } }
+        Self { waiting: Waiting::new(owner), ask: Several { most, items: ending, asked: false } }
     }
 
     /// Blocks until there is a key, or the queue is shut down and worked off.

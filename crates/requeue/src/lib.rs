@@ -6,6 +6,7 @@
 
 mod add;
 mod add_many;
+mod bell;
 mod builder;
 mod drain;
 mod error;

@@ -131,6 +131,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Some run of the key starts after this call began, and sees everything
     /// that the caller wrote before it.
     ///
+    /// An `add` that changes nothing, because the key is ready already, or held and
+    /// dirty, mostly takes no lock: many threads may repeat themselves at little
+    /// cost. (What was written is seen through atomics and locks. `unsafe` code that
+    /// hands plain memory to the run must order that itself, by a store with
+    /// `Release` and a load with `Acquire`.)
+    ///
     /// # Errors
     ///
     /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
@@ -151,7 +157,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
-    /// not know it.
+    /// not know it. Where it changes nothing it mostly takes no lock either.
     ///
     /// # Errors
     ///

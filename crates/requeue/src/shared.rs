@@ -7,6 +7,7 @@
 //! [`Session`] is one such hold; its `Drop` does what comes after, so that no
 //! early return and no panic of users' code can skip it.
 
+use crate::bell::Bell;
 use crate::clock::{Clock, Parker, quietly};
 use crate::drain::DrainOptions;
 use crate::filter::{Filter, Open};
@@ -67,6 +68,7 @@ pub(crate) struct State<K, V> {
 
 pub(crate) struct Shared<K, V> {
     state: Mutex<State<K, V>>,
+    pub(crate) bell: Bell,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -104,6 +106,7 @@ impl<K, V> Shared<K, V> {
                 told: (0, None),
                 calm: false,
             }),
+            bell: Bell::new(),
             filter: Filter::new(),
             clock,
             limiter,
@@ -336,10 +339,15 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        if self.is_redundant(open, &key, hash) {
-            Ok(Added::Coalesced)
-        } else {
-            self.add_beside_filter(key, hash)
+        // an `Eq` that panics unwinds through here
+        let mut key = DropsQuietly(Some(key));
+        let Some(look_for) = &key.0 else { unreachable!("it was put there") };
+        if self.is_redundant(open, look_for, hash) {
+            return Ok(Added::Coalesced);
+        }
+        match key.0.take() {
+            Some(key) => self.add_beside_filter(key, hash),
+            None => unreachable!("it was put there"),
         }
     }
 
@@ -348,7 +356,9 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        self.add_now_in_lock(key, hash)
+        let added = self.add_now_in_lock(key, hash);
+        self.filter.grow_if_too_small();
+        added
     }
 
     #[inline]
@@ -376,18 +386,11 @@ impl<K, V> Shared<K, V> {
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
         let plain = self.plainly::<METERED, _>(&mut None, |core| {
-            let (added, ticket) = core.add_plainly(&mut key.0, hash)?;
-            // the next ones of its key need no lock
-            let too_small = added == Added::Coalesced && self.filter.publish(core, ticket);
-            Some((added, too_small))
+            // the next redundant ones of its key need no lock
+            core.add_plainly(&mut key.0, hash, |core, ticket| self.filter.publish(core, ticket))
         });
         match plain {
-            Ok((added, too_small)) => {
-                if too_small {
-                    self.filter.grow();
-                }
-                Ok(added)
-            }
+            Ok(added) => Ok(added),
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
             }
@@ -462,6 +465,7 @@ impl<K, V> Shared<K, V> {
             if self.is_redundant(open, key, hash) {
                 return Ok(Some(Added::Coalesced));
             }
+            self.filter.grow_if_too_small();
         }
         self.add_known_in_lock(key, hash, reading)
     }
@@ -558,9 +562,13 @@ impl<K, V> Shared<K, V> {
             self.filter.retry_limbo(core);
         }
         let trash = core.take_trash();
+        let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
         drop(state);
         if let Some(wakes) = wakes {
             wakes.deliver();
+        }
+        if idle {
+            self.tend(None);
         }
         self.tell_adds(adds);
         // keys that went by themselves: whoever happened to call has nothing to do
@@ -702,12 +710,7 @@ impl<K, V> Session<'_, K, V> {
     #[inline]
     fn end_of_add(mut self, accepted: Option<&Accepted>) {
         if let Some(Accepted { added: Added::Coalesced, ticket, .. }) = accepted {
-            let shared = self.shared;
-            let too_small = shared.filter.publish(&mut self.core, *ticket);
-            drop(self);
-            if too_small {
-                shared.filter.grow();
-            }
+            self.shared.filter.publish(&mut self.core, *ticket);
         }
     }
 
@@ -750,7 +753,10 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.calm = state.core.is_untroubled() && state.waiters.waiting() == 0 && state.drains.is_empty();
+        state.calm = state.core.is_untroubled()
+            && state.waiters.waiting() == 0
+            && !state.waiters.alarm_is_idle()
+            && state.drains.is_empty();
         if state.calm {
             if self.shared.metrics.is_some() {
                 self.shared.unlock_and_tell(state);

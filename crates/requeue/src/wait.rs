@@ -11,16 +11,13 @@
 //! hold up the others for ever: each doubling of the number of ready keys
 //! wakes one more.
 //!
-//! **Timers.** One waiter, the leader, sleeps no longer than to the soonest
-//! timer; the others sleep until they are woken. Whenever somebody waits and a
-//! timer is set there is a leader, and its alarm is not later than the timer.
-//! Whoever breaks that, by setting a sooner timer or by leaving, mends it
-//! before the lock is released ([`Waiters::wakes`]). Ready keys wake followers
-//! before the leader.
-//!
-//! A task that leads may be stuck elsewhere when its alarm rings. So the alarm
-//! does not wake the task alone: it fires what is due and lets the leadership go
-//! ([`Waiters::abdicate`]), and whoever is woken by that goes on.
+//! **Timers.** One thread of those that wait, the leader, sleeps no longer than
+//! to the soonest timer; the others sleep until they are woken. Where no thread
+//! leads, the queue's own alarm does ([`bell`](crate::bell)): no task is relied
+//! on to come when the time has. Whenever somebody waits and a timer is set there
+//! is a leader or an alarm that is not later than the timer. Whoever breaks that,
+//! by setting a sooner timer or by leaving, mends it before the lock is released
+//! ([`Waiters::wakes`]). Ready keys wake followers before the leader.
 //!
 //! Wakers are cloned before the lock is taken and woken or dropped after it is
 //! released: they are users' code.
@@ -37,13 +34,6 @@ const GIVEN_UP_AFTER: u32 = 1_000;
 /// Which entry a waiting caller has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WaiterId(u32);
-
-impl WaiterId {
-    /// For [`Waiters::abdicate`].
-    pub(crate) fn number(&self) -> u32 {
-        self.0
-    }
-}
 
 #[derive(Debug)]
 enum State {
@@ -95,8 +85,18 @@ pub(crate) struct Waiters {
     looks: u32,
     /// With how many ready keys one more is woken although some are in flight.
     more_at: usize,
-    /// Who sleeps towards the soonest timer, and until when. It is `Waiting`.
+    /// Who sleeps towards the soonest timer, and until when: a thread, or whoever
+    /// was woken to see to it and has not come yet. It is `Waiting`.
     leader: Option<(u32, Instant)>,
+    /// When the queue's alarm rings: it is set, or somebody is about to.
+    alarm: Option<Instant>,
+}
+
+/// Who sleeps: a thread can watch the time by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleeper {
+    Thread,
+    Task,
 }
 
 impl Waiters {
@@ -112,6 +112,7 @@ impl Waiters {
             looks: 0,
             more_at: 0,
             leader: None,
+            alarm: None,
         }
     }
 
@@ -121,8 +122,14 @@ impl Waiters {
     }
 
     /// Enters a caller in the list; `next` is when the queue's soonest timer is
-    /// due. Returns how long it may sleep.
-    pub(crate) fn enter(&mut self, waker: Waker, next: Option<Instant>) -> (WaiterId, Option<Instant>) {
+    /// due. Returns until when a thread may sleep, or for when the alarm is to
+    /// be set for a task; `None` where somebody else sees to it.
+    pub(crate) fn enter(
+        &mut self,
+        waker: Waker,
+        next: Option<Instant>,
+        who: Sleeper,
+    ) -> (WaiterId, Option<Instant>) {
         let entry = Entry { state: State::Free, waker: Some(waker), newer: NONE, older: NONE };
         let at = if self.free == NONE {
             self.entries.push(entry);
@@ -135,7 +142,7 @@ impl Waiters {
         };
         self.taken += 1;
         self.link(at);
-        (WaiterId(at), self.lead(at, next))
+        (WaiterId(at), self.lead(at, next, who))
     }
 
     /// Whether the entry waits with a waker that wakes the same task.
@@ -144,25 +151,26 @@ impl Waiters {
         matches!(entry.state, State::Waiting) && entry.waker.as_ref().is_some_and(|w| w.will_wake(waker))
     }
 
-    /// The caller goes on waiting as it did. Returns how long it may sleep.
-    pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>) -> Option<Instant> {
-        self.lead(id.0, next)
+    /// The caller goes on waiting as it did. Returns what `enter` does.
+    pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>, who: Sleeper) -> Option<Instant> {
+        self.lead(id.0, next, who)
     }
 
     /// The caller waits again, with this waker. Returns the waker it had, to be
-    /// dropped outside the lock, and how long it may sleep.
+    /// dropped outside the lock, and what `enter` does.
     pub(crate) fn again(
         &mut self,
         id: &WaiterId,
         waker: Waker,
         next: Option<Instant>,
+        who: Sleeper,
     ) -> (Option<Waker>, Option<Instant>) {
         if !matches!(self.entries[id.0 as usize].state, State::Waiting) {
             self.arrived(id);
             self.link(id.0);
         }
         let old = self.entries[id.0 as usize].waker.replace(waker);
-        (old, self.lead(id.0, next))
+        (old, self.lead(id.0, next, who))
     }
 
     /// A woken caller is here: its wake-up is not in flight any more.
@@ -177,12 +185,19 @@ impl Waiters {
         }
     }
 
-    /// The alarm of a waiting task has rung. The task is not trusted to poll: if
-    /// it leads, somebody else is to, or itself where it waits alone.
-    pub(crate) fn abdicate(&mut self, at: u32) {
-        if self.leader.is_some_and(|(leader, _)| leader == at) {
-            self.leader = None;
-        }
+    /// For when the queue's alarm is to be set, which the caller does after this
+    /// lock hold.
+    pub(crate) fn alarm(&mut self, next: Option<Instant>) -> Option<Instant> {
+        let led = self.leader.is_some_and(|(leader, _)| self.entries[leader as usize].waker.is_some());
+        self.alarm = next.filter(|_| self.waiting > 0 && !led);
+        self.alarm
+    }
+
+    /// Whether an alarm is set although nobody waits: one that was set while a
+    /// task that is working now waited stays for its next wait, but must not
+    /// outlive those that give up.
+    pub(crate) fn alarm_is_idle(&self) -> bool {
+        self.alarm.is_some() && self.waiting == 0
     }
 
     /// The caller waits no longer: it got a key, or an answer, or gave up.
@@ -207,16 +222,22 @@ impl Waiters {
         waker
     }
 
-    /// Makes the caller the leader if there is none, or brings its alarm up to
-    /// date if it is. Returns until when it may sleep if it leads.
-    fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
+    /// Makes a thread the leader if none leads, or brings its alarm up to date if
+    /// it does. For a task the queue's alarm is set unless somebody leads already.
+    fn lead(&mut self, at: u32, next: Option<Instant>, who: Sleeper) -> Option<Instant> {
         match self.leader {
             // one that was woken to lead and has not come may be stuck: whoever is
             // here leads in its place
             Some((leader, _)) if leader != at && self.entries[leader as usize].waker.is_some() => None,
-            _ => {
+            _ if who == Sleeper::Thread => {
                 self.leader = next.map(|due| (at, due));
                 next
+            }
+            _ => {
+                self.leader = None;
+                let due = next.filter(|due| self.alarm.is_none_or(|set| *due < set))?;
+                self.alarm = Some(due);
+                Some(due)
             }
         }
     }
@@ -259,6 +280,9 @@ impl Waiters {
             }
         }
         let Some(due) = next else { return };
+        if self.alarm.is_some_and(|set| set <= due) {
+            return;
+        }
         match self.leader {
             Some((leader, until)) if due < until => {
                 self.leader = Some((leader, due));
@@ -410,7 +434,7 @@ mod tests {
             let mut crowd = Self { waiters: Waiters::new(), counts: Vec::new(), ids: Vec::new() };
             for _ in 0..n {
                 let count = Arc::new(Count::default());
-                crowd.ids.push(crowd.waiters.enter(count.clone().into(), next).0);
+                crowd.ids.push(crowd.waiters.enter(count.clone().into(), next, Sleeper::Thread).0);
                 crowd.counts.push(count);
             }
             crowd
@@ -461,7 +485,7 @@ mod tests {
         // these work the line off and wait again
         for at in 0..2 {
             let waker = c.counts[at as usize].clone().into();
-            c.waiters.again(&WaiterId(at), waker, None);
+            c.waiters.again(&WaiterId(at), waker, None, Sleeper::Thread);
         }
         assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
         assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
@@ -540,26 +564,50 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_whose_alarm_has_rung_hands_the_lead_on() {
-        let mut c = Crowd::of(2, at(100));
-        c.waiters.abdicate(1);
-        assert_eq!(c.wakes(0, at(100), false), [] as [usize; 0], "it did not lead");
-        c.waiters.abdicate(0);
-        assert_eq!(c.wakes(0, at(200), false), [1]);
-        let alone = c.ids.remove(1);
-        drop(c.waiters.leave(alone));
-        assert_eq!(c.wakes(0, at(200), false), [0]);
+    fn where_tasks_wait_the_alarm_is_set_once_and_again_for_a_sooner_timer() {
+        let mut c = Crowd::of(0, None);
+        let enter = |c: &mut Crowd, next| {
+            let count = Arc::new(Count::default());
+            let (id, set) = c.waiters.enter(count.clone().into(), next, Sleeper::Task);
+            c.counts.push(count);
+            c.ids.push(id);
+            set
+        };
+        assert_eq!(enter(&mut c, at(100)), at(100));
+        assert_eq!(enter(&mut c, at(100)), None, "it is set");
+        assert_eq!(c.wakes(0, at(100), false), [] as [usize; 0]);
+        assert_eq!(c.wakes(0, at(50), false), [1], "to set it anew");
+        let waker = c.counts[1].clone().into();
+        assert_eq!(c.waiters.again(&WaiterId(1), waker, at(50), Sleeper::Task).1, at(50));
+        // it rings, and is set for the next while anybody waits
+        assert_eq!(c.waiters.alarm(at(200)), at(200));
+        assert_eq!(c.wakes(1, at(200), false), [1]);
+        assert_eq!(c.wakes(2, at(200), false), [0]);
+        assert!(c.waiters.alarm_is_idle(), "both work, and come again");
+        assert_eq!(c.waiters.alarm(at(300)), None);
+    }
+
+    #[test]
+    fn a_thread_leads_although_the_alarm_is_set_and_takes_over_when_it_has_rung() {
+        let mut c = Crowd::of(0, None);
+        let (task, set) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Task);
+        assert_eq!(set, at(100));
+        let (thread, sleep) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Thread);
+        assert_eq!(sleep, at(100));
+        assert_eq!(c.waiters.alarm(at(200)), None, "somebody leads");
+        assert_eq!(c.waiters.stay(&task, at(200), Sleeper::Task), None);
+        drop((c.waiters.leave(thread), c.waiters.leave(task)));
     }
 
     #[test]
     fn whoever_comes_leads_in_place_of_one_that_was_told_to_and_did_not_come() {
         let mut c = Crowd::of(1, None);
         assert_eq!(c.wakes(0, at(100), false), [0], "told to lead");
-        let (id, sleep) = c.waiters.enter(Waker::noop().clone(), at(100));
+        let (id, sleep) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Thread);
         assert_eq!(sleep, at(100));
         // it comes after all: a follower
         let waker = c.counts[0].clone().into();
-        assert_eq!(c.waiters.again(&WaiterId(0), waker, at(100)).1, None);
+        assert_eq!(c.waiters.again(&WaiterId(0), waker, at(100), Sleeper::Thread).1, None);
         drop(c.waiters.leave(id));
     }
 
@@ -570,7 +618,7 @@ mod tests {
             drop(c.waiters.leave(id));
         }
         assert_eq!(c.waiters.entries.capacity(), 0);
-        let (id, _) = c.waiters.enter(Waker::noop().clone(), None);
+        let (id, _) = c.waiters.enter(Waker::noop().clone(), None, Sleeper::Thread);
         assert_eq!(id, WaiterId(0));
     }
 }

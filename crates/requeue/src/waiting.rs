@@ -4,12 +4,12 @@
 use crate::clock::{Alarm, Parker};
 use crate::item::Owner;
 use crate::shared::{Session, Shared, in_drop};
-use crate::wait::{Step, WaiterId};
+use crate::wait::{Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::Core;
 use std::cell::OnceCell;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What is asked of the queue in each look at it: a key, or several.
@@ -75,6 +75,7 @@ pub(crate) enum Took<T> {
 struct Look<L> {
     reading: Option<Instant>,
     deadline: Option<Instant>,
+    who: Sleeper,
     left: L,
 }
 
@@ -85,8 +86,9 @@ pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
 pub(crate) struct Waiting<'q, K, V> {
     owner: Owner<'q, K, V>,
     waiter: Option<WaiterId>,
-    /// The wake-up that was asked of the clock.
-    alarm: Option<Alarm>,
+    /// The wake-up at a task's deadline that was asked of the clock, for when and
+    /// for whom.
+    alarm: Option<(Instant, Waker, Alarm)>,
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
@@ -104,10 +106,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         self.waiter.is_some()
     }
 
-    /// One look at the queue: a key, the end, or how long to sleep.
-    ///
-    /// The clock is read once at most, whatever this takes. A waker is asked for
-    /// and cloned, without the lock, only when there is something to wait for.
+    /// One look at the queue, of a thread: a key, the end, or how long to sleep.
     #[inline]
     pub(crate) fn step<'w, A: Ask<'q, K, V>>(
         &mut self,
@@ -115,29 +114,50 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
     ) -> Step<Outcome<A::Got>> {
+        self.look(ask, waker, limit, Sleeper::Thread, &mut None)
+    }
+
+    /// One look at the queue: a key, the end, or until when a thread is to sleep;
+    /// for a task, for when the queue's alarm is to be set, its deadline aside.
+    ///
+    /// The clock is read once at most, whatever this takes. A waker is asked for
+    /// and cloned, without the lock, only when there is something to wait for.
+    #[inline]
+    fn look<'w, A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
+    ) -> Step<Outcome<A::Got>> {
         if self.shared().metrics.is_some() {
-            self.step_metered(ask, waker, limit)
+            self.look_metered(ask, waker, limit, who, read)
         } else {
-            self.step_as::<false, A>(ask, waker, limit)
+            self.look_as::<false, A>(ask, waker, limit, who, read)
         }
     }
 
     #[inline(never)]
-    fn step_metered<'w, A: Ask<'q, K, V>>(
+    fn look_metered<'w, A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
-        self.step_as::<true, A>(ask, waker, limit)
+        self.look_as::<true, A>(ask, waker, limit, who, read)
     }
 
     #[inline]
-    fn step_as<'w, const METERED: bool, A: Ask<'q, K, V>>(
+    fn look_as<'w, const METERED: bool, A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
         let Self { owner, waiter, .. } = self;
         let shared = owner.shared();
@@ -158,12 +178,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
         } else {
             shared.enter(&mut reading)
         };
-        let mut look = Look { reading, deadline, left };
+        let mut look = Look { reading, deadline, who, left };
         let step = match Self::take(owner, waiter, ask, session, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
             Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
         };
         A::settle(shared, look.left);
+        *read = look.reading;
         step
     }
 
@@ -216,8 +237,12 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| session.waiters.leave(id));
+                let idle = session.waiters.alarm_is_idle();
                 drop(session);
                 drop(old);
+                if idle {
+                    owner.shared().tend(None);
+                }
                 return Step::Ready(answer);
             }
             // neither made nor cloned under the lock: a clone is users' code
@@ -225,10 +250,11 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 drop(session);
                 clone = Some(waker().clone());
             } else {
-                match Self::register(waiter, session, waker(), clone.take()) {
+                match Self::register(waiter, session, waker(), clone.take(), look.who) {
                     Ok((lead, old)) => {
                         drop(old);
-                        let deadline = look.deadline.filter(|at| !at.is_never());
+                        let thread = look.who == Sleeper::Thread;
+                        let deadline = look.deadline.filter(|at| thread && !at.is_never());
                         return Step::Sleep(lead.into_iter().chain(deadline).min());
                     }
                     Err(NeedsClone) => clone = Some(waker().clone()),
@@ -243,25 +269,27 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 
     /// Enters the caller among those who wait, if a waker of its own is at
-    /// hand; returns how long it may sleep and a waker to be dropped.
+    /// hand; returns what [`Waiters::enter`](crate::wait::Waiters::enter) does, and
+    /// a waker to be dropped.
     fn register(
         waiter: &mut Option<WaiterId>,
         mut session: Session<'_, K, V>,
         waker: &Waker,
         clone: Option<Waker>,
+        who: Sleeper,
     ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
         let next = session.core.next_wake();
         let (sleep, old) = match (&*waiter, clone) {
             (Some(id), clone) if session.waiters.is_current(id, waker) => {
-                (session.waiters.stay(id, next), clone)
+                (session.waiters.stay(id, next, who), clone)
             }
             (_, None) => return Err(NeedsClone),
             (Some(id), Some(clone)) => {
-                let (old, sleep) = session.waiters.again(id, clone, next);
+                let (old, sleep) = session.waiters.again(id, clone, next, who);
                 (sleep, old)
             }
             (None, Some(clone)) => {
-                let (id, sleep) = session.waiters.enter(clone, next);
+                let (id, sleep) = session.waiters.enter(clone, next, who);
                 *waiter = Some(id);
                 (sleep, None)
             }
@@ -296,51 +324,34 @@ where
         &mut self,
         ask: &mut A,
         cx: &mut Context<'_>,
-        limit: Option<&mut Limit>,
+        mut limit: Option<&mut Limit>,
     ) -> Poll<Outcome<A::Got>> {
-        let timed = limit.is_some();
-        match self.step(ask, || cx.waker(), limit) {
+        let mut reading = None;
+        match self.look(ask, || cx.waker(), limit.as_deref_mut(), Sleeper::Task, &mut reading) {
             Step::Ready(outcome) => {
                 self.alarm = None;
                 Poll::Ready(outcome)
             }
-            Step::Sleep(until) => {
-                // the new alarm is set before the old one goes, so that a clock's
-                // thread does not end in between
-                self.alarm = until.map(|at| self.set_alarm(at, timed.then(|| cx.waker().clone())));
+            Step::Sleep(lead) => {
+                if lead.is_some() {
+                    self.owner.shared().set_bell(reading);
+                }
+                if let Some(at) = limit.and_then(|limit| limit.deadline()) {
+                    self.set_alarm(at, cx.waker());
+                }
                 Poll::Pending
             }
         }
     }
 
-    fn set_alarm(&self, at: Instant, task: Option<Waker>) -> Alarm {
-        let shared = self.owner.shared();
-        let waiter = self.waiter.as_ref().map_or(u32::MAX, WaiterId::number);
-        let ring = Ring { queue: Arc::downgrade(shared), waiter, task };
-        shared.clock.wake_at(at, &Arc::new(ring).into())
-    }
-}
-
-/// What the alarm of a waiting task wakes: the queue, because the task may be
-/// stuck elsewhere and others wait too; and the task, if it has a deadline.
-struct Ring<K, V> {
-    queue: Weak<Shared<K, V>>,
-    waiter: u32,
-    task: Option<Waker>,
-}
-
-impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(queue) = self.queue.upgrade() {
-            // an alarm may ring early: what is due is for the clock to say
-            queue.enter_at(queue.now()).waiters.abdicate(self.waiter);
-        }
-        if let Some(task) = &self.task {
-            task.wake_by_ref();
+    /// Sees to it that the clock wakes the task at its deadline.
+    fn set_alarm(&mut self, at: Instant, task: &Waker) {
+        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
+        if !set {
+            let alarm = self.owner.shared().clock.wake_at(at, task);
+            // the new one is set before the old one goes, so that a clock's
+            // thread need not start again
+            self.alarm = Some((at, task.clone(), alarm));
         }
     }
 }
@@ -355,7 +366,14 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             // leaving takes no time, and no clock that panics may leave an entry
             // behind that nobody answers for; a wake-up that this one had is
             // passed on as the lock hold ends
-            let old = self.owner.shared().lock().waiters.leave(id);
+            let shared = self.owner.shared();
+            let mut session = shared.lock();
+            let old = session.waiters.leave(id);
+            let idle = session.waiters.alarm_is_idle();
+            drop(session);
+            if idle {
+                in_drop(|| shared.tend(None));
+            }
             in_drop(|| drop(old));
         }
     }
@@ -370,6 +388,14 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
+    /// When it is, once it is known; not if it never comes.
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::At(at) if !at.is_never() => Some(at),
+            Self::At(_) | Self::After(_) => None,
+        }
+    }
+
     fn at(&mut self, now: Option<Instant>) -> Instant {
         if let (Self::After(d), Some(now)) = (*self, now) {
             *self = Self::At(now + d);

@@ -1,7 +1,8 @@
 //! Users' code and tasks that misbehave, and what must hold beside them.
 
 use requeue::{
-    Clock, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Ticket, WaitingKeys, WorkQueue, Worker,
+    Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, Ticket, WaitingKeys,
+    WorkQueue, Worker,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -230,4 +231,63 @@ fn w_the_report_of_a_stop_is_exact_whatever_the_threads_do() {
         let report = worker.stop(Duration::ZERO).wait();
         assert_eq!((report.complete, report.cancelled, report.still_running), (true, 0, 0));
     }
+}
+
+/// So large that the queue keeps no empty chunk of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Large([u64; 40]);
+
+#[derive(Default)]
+struct Runs(std::sync::Mutex<Vec<Duration>>, std::sync::Mutex<Option<std::sync::Weak<dyn ReadGauges>>>);
+
+impl Metrics for Runs {
+    fn run_ended(&self, took: Duration) {
+        self.0.lock().unwrap().push(took);
+    }
+    fn attach(&self, _: &str, gauges: std::sync::Weak<dyn ReadGauges>) {
+        *self.1.lock().unwrap() = Some(gauges);
+    }
+}
+
+#[test]
+fn the_last_large_key_of_a_chunk_takes_its_timestamps_with_it_only_when_its_run_has_ended() {
+    let (clock, runs) = (FakeClock::new(), Arc::new(Runs::default()));
+    clock.advance(Duration::from_secs(1_000));
+    let q = WorkQueue::builder().clock(clock.clone()).name("large").metrics(runs.clone()).build().unwrap();
+    for i in 0..3 {
+        q.add(Large([i; 40])).unwrap_or_else(|_| panic!("open"));
+        let item = q.try_get().expect("ready");
+        clock.advance(Duration::from_secs(2));
+        item.done();
+    }
+    assert_eq!(*runs.0.lock().unwrap(), [Duration::from_secs(2); 3]);
+    q.add(Large([9; 40])).unwrap_or_else(|_| panic!("open"));
+    let held = q.try_get().expect("ready");
+    clock.advance(Duration::from_secs(5));
+    let gauges = runs.1.lock().unwrap().clone().and_then(|queue| queue.upgrade()).expect("it lives").gauges();
+    assert_eq!(
+        (gauges.unfinished_work, gauges.longest_running),
+        (Duration::from_secs(5), Duration::from_secs(5))
+    );
+    drop(held);
+}
+
+#[test]
+fn a_batch_of_all_ends_although_keys_come_faster_than_room_is_made_for_them() {
+    let q = WorkQueue::<u64>::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let mut key = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                q.add(key).expect("open");
+                key += 1;
+            }
+        });
+        while q.len() < 1_000 {
+            std::thread::yield_now();
+        }
+        assert!(q.try_get_many(usize::MAX).expect("ready").len() >= 256);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
 }

@@ -147,3 +147,52 @@ fn loom_d4_two_keys_due_at_once_end_the_waits_of_two_getters() {
         assert_ne!(held[0].key(), held[1].key());
     });
 }
+
+/// The queue's alarm leads where tasks wait. When it rings it is set for the next
+/// timer by whoever rings it, while the task that it woke takes its key and waits
+/// again.
+#[test]
+fn loom_d4_the_alarm_of_a_waiting_task_is_set_again_for_the_next_timer() {
+    every(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        q.add_after(2, nanos(9)).expect("open");
+        let mut first = q.get();
+        let parker = Parker::current();
+        assert!(poll(&mut first, &parker).is_pending());
+        let rings = {
+            let clock = clock.clone();
+            thread::spawn(move || clock.advance(nanos(5)))
+        };
+        parker.park();
+        assert_eq!(block_on(first).map(|item| *item.key()), Some(1));
+        let mut second = q.get();
+        let parker = Parker::current();
+        assert!(poll(&mut second, &parker).is_pending());
+        rings.join().expect("no panic");
+        clock.advance(nanos(4));
+        parker.park();
+        assert_eq!(block_on(second).map(|item| *item.key()), Some(2));
+    });
+}
+
+/// The last task that gives up takes the alarm back, but not from one that comes
+/// at the same time.
+#[test]
+fn loom_d4_a_task_that_gives_up_leaves_another_its_alarm() {
+    bounded(|| {
+        let (q, clock) = queue();
+        q.add_after(1, nanos(5)).expect("open");
+        let stays = {
+            let q = q.clone();
+            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
+        };
+        let parker = Parker::current();
+        let mut get = q.get();
+        assert!(poll(&mut get, &parker).is_pending());
+        drop(get);
+        clock.advance(nanos(5));
+        assert_eq!(stays.join().expect("no panic"), Some(1));
+        assert_eq!(clock.alarms(), 0);
+    });
+}

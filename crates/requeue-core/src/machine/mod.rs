@@ -33,9 +33,9 @@ use self::shutdown::{Phase, Sweep};
 use crate::Instant;
 use crate::arena::{Arena, CHUNK};
 use crate::column::Column;
-use crate::heap::Heap;
 use crate::order::{Line, Order};
 use crate::table::{Slots, Table};
+use crate::timers::Timers;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -138,7 +138,7 @@ pub struct Core<K, V = ()> {
     arena: Arena<K>,
     table: Table,
     line: Line<K>,
-    heap: Heap,
+    timers: Timers,
     /// Payloads that wait for their key's next run.
     values: Column<Option<V>>,
     records: Column<Record>,
@@ -207,7 +207,7 @@ impl<K, V> Core<K, V> {
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             line: Line::new(config.order),
-            heap: Heap::new(),
+            timers: Timers::new(),
             values: Column::new(),
             records: Column::new(),
             windows: Column::new(),
@@ -291,7 +291,7 @@ impl<K, V> Core<K, V> {
     fn release(&mut self, slot: u32) -> Option<K> {
         if self.arena.flags(slot) & (READY | HELD) != 0
             || (self.arena.is_kept(slot) && !self.may_go(slot))
-            || self.heap.due(slot).is_some()
+            || self.timers.due(slot).is_some()
             || self.failures(slot) > 0
         {
             return None;
@@ -316,13 +316,13 @@ impl<K, V> Core<K, V> {
     fn is_plain(&self, slot: u32) -> bool {
         self.inert.is_empty()
             && self.values.is_empty()
-            && self.heap.due(slot).is_none()
+            && self.timers.due(slot).is_none()
             && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)
     }
 
     #[cold]
     fn free_pages(&mut self, chunk: u32) {
-        self.heap.free_page(chunk);
+        self.timers.free_page(chunk);
         self.values.free_page(chunk);
         self.records.free_page(chunk);
         self.windows.free_page(chunk);
@@ -334,7 +334,7 @@ impl<K, V> Core<K, V> {
     /// Takes the payload of a key that has no reason left to run.
     #[inline]
     fn dead_value(&mut self, slot: u32) -> Option<V> {
-        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.heap.due(slot).is_some() {
+        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.timers.due(slot).is_some() {
             return None;
         }
         self.values.take(slot)
@@ -390,7 +390,7 @@ impl<K, V> Core<K, V> {
     /// Takes the key's timer away, if it has one.
     #[inline]
     fn clear_timer(&mut self, slot: u32) -> bool {
-        let had = self.heap.remove(slot);
+        let had = self.timers.remove(slot);
         if had {
             if let Some(window) = self.windows.get_mut(slot) {
                 *window = None;

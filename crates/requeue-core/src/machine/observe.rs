@@ -73,7 +73,7 @@ impl<K, V> Core<K, V> {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        if self.sweep == Sweep::Drop { 0 } else { self.heap.len() }
+        if self.sweep == Sweep::Drop { 0 } else { self.timers.len() }
     }
 
     /// How many keys are where.
@@ -125,7 +125,7 @@ impl<K, V> Core<K, V> {
             held: flags & HELD != 0,
             held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).started),
             dirty: flags & DIRTY != 0,
-            waiting_until: self.heap.due(slot),
+            waiting_until: self.timers.due(slot),
             failures: self.failures(slot),
             attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
         };

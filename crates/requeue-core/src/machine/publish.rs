@@ -11,6 +11,7 @@ use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};
 use crate::order::Ticket;
 use crate::table::Slots;
 use alloc::boxed::Box;
+use core::num::NonZeroU32;
 
 /// Whether somebody may still read a key that was published by its address and
 /// withdrawn since. It is asked under the lock and must not panic.
@@ -19,7 +20,8 @@ pub type MayRead<K> = Box<dyn Fn(&K) -> bool + Send>;
 impl<K, V> Core<K, V> {
     /// Notes that a key is being published, and returns it with its hash. `None`
     /// where it may not be: it is not pending (ready, or held and dirty), not
-    /// everybody may trigger it, or a user's order is to hear of each trigger.
+    /// everybody may trigger it, a user's order is to hear of each trigger, or its
+    /// hash is 0, which stands for none in a [`Handout`](super::Handout).
     ///
     /// With `may_read` it is published by its address: from here on it stays in
     /// its place, until nothing else keeps it and `may_read` (the one that was
@@ -28,9 +30,10 @@ impl<K, V> Core<K, V> {
         &mut self,
         ticket: Ticket,
         may_read: Option<impl FnOnce() -> MayRead<K>>,
-    ) -> Option<(&K, u32)> {
+    ) -> Option<(&K, NonZeroU32)> {
         let slot = ticket.0;
         let flags = self.arena.flags_if_occupied(slot)?;
+        let hash = NonZeroU32::new(self.arena.hash(slot))?;
         if flags & (READY | DIRTY) == 0 || self.phase != Phase::Open || self.line.is_own() {
             return None;
         }
@@ -39,7 +42,7 @@ impl<K, V> Core<K, V> {
             self.arena.pin(slot);
         }
         self.arena.set_flags(slot, flags | PUBLISHED);
-        Some((self.arena.key(slot), self.arena.hash(slot)))
+        Some((self.arena.key(slot), hash))
     }
 
     /// Whether a key that is kept in its place may go. One that only a reader
@@ -90,7 +93,7 @@ impl<K, V> Core<K, V> {
     fn is_idle(&self, slot: u32) -> bool {
         self.arena.flags(slot) & (READY | HELD) == 0
             && !self.arena.is_lent(slot)
-            && self.heap.due(slot).is_none()
+            && self.timers.due(slot).is_none()
             && self.failures(slot) == 0
     }
 }

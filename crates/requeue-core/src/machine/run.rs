@@ -9,6 +9,7 @@ use crate::table::Slots;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 /// A run that was handed out: the loan of its key and its number. Give it back
@@ -43,7 +44,7 @@ pub struct Handout<K, V> {
     pub waited: Option<Duration>,
     /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
     /// before the lock is released.
-    pub published: Option<u32>,
+    pub published: Option<NonZeroU32>,
 }
 
 /// The answer of [`Core::get`].
@@ -262,7 +263,7 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
-            published: if flags & PUBLISHED == 0 { None } else { Some(self.arena.hash(slot)) },
+            published: if flags & PUBLISHED == 0 { None } else { NonZeroU32::new(self.arena.hash(slot)) },
         }
     }
 
@@ -324,13 +325,14 @@ impl<K, V> Core<K, V> {
         let RunRef { key, number } = run;
         let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
         self.table.remove(removed.hash, slot, &self.arena);
-        if let Some(chunk) = removed.freed_chunk {
-            self.free_pages(chunk);
-        }
         self.held -= 1;
         self.runs_done += 1;
+        // before the page that the timestamps are in may go
         if let Some(times) = &mut self.times {
             times.ended(slot, self.now);
+        }
+        if let Some(chunk) = removed.freed_chunk {
+            self.free_pages(chunk);
         }
         Ok(removed.key)
     }

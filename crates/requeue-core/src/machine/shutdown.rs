@@ -2,9 +2,13 @@
 
 use super::Core;
 use crate::Instant;
+use crate::timers::Next;
 
-/// Keys that one lock hold moves at most when timers fall due.
+/// Keys that one lock hold makes ready, or drops, at most.
 const BATCH: usize = 64;
+
+/// Timers that only come nearer in a lock hold cost a quarter of one that fires.
+const STEPS: usize = 4;
 
 /// Who may still trigger a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +111,7 @@ impl<K, V> Core<K, V> {
     /// Whether no call has anything to do before its own work, whatever the time.
     #[inline]
     fn is_settled(&self) -> bool {
-        self.heap.len() == 0
+        self.timers.len() == 0
             && self.waiting_drain.is_none()
             && self.suspect.is_none()
             && self.sweep == Sweep::None
@@ -118,7 +122,7 @@ impl<K, V> Core<K, V> {
         if let Some(slot) = self.suspect.take() {
             self.repair(slot);
         }
-        if self.heap.len() == 0 && self.waiting_drain.is_none() {
+        if self.timers.len() == 0 && self.waiting_drain.is_none() {
             self.sweep = Sweep::None;
             return false;
         }
@@ -143,18 +147,24 @@ impl<K, V> Core<K, V> {
 
     /// Fires timers due by `until`; true if some are left.
     fn fire_due(&mut self, until: Instant) -> bool {
-        for _ in 0..BATCH {
-            match self.heap.first() {
-                Some((slot, due)) if due <= until => self.fire(slot, due.min(self.now)),
-                _ => return false,
+        let mut left = BATCH * STEPS;
+        while left > 0 {
+            left -= match self.timers.next(until) {
+                Next::Due(slot, due) => {
+                    self.fire(slot, due.min(self.now));
+                    STEPS
+                }
+                Next::Moved => 1,
+                Next::Nothing => return false,
             }
+            .min(left);
         }
-        self.heap.first().is_some_and(|(_, due)| due <= until)
+        self.timers.soonest().is_some_and(|due| due <= until)
     }
 
     fn drop_some(&mut self) -> bool {
         for _ in 0..BATCH {
-            let Some(slot) = self.heap.last() else { return false };
+            let Some(slot) = self.timers.last() else { return false };
             self.clear_timer(slot);
             let value = self.dead_value(slot);
             let key = self.release(slot);
@@ -162,7 +172,7 @@ impl<K, V> Core<K, V> {
                 self.trash.push((key, value));
             }
         }
-        self.heap.last().is_some()
+        self.timers.last().is_some()
     }
 
     /// Refuses triggers from outside; holders may still retry what they hold.
@@ -193,7 +203,7 @@ impl<K, V> Core<K, V> {
     }
 
     fn begin_dropping(&mut self) {
-        self.dropped += (self.heap.len() + self.asking) as u64;
+        self.dropped += (self.timers.len() + self.asking) as u64;
         self.asking = 0;
         self.ask_epoch += 1;
         self.sweep = Sweep::Drop;
@@ -231,7 +241,7 @@ impl<K, V> Core<K, V> {
         if self.waiting_drain.is_some()
             && self.ready == 0
             && self.held == 0
-            && self.heap.len() == 0
+            && self.timers.len() == 0
             && self.asking == 0
         {
             self.end_phase();
@@ -251,7 +261,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.heap.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
+        self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
     }
 
     /// Whether nothing is due by any time, no call has anything to do before its own
@@ -318,7 +328,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let timer = self.heap.first().map(|(_, due)| due);
+        let timer = self.timers.soonest();
         let wake = match (timer, self.waiting_drain) {
             (Some(timer), Some(deadline)) => timer.min(deadline),
             (timer, deadline) => timer.or(deadline)?,

@@ -224,7 +224,7 @@ impl<K, V> Core<K, V> {
     /// What a delay does to the key's timer; nothing has changed yet.
     pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
         let new = from + delay;
-        let old = self.heap.due(slot);
+        let old = self.timers.due(slot);
         let mut window = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
@@ -250,7 +250,7 @@ impl<K, V> Core<K, V> {
             }
         }
         if plan.moved {
-            self.heap.set(slot, plan.due);
+            self.timers.set(slot, plan.due, self.now);
             let flags = self.arena.flags(slot);
             self.arena.set_flags(slot, flags & !BACKOFF);
         }
@@ -263,7 +263,7 @@ impl<K, V> Core<K, V> {
         if plan.window.is_some() {
             *self.windows.entry(slot) = plan.window;
         }
-        self.heap.set(slot, plan.due);
+        self.timers.set(slot, plan.due, self.now);
     }
 
     /// What the limiter says of a key whose count the queue keeps, which failed so
@@ -395,21 +395,33 @@ impl<K: Eq, V> Core<K, V> {
     /// What most triggers come to: an immediate one without a payload, while the
     /// queue is open and its order is one of ours. `None` if it is another, and
     /// then nothing has changed and the key is still the caller's; as it is where
-    /// the key was known. The ticket is for [`publish`](Self::publish).
+    /// the key was known. If the trigger is redundant `redundant` hears of it, who
+    /// may [publish](Self::publish) the key.
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
     #[inline]
-    pub fn add_plainly(&mut self, key: &mut Option<K>, hash: u32) -> Option<(Added, Ticket)> {
+    pub fn add_plainly(
+        &mut self,
+        key: &mut Option<K>,
+        hash: u32,
+        redundant: impl FnOnce(&mut Self, Ticket),
+    ) -> Option<Added> {
         if self.phase != Phase::Open || self.line.is_own() {
             return None;
         }
         match self.find_or_enter(key, hash, READY) {
             Found::New(slot) => {
                 self.entered_ready(slot);
-                Some((Added::Ready, Ticket(slot)))
+                Some(Added::Ready)
             }
-            Found::Known(slot) => Some((self.trigger_now(slot, &mut None), Ticket(slot))),
+            Found::Known(slot) => {
+                let added = self.trigger_now(slot, &mut None);
+                if added == Added::Coalesced {
+                    redundant(self, Ticket(slot));
+                }
+                Some(added)
+            }
         }
     }
 

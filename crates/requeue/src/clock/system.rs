@@ -15,10 +15,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::sync::OnceLock;
 use std::task::Waker;
-use std::time::Instant as StdInstant;
+use std::time::{Duration, Instant as StdInstant};
 
 /// How many wakers are taken out in one hold of the timer's lock.
 const BATCH: usize = 64;
+
+/// How long the thread stays without an alarm: ending and starting it costs some
+/// 50 us, which tasks that wait, work and wait again would pay for each key.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// The system's monotonic clock: the one that a queue uses unless it is given
 /// another.
@@ -32,9 +36,8 @@ const BATCH: usize = 64;
 ///
 /// A blocking wait sleeps in the thread that waits. The first alarm that is set
 /// through [`wake_at`](Clock::wake_at) starts one thread, `requeue-timer`, which
-/// serves the whole process and ends when its last alarm has rung or was dropped.
-/// Setting the next alarm before dropping the one before spares it the end and
-/// the start. A waker that panics does not harm it. Where the thread cannot be
+/// serves the whole process and ends two milliseconds after its last alarm has
+/// rung or was dropped, unless another one is set meanwhile. A waker that panics does not harm it. Where the thread cannot be
 /// started, the waker is woken at once: whoever waits looks, finds that it is too
 /// early and asks again, so nothing is late for it and the next attempt comes by
 /// itself, at the price of a wait that is busy.
@@ -174,6 +177,7 @@ impl Timer {
 
     fn run(&self) {
         let mut due = Vec::new();
+        let mut lingers_until = None;
         let mut state = self.state.lock();
         loop {
             let now = SystemClock.now();
@@ -191,10 +195,17 @@ impl Timer {
                 });
                 continue;
             }
-            let Some(at) = state.alarms.soonest() else {
+            let at = match state.alarms.soonest() {
+                Some(at) => {
+                    lingers_until = None;
+                    at
+                }
+                None => *lingers_until.get_or_insert(now + LINGER),
+            };
+            if at <= now {
                 state.running = false;
                 return;
-            };
+            }
             state.asleep_until = Some(at);
             match origin().checked_add(at.saturating_since(Instant::ORIGIN)) {
                 Some(at) => drop(self.changed.wait_until(&mut state, at)),

@@ -18,7 +18,7 @@
 //! long stress test can be seen to fail.
 
 use crate::sync::atomic::{self, AtomicUsize};
-use atomic::Ordering::{Relaxed, SeqCst};
+use atomic::Ordering::{Release, SeqCst};
 use std::sync::atomic::compiler_fence;
 
 /// A processor on which a `lock`ed instruction is a full barrier, and no model.
@@ -58,13 +58,14 @@ pub(super) fn adder_barrier() {
 /// The same, after the adder's hazard was stored.
 #[inline]
 pub(super) fn store_then_adder_barrier(hazard: &AtomicUsize, address: usize) {
+    // Release: the record may have been another key's, which was read before
     if leaves_out("adder_barrier") {
-        hazard.store(address, Relaxed);
+        hazard.store(address, Release);
     } else if locked_is_full!() {
         hazard.swap(address, SeqCst);
         compiler_fence(SeqCst);
     } else {
-        hazard.store(address, Relaxed);
+        hazard.store(address, Release);
         atomic::fence(SeqCst);
     }
 }

@@ -52,7 +52,9 @@ pub(super) struct Hazards {
     blocks: [OnceLock<Box<[Record]>>; BLOCKS],
     /// Whether somebody was found reading a key that nothing else keeps: whoever
     /// has stopped reading looks at this and then takes the lock once, so that
-    /// such a key is not kept until somebody else happens to call.
+    /// such a key is mostly not kept until somebody else happens to call. (There
+    /// is no barrier before that look: who stops just as the key is found may miss
+    /// it, and then the next lock hold has the key dropped.)
     limbo: AtomicBool,
 }
 

@@ -52,7 +52,8 @@
 //! proof that a key which is read is not dropped is the one above, with the
 //! hazard record for W and the look at all records before a key is dropped for R.
 //! A key that is being read then waits in limbo, and who stops reading looks
-//! whether one does (`Hazards::owes_a_look`).
+//! whether one does (`Hazards::owes_a_look`), and mostly sees it; if not, the next
+//! lock hold does.
 //!
 //! **Shutting down (Q10).** `close`, `shut_down` and drains close the gate first,
 //! in the lock hold that changes the phase (which only these do while the queue
@@ -66,7 +67,7 @@
 //! at who is to be woken. Neither is owed: whoever looks at the queue fires them
 //! first, and the alarm of those who wait does. But a waiter that was woken and
 //! never comes is found out by the number of lock holds (`wait.rs`), so each
-//! thread takes the lock once in 256 times although it need not.
+//! thread takes the lock once in 256 times, on average, although it need not.
 
 mod barrier;
 mod hazards;
@@ -85,6 +86,7 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use requeue_core::{Core, Ticket};
 use std::borrow::Borrow;
+use std::num::NonZeroU32;
 use std::ptr;
 use std::sync::Arc;
 
@@ -149,20 +151,22 @@ impl<K> Filter<K> {
         found && self.gate.load(Relaxed) == gate && !threads::is_its_turn()
     }
 
-    /// Enters the key of a redundant add, unless it has to go unnoticed. True if
-    /// the table is to be followed by a larger one: see [`grow`](Self::grow).
+    /// Enters the key of a redundant add, unless it has to go unnoticed.
     #[cold]
-    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ticket: Ticket) -> bool {
+    #[inline(never)]
+    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ticket: Ticket) {
         if raw::is_integer::<K>() {
             let none: Option<fn() -> _> = None;
-            let Some((key, hash)) = core.publish(ticket, none) else { return false };
-            let Some(word) = raw::word::<K, K>(key) else { return false };
-            self.level(&self.words).is_some_and(|level| self.words.enter(level, hash, word))
-        } else {
-            let Some(hazards) = &self.hazards else { return false };
+            let Some((key, hash)) = core.publish(ticket, none) else { return };
+            if let (Some(word), Some(level)) = (raw::word::<K, K>(key), self.level(&self.words)) {
+                self.words.enter(level, hash.get(), word);
+            }
+        } else if let Some(hazards) = &self.hazards {
             hazards.enlist();
-            let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return false };
-            self.level(&self.places).is_some_and(|level| self.places.enter(level, hash, key))
+            let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return };
+            if let Some(level) = self.level(&self.places) {
+                self.places.enter(level, hash.get(), key);
+            }
         }
     }
 
@@ -176,11 +180,20 @@ impl<K> Filter<K> {
         Some(self.gate.load(Acquire).wrapping_sub(1)).filter(|level| *level < LEVELS)
     }
 
-    /// Has the table followed by a larger one. It is made without the mutex.
+    /// Has a table that has shown to be too small followed by a larger one, which
+    /// is made without the mutex.
+    #[inline]
+    pub(crate) fn grow_if_too_small(&self) {
+        if self.words.is_too_small() || self.places.is_too_small() {
+            self.grow();
+        }
+    }
+
     #[cold]
-    pub(crate) fn grow(&self) {
+    fn grow(&self) {
         let gate = self.gate.load(Relaxed);
-        if (1..LEVELS).contains(&gate) {
+        let here = self.words.was_too_small() || self.places.was_too_small();
+        if here && (1..LEVELS).contains(&gate) {
             if raw::is_integer::<K>() {
                 self.words.make(gate);
             } else {
@@ -194,7 +207,9 @@ impl<K> Filter<K> {
     /// Withdraws a key that was published and is being handed out: under the
     /// mutex, before anybody can begin to handle it.
     #[cold]
-    pub(crate) fn withdraw(&self, key: &K, hash: u32) {
+    #[inline(never)]
+    pub(crate) fn withdraw(&self, key: &K, hash: NonZeroU32) {
+        let hash = hash.get();
         // the Acquire is for tables that others made without the mutex; one that is
         // not in use yet is empty
         let levels = self.gate.load(Acquire) & !CLOSED;

@@ -22,8 +22,9 @@
 //!    store that cleared it comes later, so the reader's barrier comes before the
 //!    one of (2) in the order of all such barriers, so `protects` sees the record
 //!    (`filter/mod.rs` has the rule by its letter). If it sees the record empty
-//!    again, the reader has finished, and what it read it read before (the record
-//!    is emptied with `Release` and looked at with `Acquire`).
+//!    again, or with another key's address, the reader has finished, and what it
+//!    read it read before (the record is written with `Release` and looked at with
+//!    `Acquire`).
 //! 4. A record belongs to one thread, and holds one claim at a time.
 //! 5. The reader uses the pointer of its second load, which comes from the key
 //!    that is there then, should another key have taken the place of the one that
@@ -41,6 +42,7 @@ use requeue_core::{Core, MayRead, Ticket};
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::transmute;
+use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -115,7 +117,7 @@ pub(super) fn publish<K, V>(
     core: &mut Core<K, V>,
     ticket: Ticket,
     hazards: &Arc<Hazards>,
-) -> Option<(Stays<K>, u32)> {
+) -> Option<(Stays<K>, NonZeroU32)> {
     let may_read = || -> MayRead<K> {
         let hazards = hazards.clone();
         Box::new(move |key| hazards.protects(ptr::from_ref(key).addr()))

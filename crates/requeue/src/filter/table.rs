@@ -11,7 +11,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// Entries a bucket: a line of 64 bytes of two words each.
 const WAYS: usize = if cfg!(requeue_loom) { 2 } else { 4 };
@@ -45,8 +45,8 @@ impl<E> Bucket<E> {
     }
 }
 
-/// What is counted as entries are written. Guarded by the queue's mutex, and atomic
-/// only because it stands beside it; for the same reason no models' atomics.
+/// What is counted as entries are written: guarded by the queue's mutex, and atomic
+/// only because it stands beside it. For the same reason no models' atomics.
 #[derive(Debug, Default)]
 struct Ledger {
     /// Entries written.
@@ -54,6 +54,9 @@ struct Ledger {
     /// Keys that had to give way to others since the table was last followed by
     /// a larger one.
     ousted: AtomicUsize,
+    /// Whether these have become so many that a larger table is to follow: whoever
+    /// sees this makes it. A hint, and not guarded.
+    too_small: AtomicBool,
 }
 
 pub(super) struct Tables<E> {
@@ -82,27 +85,39 @@ impl<E: Entry> Tables<E> {
         buckets.get(hash as usize & (buckets.len() - 1))
     }
 
-    /// Enters a key. True if the table shows to be too small.
-    pub(super) fn enter(&self, level: usize, hash: u32, mark: E::Mark) -> bool {
-        let Some(Bucket(entries)) = self.bucket(level, hash) else { return false };
+    /// Whether the table in use has shown to be too small.
+    #[inline]
+    pub(super) fn is_too_small(&self) -> bool {
+        self.ledger.too_small.load(Relaxed)
+    }
+
+    /// The same, and from here on it is not: one caller is told.
+    pub(super) fn was_too_small(&self) -> bool {
+        self.ledger.too_small.swap(false, Relaxed)
+    }
+
+    /// Enters a key.
+    pub(super) fn enter(&self, level: usize, hash: u32, mark: E::Mark) {
+        let Some(Bucket(entries)) = self.bucket(level, hash) else { return };
         if entries.iter().any(|e| e.holds(E::name(mark))) {
-            return false;
+            return;
         }
-        let Ledger { entered, ousted } = &self.ledger;
+        let Ledger { entered, ousted, too_small } = &self.ledger;
         let number = entered.load(Relaxed) + 1;
         entered.store(number, Relaxed);
-        let mut too_small = false;
         let entry = entries.iter().find(|e| e.is_free()).unwrap_or_else(|| {
             let count = ousted.load(Relaxed) + 1;
-            too_small = count > BUCKETS[level] * WAYS / 4;
-            ousted.store(if too_small { 0 } else { count }, Relaxed);
+            let enough = count > BUCKETS[level] * WAYS / 4;
+            ousted.store(if enough { 0 } else { count }, Relaxed);
+            if enough && level + 1 < LEVELS {
+                too_small.store(true, Relaxed);
+            }
             &entries[number as usize % WAYS]
         });
         // those who found the other key there took it for pending, as it is; its
         // own hand-out comes with a barrier all the same
         entry.clear();
         entry.fill(mark, hash, number);
-        too_small && level + 1 < LEVELS
     }
 
     /// Clears what a key has in the first so many tables.

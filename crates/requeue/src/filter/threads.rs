@@ -82,7 +82,7 @@ impl Drop for Lease {
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(NONE) };
     static LEASE: Lease = const { Lease(Cell::new(NONE)) };
-    static TURNS: Cell<u8> = const { Cell::new(0) };
+    static TURNS: Cell<u32> = const { Cell::new(0) };
 }
 #[cfg(requeue_loom)]
 loom::thread_local! {
@@ -111,14 +111,16 @@ pub(super) fn enlist() {
 }
 
 /// Whether it is the calling thread's turn to take the lock although it need
-/// not: once in 256 times.
+/// not: once in 256 times on average.
 #[inline]
 pub(super) fn is_its_turn() -> bool {
     #[cfg(not(requeue_loom))]
     {
-        let turn = TURNS.get().wrapping_add(1);
+        // a random step, so that who goes round several queues misses none; the
+        // constants are those of Numerical Recipes
+        let turn = TURNS.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         TURNS.set(turn);
-        turn == 0
+        turn >> 24 == 0
     }
     // a model must run the same way each time
     #[cfg(requeue_loom)]

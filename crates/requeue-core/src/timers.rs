@@ -1,0 +1,210 @@
+//! The timers of a queue: three stores by how far away they are, which together
+//! are one exact order by instant and then by call (rule D5).
+//!
+//! ```text
+//!   near      a heap: whatever is due before the edge, and so all that is due
+//!   buckets   half a millisecond each, unordered: what is due in the 4.3 s after the edge
+//!   far       a heap: the rest
+//! ```
+//!
+//! A heap of a million timers costs half a microsecond for each one that fires:
+//! ten levels, the lower ones each a line of memory that is nowhere near, and ten
+//! places to be written down in as many other lines. So only the few that are due
+//! next stand in a heap. As the time comes to a bucket its timers move into it,
+//! one by one, so that however many are due in the same half millisecond no call
+//! has to move all of them; until then nobody knows which of them is the first,
+//! only that none is due earlier than the bucket's soonest. Few timers
+//! stand in the near heap alone, and the buckets take no memory.
+
+use crate::Instant;
+use crate::buckets::{BUCKETS, Buckets, bucket};
+use crate::heap::{Heap, Index, Node, ROOT, Store};
+
+/// So many timers may stand in one heap before the buckets are worth their memory.
+const FEW: usize = 512;
+
+/// The edge while the buckets are not in use: all timers are near.
+const NO_EDGE: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Timers {
+    index: Index,
+    /// All that are due in buckets before `edge`, and perhaps others.
+    near: Heap,
+    /// Of the `BUCKETS` buckets from `edge` on.
+    buckets: Buckets,
+    far: Heap,
+    /// A number of a bucket. It only grows while the buckets are in use.
+    edge: u64,
+}
+
+/// What [`Timers::next`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This slot's timer is the soonest, and due then.
+    Due(u32, Instant),
+    /// One timer is a step nearer: ask again.
+    Moved,
+    /// Nothing is due by then.
+    Nothing,
+}
+
+impl Timers {
+    pub(crate) const fn new() -> Self {
+        Self {
+            index: Index::new(),
+            near: Heap::new(Store::Near),
+            buckets: Buckets::new(),
+            far: Heap::new(Store::Far),
+            edge: NO_EDGE,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.near.len() + self.buckets.len() + self.far.len()
+    }
+
+    /// No timer is due earlier, and one is due then unless many timers of the
+    /// same half millisecond, the soonest among them, were taken away.
+    #[inline]
+    pub(crate) fn soonest(&self) -> Option<Instant> {
+        let near = self.near.first().map(|node| node.due);
+        if self.edge == NO_EDGE {
+            return near.map(Instant::from_nanos);
+        }
+        let soonest = near.unwrap_or(u64::MAX).min(self.soonest_beyond());
+        (self.len() > 0).then(|| Instant::from_nanos(soonest))
+    }
+
+    /// What is due by `until`, if that is known without much work: at most one
+    /// timer is moved.
+    #[inline]
+    pub(crate) fn next(&mut self, until: Instant) -> Next {
+        let until = until.as_nanos();
+        if let Some(&Node { due, slot, .. }) = self.near.first() {
+            if self.edge == NO_EDGE || bucket(due) < self.edge {
+                return if due <= until { Next::Due(slot, Instant::from_nanos(due)) } else { Next::Nothing };
+            }
+        }
+        self.approach(until)
+    }
+
+    /// Nothing that is near is known to be the soonest: brings what may be.
+    fn approach(&mut self, until: u64) -> Next {
+        let near = self.near.first().map_or(u64::MAX, |node| node.due);
+        let beyond = self.soonest_beyond();
+        if self.len() == 0 || near.min(beyond) > until {
+            return Next::Nothing;
+        }
+        let nothing_beyond = self.buckets.len() + self.far.len() == 0;
+        if nothing_beyond || bucket(beyond) > self.edge {
+            // nothing beyond is due in the bucket at the edge any more
+            self.edge = if nothing_beyond || bucket(near) < bucket(beyond) {
+                bucket(near) + 1
+            } else {
+                bucket(beyond)
+            };
+            return Next::Moved;
+        }
+        let far = self.far.first().is_some_and(|node| node.due == beyond);
+        let node =
+            if far { self.far.take(&mut self.index, ROOT) } else { self.buckets.take_soon(&mut self.index) };
+        self.near.push(&mut self.index, node);
+        self.close_if_few();
+        Next::Moved
+    }
+
+    /// The bound of what is not near.
+    #[inline]
+    fn soonest_beyond(&self) -> u64 {
+        self.buckets.soonest().min(self.far.first().map_or(u64::MAX, |node| node.due))
+    }
+
+    /// A slot whose timer is cheap to take away, for dropping all of them.
+    pub(crate) fn last(&self) -> Option<u32> {
+        self.near.last().or_else(|| self.buckets.last()).or_else(|| self.far.last()).map(|node| node.slot)
+    }
+
+    /// When the slot's timer is due, if it has one.
+    #[inline]
+    pub(crate) fn due(&self, slot: u32) -> Option<Instant> {
+        let (store, place) = self.index.find(slot)?;
+        let node = match store {
+            Store::Near => self.near.node(place),
+            Store::Far => self.far.node(place),
+            Store::Buckets => self.buckets.node(place),
+        };
+        Some(Instant::from_nanos(node.due))
+    }
+
+    /// Sets the slot's timer, anew or to another instant. `now` decides where it
+    /// stands, not when it fires.
+    #[inline]
+    pub(crate) fn set(&mut self, slot: u32, due: Instant, now: Instant) {
+        self.take(slot);
+        let node = Node { due: due.as_nanos(), seq: self.index.next_seq, slot };
+        self.index.next_seq = self.index.next_seq.wrapping_add(1);
+        if self.edge == NO_EDGE && self.near.len() >= FEW {
+            self.buckets.open();
+            self.edge = bucket(now.as_nanos());
+        }
+        let at = bucket(node.due);
+        if at >= self.edge.saturating_add(BUCKETS as u64) {
+            // the edge may have been left behind where nothing was due for long
+            self.edge = self.edge.max(bucket(now.as_nanos()).min(bucket(self.soonest_beyond())));
+        }
+        if at < self.edge {
+            self.near.push(&mut self.index, node);
+        } else if at - self.edge < BUCKETS as u64 {
+            self.buckets.push(&mut self.index, node);
+        } else {
+            self.far.push(&mut self.index, node);
+        }
+    }
+
+    /// Takes the slot's timer away; false if it has none.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
+        let had = self.take(slot);
+        if had {
+            self.index.clear(slot);
+            self.close_if_few();
+        }
+        had
+    }
+
+    /// Takes the slot's timer out of its store; the index still knows it.
+    #[inline]
+    fn take(&mut self, slot: u32) -> bool {
+        let Some((store, place)) = self.index.find(slot) else { return false };
+        match store {
+            Store::Near => self.near.take(&mut self.index, place),
+            Store::Far => self.far.take(&mut self.index, place),
+            Store::Buckets => self.buckets.take(&mut self.index, place),
+        };
+        true
+    }
+
+    /// Does without the buckets once all timers are near, and few.
+    #[inline]
+    fn close_if_few(&mut self) {
+        if self.edge != NO_EDGE
+            && self.near.len() <= FEW / 2
+            && self.buckets.len() == 0
+            && self.far.len() == 0
+        {
+            self.buckets.close();
+            self.edge = NO_EDGE;
+        }
+    }
+
+    /// The arena freed this chunk of slots: none of them has a timer.
+    pub(crate) fn free_page(&mut self, chunk: u32) {
+        self.index.free_page(chunk);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/timers.rs"]
+mod tests;
