@@ -40,13 +40,12 @@ impl Instant {
 
     /// `self + d`, or [`Instant::NEVER`] where that lies beyond what 64 bits of
     /// nanoseconds can say.
+    #[inline]
     #[must_use]
     pub const fn saturating_add(self, d: Duration) -> Self {
-        let nanos = d.as_nanos();
-        if nanos > u64::MAX as u128 {
-            return Self::NEVER;
-        }
-        Self(self.0.saturating_add(nanos as u64))
+        // in 64 bits, which saturate where the sum would: `as_nanos` has 128
+        let nanos = d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64);
+        Self(self.0.saturating_add(nanos))
     }
 
     /// How long `earlier` lies before `self`; zero where it does not.

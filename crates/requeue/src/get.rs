@@ -85,7 +85,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
             }
             left.key = Some(finish_plainly(core, &mut self.ending)?);
         }
-        shared.get_plainly(core, ())
+        shared.get_plainly(core)
     }
 
     #[inline]

@@ -196,9 +196,28 @@ impl<K> Ending<'_, K> {
 
     /// Ends the run with what cannot be refused; nothing if there is none.
     #[inline]
-    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, mut reading: Option<Instant>) {
+    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, reading: Option<Instant>) {
+        if shared.metrics.is_some() {
+            self.finish_metered(shared, succeeded, reading);
+        } else {
+            self.finish_as::<false, V>(shared, succeeded, reading);
+        }
+    }
+
+    #[inline(never)]
+    fn finish_metered<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, reading: Option<Instant>) {
+        self.finish_as::<true, V>(shared, succeeded, reading);
+    }
+
+    #[inline]
+    fn finish_as<const METERED: bool, V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        succeeded: bool,
+        mut reading: Option<Instant>,
+    ) {
         if let Self::Taking(slot) = self {
-            let plain = shared.plainly(&mut reading, &mut **slot, |_, core, slot| finish_plainly(core, slot));
+            let plain = shared.plainly::<METERED, _>(&mut reading, |core| finish_plainly(core, slot));
             let mut session = match plain {
                 Ok(key) => return drop_key(key),
                 Err(session) => session,
@@ -216,7 +235,7 @@ impl<K> Ending<'_, K> {
 }
 
 /// [`Core::finish_plainly`] of a run that stays in its place if it has another end.
-#[inline(always)]
+#[inline]
 pub(crate) fn finish_plainly<K, V>(core: &mut Core<K, V>, run: &mut Option<RunRef<K>>) -> Option<K> {
     match core.finish_plainly(run.take()?) {
         Ok(key) => Some(key),

@@ -488,10 +488,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
         let owner = Owner::Borrowed(&self.shared);
-        let mut session = match self.shared.plainly(&mut None, (), Shared::get_plainly) {
-            Ok(handout) => return Ok(Item::new(owner, handout)),
-            Err(session) => session,
-        };
+        let mut session =
+            match self.shared.plainly::<false, _>(&mut None, |core| self.shared.get_plainly(core)) {
+                Ok(handout) => return Ok(Item::new(owner, handout)),
+                Err(session) => session,
+            };
         match session.get() {
             Got::Item(handout) => Ok(session.hand_out(owner, handout, None)),
             Got::Empty => Err(TryGetError::Empty),

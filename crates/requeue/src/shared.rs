@@ -134,45 +134,35 @@ impl<K, V> Shared<K, V> {
     ///
     /// The lock, with whatever is due at `reading` done, if the call is more than
     /// that, or more is the matter.
+    ///
+    /// `METERED`: the queue has metrics. To such a one the time always matters, and
+    /// they are told. Whoever calls both forms does so in functions of their own: in
+    /// one, what the metrics need would cost all other queues registers. (A queue
+    /// that has metrics may be called as if it had none, which is slower.)
     #[inline]
-    pub(crate) fn plainly<A, R>(
+    pub(crate) fn plainly<const METERED: bool, R>(
         &self,
         reading: &mut Option<Instant>,
-        args: A,
-        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
+        op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
-        if self.troubled.load(Relaxed) {
-            return self.plainly_metered(reading, args, op);
+        if METERED {
+            reading.get_or_insert_with(|| self.clock.now());
+        } else if self.troubled.load(Relaxed) {
+            return Err(self.enter(reading));
         }
         let mut state = self.state.lock();
         if state.calm {
-            if let Some(done) = op(self, &mut state.core, args) {
-                return Ok(done);
+            if let (true, Some(now)) = (METERED, *reading) {
+                state.core.pass(now);
+                state.core.last_times();
             }
-        }
-        Err(self.settle(self.session(state), reading))
-    }
-
-    /// The same in a queue that has metrics: to it the time always matters, and they
-    /// are told. Its own function, or it would cost the others registers.
-    #[inline(never)]
-    fn plainly_metered<A, R>(
-        &self,
-        reading: &mut Option<Instant>,
-        args: A,
-        op: impl FnOnce(&Self, &mut Core<K, V>, A) -> Option<R>,
-    ) -> Result<R, Session<'_, K, V>> {
-        let Some(_) = self.metrics else { return Err(self.enter(reading)) };
-        let now = *reading.get_or_insert_with(|| self.clock.now());
-        let mut state = self.state.lock();
-        if state.calm {
-            state.core.pass(now);
-            state.core.last_times();
-            if let Some(done) = op(self, &mut state.core, args) {
-                let (waited, worked) = state.core.last_times();
-                self.unlock_and_tell(state);
-                self.tell_waited(waited);
-                self.tell_worked(worked);
+            if let Some(done) = op(&mut state.core) {
+                if METERED {
+                    let (waited, worked) = state.core.last_times();
+                    self.unlock_and_tell(state);
+                    self.tell_waited(waited);
+                    self.tell_worked(worked);
+                }
                 return Ok(done);
             }
         }
@@ -189,8 +179,8 @@ impl<K, V> Shared<K, V> {
 
     /// The next key of a queue in which nothing else is the matter, in a hold that
     /// began [`plainly`](Self::plainly).
-    #[inline(always)]
-    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>, (): ()) -> Option<Handout<K, V>> {
+    #[inline]
+    pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
         let handout = core.get_plainly()?;
         self.withdraw(&handout);
         Some(handout)
@@ -376,10 +366,30 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
+        if self.metrics.is_some() { self.add_metered(key, hash) } else { self.add_as::<false>(key, hash) }
+    }
+
+    #[inline(never)]
+    fn add_metered(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_as::<true>(key, hash)
+    }
+
+    #[inline]
+    fn add_as<const METERED: bool>(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        match self.plainly(&mut None, (&mut key.0, hash), add_plainly) {
+        let plain = self.plainly::<METERED, _>(&mut None, |core| {
+            // the next redundant ones of its key need no lock
+            core.add_plainly(&mut key.0, hash, |core, ticket| self.filter.publish(core, ticket))
+        });
+        match plain {
             Ok(added) => Ok(added),
             Err(session) => {
                 self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
@@ -531,15 +541,20 @@ impl<K, V> Shared<K, V> {
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
         let State { core, waiters, drains, told, calm: _ } = &mut *state;
         core.conclude();
-        let mut wakes = Wakes::default();
-        waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
-        if !drains.is_empty() {
-            let now = (core.releases(), core.waiting_until());
-            if core.is_drained() || now != *told {
-                *told = now;
-                drains.take_all(&mut wakes.all);
+        // mostly nobody
+        let somebody = waiters.waiting() > 0 || !drains.is_empty();
+        let wakes = somebody.then(|| {
+            let mut wakes = Wakes::default();
+            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+            if !drains.is_empty() {
+                let now = (core.releases(), core.waiting_until());
+                if core.is_drained() || now != *told {
+                    *told = now;
+                    drains.take_all(&mut wakes.all);
+                }
             }
-        }
+            wakes
+        });
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
         let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
@@ -548,9 +563,8 @@ impl<K, V> Shared<K, V> {
         }
         let trash = core.take_trash();
         let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
-        let has_wakes = !wakes.is_empty();
         drop(state);
-        if has_wakes {
+        if let Some(wakes) = wakes {
             wakes.deliver();
         }
         if idle {
@@ -764,18 +778,6 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
     }
 }
 
-/// What [`Shared::add_now`] mostly comes to. As a closure this would be no part of
-/// either of the ways on which it is reached, without metrics and with them.
-#[inline(always)]
-fn add_plainly<K: Eq, V>(
-    shared: &Shared<K, V>,
-    core: &mut Core<K, V>,
-    (key, hash): (&mut Option<K>, u32),
-) -> Option<Added> {
-    // the next redundant ones of its key need no lock
-    core.add_plainly(key, hash, |core, ticket| shared.filter.publish(core, ticket))
-}
-
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
 /// second one would abort the process.
 #[inline]
@@ -788,11 +790,6 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
 }
 
 impl Wakes {
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.for_key.is_none() && self.to_lead.is_none() && self.all.is_empty()
-    }
-
     /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
     /// take the key from the call that woke it.
     #[inline]

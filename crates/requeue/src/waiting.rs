@@ -71,16 +71,6 @@ pub(crate) enum Took<T> {
     NoRoom(usize),
 }
 
-/// [`Ask::take_plainly`]; as a closure it would be no part of its callers.
-#[inline(always)]
-fn take_plainly<'q, K, V, A: Ask<'q, K, V>>(
-    shared: &Shared<K, V>,
-    core: &mut Core<K, V>,
-    (ask, left): (&mut A, &mut A::Left),
-) -> Option<A::Taken> {
-    ask.take_plainly(shared, core, left)
-}
-
 /// A look at the queue, with all its holds.
 struct Look<L> {
     reading: Option<Instant>,
@@ -141,6 +131,34 @@ impl<'q, K, V> Waiting<'q, K, V> {
         who: Sleeper,
         read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
+        if self.shared().metrics.is_some() {
+            self.look_metered(ask, waker, limit, who, read)
+        } else {
+            self.look_as::<false, A>(ask, waker, limit, who, read)
+        }
+    }
+
+    #[inline(never)]
+    fn look_metered<'w, A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
+    ) -> Step<Outcome<A::Got>> {
+        self.look_as::<true, A>(ask, waker, limit, who, read)
+    }
+
+    #[inline]
+    fn look_as<'w, const METERED: bool, A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        waker: impl Fn() -> &'w Waker,
+        limit: Option<&mut Limit>,
+        who: Sleeper,
+        read: &mut Option<Instant>,
+    ) -> Step<Outcome<A::Got>> {
         let Self { owner, waiter, .. } = self;
         let shared = owner.shared();
         let mut reading = limit.is_some().then(|| shared.now());
@@ -148,7 +166,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let session = if waiter.is_none() {
-            match shared.plainly(&mut reading, (&mut *ask, &mut left), take_plainly) {
+            match shared.plainly::<METERED, _>(&mut reading, |core| ask.take_plainly(shared, core, &mut left))
+            {
                 Ok(taken) => {
                     let got = A::guard(taken, owner);
                     A::settle(shared, left);

@@ -192,6 +192,7 @@ macro_rules! m_metrics {
             m_queue_duration_of_a_dirty_key_includes_the_run_that_it_waited_for,
             m_queue_duration_of_a_timer_begins_at_the_due_instant,
             m_work_duration_runs_from_the_hand_out_to_done,
+            m_a_cycle_of_done_and_next_tells_all_and_reads_the_clock_twice,
             m_unfinished_and_longest_running_are_computed_when_they_are_read,
             m_longest_running_is_right_whichever_run_ends_first,
             m_gauges_equal_the_state_at_and_after_shutdown,

@@ -177,6 +177,24 @@ pub fn m_work_duration_runs_from_the_hand_out_to_done<A: Adapter>() {
     }
 }
 
+pub fn m_a_cycle_of_done_and_next_tells_all_and_reads_the_clock_twice<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(0);
+    let mut item = Some(q.take(0));
+    for key in 1..4 {
+        q.clock.advance(ms(2));
+        let reads = q.clock.reads_of(|| {
+            q.add(key);
+            item = sound(item.take().expect("each is followed by the next").next());
+        });
+        assert_eq!(reads, 2, "one for the trigger, one for the end and the hand-out");
+        let told = metrics.told();
+        assert_eq!((told.adds, told.waited.len()), (key + 1, key as usize + 1));
+        assert_eq!(told.worked, vec![ms(2); key as usize]);
+        assert!(told.waited.iter().all(Duration::is_zero));
+    }
+}
+
 pub fn m_unfinished_and_longest_running_are_computed_when_they_are_read<A: Adapter>() {
     let (q, metrics) = metered::<A>();
     for key in 1..=3 {

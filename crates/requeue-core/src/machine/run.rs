@@ -519,7 +519,8 @@ impl<K, V> Core<K, V> {
     }
 
     fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
-        let (delay, failed) = self.ask_limit(slot, limit);
+        let failures = if limit.counts { self.failures(slot) } else { 0 };
+        let (delay, failed) = self.ask_limit(failures, limit);
         self.record(slot, failed);
         delay
     }

@@ -257,11 +257,20 @@ impl<K, V> Core<K, V> {
         plan.moved
     }
 
-    /// What the limiter says of a key whose count the queue keeps, and what is
-    /// to be recorded of it.
-    pub(super) fn ask_limit(&self, slot: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
+    /// Sets the timer of a key that was not known before.
+    #[inline]
+    fn set_first_timer(&mut self, slot: u32, plan: TimerPlan) {
+        if plan.window.is_some() {
+            *self.windows.entry(slot) = plan.window;
+        }
+        self.timers.set(slot, plan.due, self.now);
+    }
+
+    /// What the limiter says of a key whose count the queue keeps, which failed so
+    /// often, and what is to be recorded of it.
+    #[inline]
+    pub(super) fn ask_limit(&self, failures: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
         let now = self.now;
-        let failures = if limit.counts { self.failures(slot) } else { 0 };
         let delay = (limit.delay)(failures, now);
         let expire_after = limit.expire_after.or(self.expire_after);
         let expires = expire_after.map_or(Instant::NEVER, |after| now + delay + after);
@@ -270,6 +279,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Records that a limiter was asked.
+    #[inline]
     pub(super) fn record(&mut self, slot: u32, failed: Option<Failed>) {
         if let Some(Failed { failures, expires }) = failed {
             let record = self.records.entry(slot);
@@ -299,6 +309,16 @@ pub(super) struct TimerPlan {
 }
 
 impl TimerPlan {
+    /// [`Core::plan_timer`] for a key that was not known before.
+    #[inline]
+    fn first(from: Instant, delay: Duration, policy: Policy, now: Instant) -> Self {
+        let new = from + delay;
+        match policy {
+            Policy::Latest { max } => Self { due: new.min(now + max), moved: true, window: Some(now) },
+            Policy::Earliest | Policy::Replace | Policy::Keep => Self { due: new, moved: true, window: None },
+        }
+    }
+
     /// Whether it makes the key due at once: no timer then.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.moved && self.due <= now
@@ -357,7 +377,7 @@ impl<K: Eq, V> Core<K, V> {
         // a key that goes straight into a line of ours meets no users' code any more
         let at_once = matches!(delay, Delay::Now) && !self.line.is_own();
         match self.find_or_enter(key, hash, if at_once { READY } else { 0 }) {
-            Found::Known(slot) => Ok(self.trigger(slot, value, delay)),
+            Found::Known(slot) => Ok(self.trigger(slot, value, delay, false)),
             Found::New(slot) if at_once => {
                 self.entered_ready(slot);
                 if let Some(value) = value.take() {
@@ -367,7 +387,7 @@ impl<K: Eq, V> Core<K, V> {
             }
             Found::New(slot) => {
                 self.suspect = Some(slot);
-                Ok(self.trigger(slot, value, delay))
+                Ok(self.trigger(slot, value, delay, true))
             }
         }
     }
@@ -380,7 +400,7 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
-    #[inline(always)]
+    #[inline]
     pub fn add_plainly(
         &mut self,
         key: &mut Option<K>,
@@ -444,7 +464,7 @@ impl<K: Eq, V> Core<K, V> {
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay)))
+        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay, false)))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;
@@ -466,7 +486,7 @@ impl<K: Eq, V> Core<K, V> {
     /// The trigger itself. Users' code (merge, their order) runs before
     /// anything changes, so that its panic leaves the key as it was.
     #[inline]
-    fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>) -> Accepted {
+    fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>, new: bool) -> Accepted {
         let mut failed = None;
         let now = self.now;
         let (from, delay, policy) = match delay {
@@ -474,19 +494,34 @@ impl<K: Eq, V> Core<K, V> {
             Delay::After(delay, policy) => (now, delay, policy),
             Delay::Asked(delay, policy, asking) => (asking.at, delay, policy),
             Delay::Limited(limit, policy) => {
-                let (delay, asked) = self.ask_limit(slot, limit);
+                // there are no failures of a key that was not known
+                let failures = if limit.counts && !new { self.failures(slot) } else { 0 };
+                let (delay, asked) = self.ask_limit(failures, limit);
                 failed = asked;
                 (now, delay, policy)
             }
         };
         let timer = (!delay.is_zero())
-            .then(|| self.plan_timer(slot, from, delay, policy))
+            .then(|| {
+                if new {
+                    TimerPlan::first(from, delay, policy, now)
+                } else {
+                    self.plan_timer(slot, from, delay, policy)
+                }
+            })
             .filter(|plan| !plan.is_due(now));
         let added = match timer {
             None => self.trigger_now(slot, value),
             Some(plan) => {
                 self.merge_in(slot, value.take());
-                if self.set_timer(slot, plan) { Added::Waiting } else { Added::Coalesced }
+                if new {
+                    self.set_first_timer(slot, plan);
+                    Added::Waiting
+                } else if self.set_timer(slot, plan) {
+                    Added::Waiting
+                } else {
+                    Added::Coalesced
+                }
             }
         };
         self.record(slot, failed);
