@@ -28,6 +28,7 @@ struct Cost(u64, u64, u64, u64);
 struct Row {
     operation: &'static str,
     cost: Cost,
+    now_and_then: Option<Cost>,
     /// Makes a queue and lets the operation pay [`ROUNDS`] times.
     pay: fn(&mut Till),
 }
@@ -37,10 +38,10 @@ struct Row {
 const TABLE: &[Row] = &[
     //                                                          locks probes clock allocations
     row("add, a new key",                                       Cost(1, 1, 0, 0), add_new),
-    row("add, a pending key",                                   Cost(0, 0, 0, 0), add_pending),
+    redundant("add, a pending key",                             Cost(1, 1, 0, 0), add_pending),
     row("add, a held key",                                      Cost(1, 1, 0, 0), add_held),
     row("add_ref, a new string",                                Cost(2, 2, 0, 1), add_ref_new),
-    row("add_ref, a pending string",                            Cost(0, 0, 0, 0), add_ref_pending),
+    redundant("add_ref, a pending string",                      Cost(1, 1, 0, 0), add_ref_pending),
     row("add_value, a new key",                                 Cost(1, 1, 0, 0), add_value_new),
     row("add_value, a pending key",                             Cost(1, 1, 0, 0), add_value_pending),
     row("try_get",                                              Cost(1, 0, 0, 0), try_get),
@@ -74,14 +75,20 @@ const TABLE: &[Row] = &[
     row("a timer is set elsewhere: Item::next",                 Cost(1, 1, 1, 0), timed_next),
     row("try_get, a timer has come",                            Cost(1, 0, 1, 0), try_get_due),
     row("with metrics: add, a new key",                         Cost(1, 1, 1, 0), metered_add),
-    row("with metrics: add, a pending key",                     Cost(0, 0, 0, 0), metered_add_pending),
+    redundant("with metrics: add, a pending key",               Cost(1, 1, 1, 0), metered_add_pending),
     row("with metrics: try_get",                                Cost(1, 0, 1, 0), metered_try_get),
     row("with metrics: Item::done",                             Cost(1, 1, 1, 0), metered_done),
     row("with metrics: Item::next",                             Cost(1, 1, 1, 0), metered_next),
 ];
 
 const fn row(operation: &'static str, cost: Cost, pay: fn(&mut Till)) -> Row {
-    Row { operation, cost, pay }
+    Row { operation, cost, now_and_then: None, pay }
+}
+
+/// What costs nothing, but each 257th time, when the thread takes the lock although
+/// it need not (see requeue's `filter/mod.rs`).
+const fn redundant(operation: &'static str, now_and_then: Cost, pay: fn(&mut Till)) -> Row {
+    Row { operation, cost: Cost(0, 0, 0, 0), now_and_then: Some(now_and_then), pay }
 }
 
 #[test]
@@ -91,8 +98,9 @@ fn costs_each_call_takes_the_locks_probes_readings_and_allocations_of_the_table(
         let mut till = Till::new();
         (row.pay)(&mut till);
         assert_eq!(till.paid.len(), ROUNDS, "{}: paid in every round", row.operation);
-        for paid in till.steady() {
-            if paid != row.cost {
+        for (paid, times) in till.steady() {
+            let rare = Some(paid) == row.now_and_then && times <= (ROUNDS - WARM) / 257 + 1;
+            if paid != row.cost && !rare {
                 writeln!(wrong, "{}: costs {paid}, not {}", row.operation, row.cost).unwrap();
             }
         }
@@ -138,12 +146,13 @@ impl Till {
         answer
     }
 
-    /// The costs that were paid once everything had grown, each of them once.
-    fn steady(&self) -> Vec<Cost> {
-        let mut different = Vec::new();
+    /// The costs that were paid once everything had grown, and how often.
+    fn steady(&self) -> Vec<(Cost, usize)> {
+        let mut different: Vec<(Cost, usize)> = Vec::new();
         for &paid in &self.paid[WARM..] {
-            if !different.contains(&paid) {
-                different.push(paid);
+            match different.iter_mut().find(|(cost, _)| *cost == paid) {
+                Some((_, times)) => *times += 1,
+                None => different.push((paid, 1)),
             }
         }
         different
