@@ -13,8 +13,9 @@ use crate::drain::DrainOptions;
 use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
+use crate::lock::Lock;
 use crate::metrics::{Gauges, Metrics, ReadGauges};
-use crate::sync::{Mutex, MutexGuard, atomic};
+use crate::sync::{MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
@@ -67,7 +68,7 @@ pub(crate) struct State<K, V> {
 }
 
 pub(crate) struct Shared<K, V> {
-    state: Mutex<State<K, V>>,
+    state: Lock<State<K, V>>,
     pub(crate) bell: Bell,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter<K>,
@@ -99,7 +100,7 @@ impl<K, V> Shared<K, V> {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
             troubled: atomic::AtomicBool::new(true),
-            state: Mutex::new(State {
+            state: Lock::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
