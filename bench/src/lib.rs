@@ -56,6 +56,24 @@ pub fn main_with(dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> Exi
 
 /// The names of all workloads.
 pub const WORKLOADS: &[&str] = &[
-    "w1", "w1floor", "w2", "w3", "w4", "w4sooner", "w5", "w5when", "w5bucket", "w6", "w7", "w8", "w9", "w10",
+    "w1",
+    "w1floor",
+    "w2",
+    "w3",
+    "w3floor",
+    "w4",
+    "w4sooner",
+    "timerfloor",
+    "soonerfloor",
+    "w5",
+    "w5when",
+    "w5bucket",
+    "bucketfloor",
+    "w6",
+    "w7",
+    "w8",
+    "w8floor",
+    "w9",
+    "w10",
     "fair",
 ];

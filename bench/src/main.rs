@@ -23,7 +23,12 @@ fn dispatch(args: &mut Args) -> Result<Line, Usage> {
     }
     match args.workload() {
         "w1" => w1::run::<U, S>(args),
-        "w1floor" => floor::run(args),
+        "w1floor" => floor::w1(args),
+        "w3floor" => floor::w3(args),
+        "timerfloor" => floor::timers(args),
+        "soonerfloor" => floor::sooner(args),
+        "bucketfloor" => floor::bucket(args),
+        "w8floor" => floor::w8(args),
         "w2" => w2::run::<U>(args),
         "w3" => w3::run::<U, S>(args),
         "w4" => w4::run::<U>(args),

@@ -8,7 +8,7 @@ use crate::{Args, Fifo, Line, Usage};
 const BATCH: usize = 32;
 
 /// How many other keys are ready in the shape `pending`.
-const PENDING: usize = 100_000;
+pub(crate) const PENDING: usize = 100_000;
 
 /// Reads the parameters and measures: `U` is the queue for `key=u64`, `S` the
 /// one for `key=string`. An operation is a key's add, get and done.

@@ -307,15 +307,19 @@ impl Adapter for Machine {
     fn try_get_many(&self, most: usize) -> Fallible<Result<Hands<'_>, Nothing>> {
         let mut hands = Vec::new();
         let over = self.0.with(|core| {
-            core.get_up_to(most, |handout| {
-                hands.push(Hand {
-                    inner: Arc::clone(&self.0),
-                    run: Some(handout.run),
-                    value: handout.value,
-                    attempt: handout.attempt,
-                    queue: PhantomData,
-                });
-            });
+            core.get_up_to(
+                most,
+                |_, _| (),
+                |handout| {
+                    hands.push(Hand {
+                        inner: Arc::clone(&self.0),
+                        run: Some(handout.run),
+                        value: handout.value,
+                        attempt: handout.attempt,
+                        queue: PhantomData,
+                    });
+                },
+            );
             core.is_over()
         });
         Ok(match hands.is_empty() {

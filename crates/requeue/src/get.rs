@@ -157,7 +157,17 @@ impl<'q, K, V> Get<'q, K, V> {
     /// ```
     #[inline]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
-        self.waiting.block(&mut self.ask, None).unwrap_or(None)
+        self.waiting.wait(&mut self.ask)
+    }
+
+    /// [`wait`](Self::wait) for whoever has begun to look, in a hold that goes on.
+    #[inline(never)]
+    pub(crate) fn wait_in(
+        mut self,
+        session: Session<'_, K, V>,
+        reading: Option<Instant>,
+    ) -> Option<Item<'q, K, V>> {
+        self.waiting.wait_in(&mut self.ask, session, reading)
     }
 
     /// The same with a deadline: `timeout` after the first poll, on the queue's

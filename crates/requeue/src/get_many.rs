@@ -206,7 +206,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// ```
     #[inline]
     pub fn wait(mut self) -> Option<Items<'q, K, V>> {
-        self.waiting.block(&mut self.ask, None).unwrap_or(None)
+        self.waiting.wait(&mut self.ask)
     }
 
     /// The same with a deadline: `timeout` after the first poll, on the queue's

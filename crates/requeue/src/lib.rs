@@ -27,6 +27,7 @@ mod worker;
 
 pub mod clock;
 pub mod limiter;
+mod lock;
 
 pub use add::Add;
 pub use add_many::{AddedMany, IntoAdded};

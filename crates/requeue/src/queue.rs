@@ -10,7 +10,7 @@ use crate::get_many::{GetMany, try_get_many};
 use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
 use crate::limiter::sealed::Token;
-use crate::shared::{Shared, in_drop};
+use crate::shared::{Session, Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, RandomState, Stats};
 use requeue_core::{Added, Delay, Got, Policy};
@@ -470,7 +470,21 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
-        self.get().wait()
+        if self.shared.metrics.is_some() {
+            return self.get().wait();
+        }
+        let mut reading = None;
+        match self.get_plainly(&mut reading) {
+            Ok(item) => Some(item),
+            Err(session) => self.get().wait_in(session, reading),
+        }
+    }
+
+    /// Mostly a key, and what is left of that stands apart.
+    #[inline]
+    fn get_plainly(&self, reading: &mut Option<Instant>) -> Result<Item<'_, K, V>, Session<'_, K, V>> {
+        let handout = self.shared.plainly::<false, _>(reading, |core| self.shared.get_plainly(core))?;
+        Ok(Item::new(Owner::Borrowed(&self.shared), handout))
     }
 
     /// A key if one is ready.
@@ -487,14 +501,12 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        let owner = Owner::Borrowed(&self.shared);
-        let mut session =
-            match self.shared.plainly::<false, _>(&mut None, |core| self.shared.get_plainly(core)) {
-                Ok(handout) => return Ok(Item::new(owner, handout)),
-                Err(session) => session,
-            };
+        let mut session = match self.get_plainly(&mut None) {
+            Ok(item) => return Ok(item),
+            Err(session) => session,
+        };
         match session.get() {
-            Got::Item(handout) => Ok(session.hand_out(owner, handout, None)),
+            Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
             Got::Empty => Err(TryGetError::Empty),
             Got::ShutDown => Err(TryGetError::ShutDown),
         }

@@ -13,8 +13,9 @@ use crate::drain::DrainOptions;
 use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
+use crate::lock::Lock;
 use crate::metrics::{Gauges, Metrics, ReadGauges};
-use crate::sync::{Mutex, MutexGuard, atomic};
+use crate::sync::{MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
@@ -67,7 +68,7 @@ pub(crate) struct State<K, V> {
 }
 
 pub(crate) struct Shared<K, V> {
-    state: Mutex<State<K, V>>,
+    state: Lock<State<K, V>>,
     pub(crate) bell: Bell,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter<K>,
@@ -99,7 +100,7 @@ impl<K, V> Shared<K, V> {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
             troubled: atomic::AtomicBool::new(true),
-            state: Mutex::new(State {
+            state: Lock::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
@@ -181,18 +182,7 @@ impl<K, V> Shared<K, V> {
     /// began [`plainly`](Self::plainly).
     #[inline]
     pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
-        let handout = core.get_plainly()?;
-        self.withdraw(&handout);
-        Some(handout)
-    }
-
-    /// A key that was published must be withdrawn before anybody else can take the
-    /// lock, or the key be handled.
-    #[inline]
-    fn withdraw(&self, handout: &Handout<K, V>) {
-        if let Some(hash) = handout.published {
-            self.filter.withdraw(handout.run.key(), hash);
-        }
+        core.get_plainly(|key, hash| self.filter.withdraw(key, hash))
     }
 
     #[inline]
@@ -688,21 +678,15 @@ impl<K, V> Session<'_, K, V> {
     /// nobody else asks it for keys.
     #[inline]
     pub(crate) fn get(&mut self) -> Got<K, V> {
-        let got = self.core.get();
-        if let Got::Item(handout) = &got {
-            self.shared.withdraw(handout);
-        }
-        got
+        let filter = &self.shared.filter;
+        self.core.get_and(|key, hash| filter.withdraw(key, hash))
     }
 
     /// Takes the next keys, `most` or as many as there are; returns how many.
     #[inline]
-    pub(crate) fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
-        let shared = self.shared;
-        self.core.get_up_to(most, |handout| {
-            shared.withdraw(&handout);
-            each(handout);
-        })
+    pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
+        let filter = &self.shared.filter;
+        self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
     /// Ends the hold of a trigger without delay and payload. If it was redundant

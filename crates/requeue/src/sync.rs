@@ -47,6 +47,12 @@ mod counted {
             LOCKS.set(LOCKS.get() + 1);
             self.0.lock()
         }
+        #[inline]
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            let guard = self.0.try_lock()?;
+            LOCKS.set(LOCKS.get() + 1);
+            Some(guard)
+        }
         /// For whoever reads the counts.
         pub(crate) fn lock_uncounted(&self) -> MutexGuard<'_, T> {
             self.0.lock()

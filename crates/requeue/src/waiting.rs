@@ -178,14 +178,29 @@ impl<'q, K, V> Waiting<'q, K, V> {
         } else {
             shared.enter(&mut reading)
         };
-        let mut look = Look { reading, deadline, who, left };
+        let look = Look { reading, deadline, who, left };
+        let (step, reading) = Self::look_on(owner, waiter, ask, session, look, waker);
+        *read = reading;
+        step
+    }
+
+    /// What a look comes to that was not over with its first, plain step. Returns
+    /// the time too, if it was read.
+    #[inline]
+    fn look_on<'a, 'w, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        session: Session<'a, K, V>,
+        mut look: Look<A::Left>,
+        waker: impl Fn() -> &'w Waker,
+    ) -> (Step<Outcome<A::Got>>, Option<Instant>) {
         let step = match Self::take(owner, waiter, ask, session, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
             Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
         };
-        A::settle(shared, look.left);
-        *read = look.reading;
-        step
+        A::settle(owner.shared(), look.left);
+        (step, look.reading)
     }
 
     /// Hands out what there is.
@@ -298,8 +313,78 @@ impl<'q, K, V> Waiting<'q, K, V> {
         Ok((sleep, old))
     }
 
-    /// Blocks until there is an answer.
+    /// Blocks until there are keys, or the queue is over.
     #[inline]
+    pub(crate) fn wait<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
+        match self.wait_once(ask) {
+            Some(got) => got,
+            None => self.block(ask, None).unwrap_or(None),
+        }
+    }
+
+    /// The first look of a wait, and if that finds nothing the first sleep: `None`.
+    ///
+    /// Mostly there are keys, in a queue in which nothing else is the matter. That
+    /// comes first and stands apart: what a longer wait needs costs it nothing.
+    #[inline]
+    fn wait_once<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<Option<A::Got>> {
+        let Self { owner, waiter, .. } = self;
+        let shared = owner.shared();
+        if waiter.is_some() || shared.metrics.is_some() {
+            return None;
+        }
+        let mut left = A::Left::default();
+        ask.make_room(0, shared, &mut left);
+        let mut reading = None;
+        let plain =
+            shared.plainly::<false, _>(&mut reading, |core| ask.take_plainly(shared, core, &mut left));
+        let session = match plain {
+            Ok(taken) => {
+                let got = A::guard(taken, owner);
+                A::settle(shared, left);
+                return Some(Some(got));
+            }
+            Err(session) => session,
+        };
+        let look = Look { reading, deadline: None, who: Sleeper::Thread, left };
+        Self::wait_on(owner, waiter, ask, session, look)
+    }
+
+    /// [`wait`](Self::wait) where the first look has begun, in a hold that goes on.
+    pub(crate) fn wait_in<A: Ask<'q, K, V>>(
+        &mut self,
+        ask: &mut A,
+        session: Session<'_, K, V>,
+        reading: Option<Instant>,
+    ) -> Option<A::Got> {
+        let look = Look { reading, deadline: None, who: Sleeper::Thread, left: A::Left::default() };
+        match Self::wait_on(&self.owner, &mut self.waiter, ask, session, look) {
+            Some(got) => got,
+            None => self.block(ask, None).unwrap_or(None),
+        }
+    }
+
+    /// The rest of a first look, and the sleep after it: `None`.
+    #[inline(never)]
+    fn wait_on<'a, A: Ask<'q, K, V>>(
+        owner: &'a Owner<'q, K, V>,
+        waiter: &mut Option<WaiterId>,
+        ask: &mut A,
+        session: Session<'a, K, V>,
+        look: Look<A::Left>,
+    ) -> Option<Option<A::Got>> {
+        let parker = OnceCell::new();
+        let waker = || parker.get_or_init(Parker::current).waker();
+        match Self::look_on(owner, waiter, ask, session, look, waker).0 {
+            Step::Ready(outcome) => Some(outcome.unwrap_or(None)),
+            Step::Sleep(until) => {
+                owner.shared().sleep(until, &parker);
+                None
+            }
+        }
+    }
+
+    /// Blocks until there is an answer.
     pub(crate) fn block<A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,

@@ -3,7 +3,7 @@
 //!
 //! Who publishes, who reads and in what order is the caller's business: see the
 //! crate `requeue`, `filter/`. Kept here is what must not be forgotten: that a
-//! pending key was published, which its [`Handout`](super::Handout) says; and that a key which
+//! pending key was published, so that whoever takes it withdraws it; and that a key which
 //! is read by its address stays where it is.
 
 use super::shutdown::Phase;
@@ -11,7 +11,6 @@ use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};
 use crate::order::Ticket;
 use crate::table::Slots;
 use alloc::boxed::Box;
-use core::num::NonZeroU32;
 
 /// Whether somebody may still read a key that was published by its address and
 /// withdrawn since. It is asked under the lock and must not panic.
@@ -20,8 +19,7 @@ pub type MayRead<K> = Box<dyn Fn(&K) -> bool + Send>;
 impl<K, V> Core<K, V> {
     /// Notes that a key is being published, and returns it with its hash. `None`
     /// where it may not be: it is not pending (ready, or held and dirty), not
-    /// everybody may trigger it, a user's order is to hear of each trigger, or its
-    /// hash is 0, which stands for none in a [`Handout`](super::Handout).
+    /// everybody may trigger it, or a user's order is to hear of each trigger.
     ///
     /// With `may_read` it is published by its address: from here on it stays in
     /// its place, until nothing else keeps it and `may_read` (the one that was
@@ -30,10 +28,9 @@ impl<K, V> Core<K, V> {
         &mut self,
         ticket: Ticket,
         may_read: Option<impl FnOnce() -> MayRead<K>>,
-    ) -> Option<(&K, NonZeroU32)> {
+    ) -> Option<(&K, u32)> {
         let slot = ticket.0;
         let flags = self.arena.flags_if_occupied(slot)?;
-        let hash = NonZeroU32::new(self.arena.hash(slot))?;
         if flags & (READY | DIRTY) == 0 || self.phase != Phase::Open || self.line.is_own() {
             return None;
         }
@@ -42,7 +39,7 @@ impl<K, V> Core<K, V> {
             self.arena.pin(slot);
         }
         self.arena.set_flags(slot, flags | PUBLISHED);
-        Some((self.arena.key(slot), hash))
+        Some((self.arena.key(slot), self.arena.hash(slot)))
     }
 
     /// Whether a key that is kept in its place may go. One that only a reader

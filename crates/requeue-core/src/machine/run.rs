@@ -9,7 +9,6 @@ use crate::table::Slots;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
-use core::num::NonZeroU32;
 use core::time::Duration;
 
 /// A run that was handed out: the loan of its key and its number. Give it back
@@ -42,9 +41,6 @@ pub struct Handout<K, V> {
     pub attempt: u32,
     /// From the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
-    /// The key's hash, if it was [published](Core::publish): it is to be withdrawn
-    /// before the lock is released.
-    pub published: Option<NonZeroU32>,
 }
 
 /// The answer of [`Core::get`].
@@ -126,20 +122,31 @@ const ENTRY_AHEAD: usize = 4;
 /// A batch does not look ahead where there are no more keys than these.
 const AT_HAND: usize = 1_024;
 
+/// What is to be done about keys that are not in any filter.
+fn unpublished<K>(_: &K, _: u32) {}
+
 /// How often a user's order may answer nonsense before the queue looks itself.
 const NONSENSE: u32 = 1_000;
 
 impl<K, V> Core<K, V> {
-    /// Hands out the next key.
+    /// Hands out the next key, in a queue whose keys are never
+    /// [published](Self::publish).
     #[inline]
     pub fn get(&mut self) -> Got<K, V> {
+        self.get_and(unpublished)
+    }
+
+    /// Hands out the next key. If it was [published](Self::publish) `withdraw` is
+    /// given it and its hash: before the lock is released it must be withdrawn.
+    #[inline]
+    pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         if self.ready == 0 {
             return if self.is_over() { Got::ShutDown } else { Got::Empty };
         }
         match self.next_ready() {
             Some(slot) => {
                 self.look_ahead();
-                Got::Item(self.hand_out(slot))
+                Got::Item(self.hand_out(slot, withdraw))
             }
             None => Got::Empty,
         }
@@ -147,20 +154,25 @@ impl<K, V> Core<K, V> {
 
     /// Hands out the next keys, `most` or as many as there are, each to `each`;
     /// returns how many. Where that is none, [`is_over`](Self::is_over) says
-    /// whether any will come.
+    /// whether any will come. `withdraw` as in [`get_and`](Self::get_and).
     ///
     /// # Panics
     ///
     /// If an order of the user's own does, and then nothing has been handed out:
     /// it is asked for all the keys before anything changes.
     #[inline]
-    pub fn get_up_to(&mut self, most: usize, mut each: impl FnMut(Handout<K, V>)) -> usize {
+    pub fn get_up_to(
+        &mut self,
+        most: usize,
+        mut withdraw: impl FnMut(&K, u32),
+        mut each: impl FnMut(Handout<K, V>),
+    ) -> usize {
         let most = most.min(self.ready);
         if self.line.is_own() {
             let picked = self.pick(most);
             for slot in &picked {
                 self.arena.set_flags(*slot, self.arena.flags(*slot) & !PICKED);
-                each(self.hand_out(*slot));
+                each(self.hand_out(*slot, &mut withdraw));
             }
             return picked.len();
         }
@@ -171,7 +183,7 @@ impl<K, V> Core<K, V> {
             if far {
                 self.look_ahead();
             }
-            each(self.hand_out(slot));
+            each(self.hand_out(slot, &mut withdraw));
         }
         most
     }
@@ -208,14 +220,15 @@ impl<K, V> Core<K, V> {
     /// What [`get`](Self::get) mostly comes to: the next key of an order that is
     /// ours. `None` if there is none or the order is a user's, and then nothing
     /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
+    /// `withdraw` as in [`get_and`](Self::get_and).
     #[inline]
-    pub fn get_plainly(&mut self) -> Option<Handout<K, V>> {
+    pub fn get_plainly(&mut self, withdraw: impl FnOnce(&K, u32)) -> Option<Handout<K, V>> {
         if self.line.is_own() {
             return None;
         }
         let slot = self.line.pop(&self.arena)?;
         self.look_ahead();
-        Some(self.hand_out(slot))
+        Some(self.hand_out(slot, withdraw))
     }
 
     /// Takes the next key out of the line; there is one.
@@ -247,9 +260,12 @@ impl<K, V> Core<K, V> {
     }
 
     #[inline]
-    fn hand_out(&mut self, slot: u32) -> Handout<K, V> {
+    fn hand_out(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
         let (key, flags) =
             self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
+        if flags & PUBLISHED != 0 {
+            withdraw(key.get(), self.arena.hash(slot));
+        }
         self.ready -= 1;
         self.held += 1;
         if self.timers_absorbed {
@@ -263,7 +279,6 @@ impl<K, V> Core<K, V> {
             value: self.values.take(slot),
             attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
             waited: self.times.as_mut().map(|t| t.started(slot, now)),
-            published: if flags & PUBLISHED == 0 { None } else { NonZeroU32::new(self.arena.hash(slot)) },
         }
     }
 

@@ -86,7 +86,6 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use requeue_core::{Core, Ticket};
 use std::borrow::Borrow;
-use std::num::NonZeroU32;
 use std::ptr;
 use std::sync::Arc;
 
@@ -159,13 +158,13 @@ impl<K> Filter<K> {
             let none: Option<fn() -> _> = None;
             let Some((key, hash)) = core.publish(ticket, none) else { return };
             if let (Some(word), Some(level)) = (raw::word::<K, K>(key), self.level(&self.words)) {
-                self.words.enter(level, hash.get(), word);
+                self.words.enter(level, hash, word);
             }
         } else if let Some(hazards) = &self.hazards {
             hazards.enlist();
             let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return };
             if let Some(level) = self.level(&self.places) {
-                self.places.enter(level, hash.get(), key);
+                self.places.enter(level, hash, key);
             }
         }
     }
@@ -208,8 +207,7 @@ impl<K> Filter<K> {
     /// mutex, before anybody can begin to handle it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn withdraw(&self, key: &K, hash: NonZeroU32) {
-        let hash = hash.get();
+    pub(crate) fn withdraw(&self, key: &K, hash: u32) {
         // the Acquire is for tables that others made without the mutex; one that is
         // not in use yet is empty
         let levels = self.gate.load(Acquire) & !CLOSED;

@@ -13,9 +13,9 @@
 //!    is neither moved nor dropped until [`Hazards::protects`] has said no for it
 //!    once nothing else kept it. Under the mutex.
 //! 2. A key that is handed out is withdrawn from every table in the same hold of
-//!    the mutex, and a full barrier follows before the hold ends
-//!    (`Shared::withdraw`, in the one door through which keys leave). Nothing else ends the
-//!    time for which a key is pending. So when `protects` is asked, the key
+//!    the mutex, and a full barrier follows before the hold ends (the state machine
+//!    calls `Filter::withdraw` as it hands a published key out). Nothing else ends
+//!    the time for which a key is pending. So when `protects` is asked, the key
 //!    stands in no place, and a barrier has come after it was cleared.
 //! 3. A reader loads the address, stores it into its hazard record, lets a full
 //!    barrier follow and loads the address again. If that is still there, the
@@ -42,7 +42,6 @@ use requeue_core::{Core, MayRead, Ticket};
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::transmute;
-use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -117,7 +116,7 @@ pub(super) fn publish<K, V>(
     core: &mut Core<K, V>,
     ticket: Ticket,
     hazards: &Arc<Hazards>,
-) -> Option<(Stays<K>, NonZeroU32)> {
+) -> Option<(Stays<K>, u32)> {
     let may_read = || -> MayRead<K> {
         let hazards = hazards.clone();
         Box::new(move |key| hazards.protects(ptr::from_ref(key).addr()))
