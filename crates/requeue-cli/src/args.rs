@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
+use crate::plan::{self, Plan};
 
 /// A controller for the shell.
 #[derive(Debug, Parser)]
@@ -27,6 +28,14 @@ pub(crate) enum Command {
         override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]..."
     )]
     Run(Box<Run>),
+
+    #[command(
+        about = "Show what a limiter does, before it is put in production",
+        long_about = plan::ABOUT,
+        after_help = plan::more(),
+        override_usage = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]"
+    )]
+    Plan(Box<Plan>),
 }
 
 const ABOUT: &str = "\
@@ -222,13 +231,13 @@ impl Run {
     }
 }
 
-/// Says what is wrong as the parser does, and leaves with status 2.
-pub(crate) fn usage_error(why: &str) -> ! {
+/// Says what is wrong with the subcommand as the parser does, and leaves with status 2.
+pub(crate) fn usage_error(subcommand: &str, why: &str) -> ! {
     use clap::CommandFactory as _;
     let mut cli = Cli::command();
     cli.build();
-    let run = cli.find_subcommand_mut("run").cloned();
-    run.unwrap_or(cli).error(clap::error::ErrorKind::ArgumentConflict, why).exit()
+    let command = cli.find_subcommand_mut(subcommand).cloned();
+    command.unwrap_or(cli).error(clap::error::ErrorKind::ArgumentConflict, why).exit()
 }
 
 /// `EX_TEMPFAIL` of sysexits.h.
@@ -272,6 +281,7 @@ mod tests {
         let words = ["requeue", "run"].into_iter().chain(args.iter().copied());
         Cli::try_parse_from(words).map(|cli| match cli.command {
             Command::Run(run) => *run,
+            Command::Plan(plan) => panic!("{plan:?}"),
         })
     }
 

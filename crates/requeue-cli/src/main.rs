@@ -17,6 +17,7 @@ mod log;
 mod lookup;
 mod outcome;
 mod output;
+mod plan;
 mod progress;
 mod queue;
 mod run;
@@ -25,12 +26,15 @@ mod signals;
 mod summary;
 mod tally;
 mod template;
+mod whole_file;
 mod worker;
 
 fn main() -> ExitCode {
-    let args::Command::Run(run) = args::Cli::parse().command;
-    if let Err(why) = run.check() {
-        args::usage_error(&why);
-    }
-    ExitCode::from(run::run(*run))
+    ExitCode::from(match args::Cli::parse().command {
+        args::Command::Run(args) => match args.check() {
+            Ok(()) => run::run(*args),
+            Err(why) => args::usage_error("run", &why),
+        },
+        args::Command::Plan(args) => plan::run(&args),
+    })
 }
