@@ -10,6 +10,8 @@ mod control;
 mod dry_run;
 mod duration;
 mod failed_to;
+#[cfg(test)]
+mod generated;
 mod keys;
 mod limits;
 mod linger;

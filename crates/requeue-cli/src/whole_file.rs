@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use tempfile::NamedTempFile;
 
 /// The file, before anything is written: what is wrong with the name is said then.
@@ -45,6 +46,9 @@ impl WholeFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        // The error of what follows would name the temporary file, of which nobody has heard.
+        rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
         let temporary = tempfile::Builder::new()
             .prefix(".requeue-")
             // As for any new file: the umask takes its part.

@@ -172,8 +172,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Texts<T> {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let value =
-            |kind: &Kind| PossibleValue::new(kind.name).help(format!("{}:{}", kind.help, kind.usage()));
+        let value = |kind: &Kind| PossibleValue::new(kind.name).help(kind.help);
         Some(Box::new(KINDS.iter().map(value)))
     }
 }

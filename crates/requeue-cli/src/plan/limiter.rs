@@ -334,11 +334,8 @@ impl Kind {
 
     fn has_no(&self, name: &str, dashes: &str) -> String {
         let own: Vec<String> = self.parameters.iter().map(|(own, _)| format!("{dashes}{own}")).collect();
-        let has = match own.as_slice() {
-            [] => "it has no parameters".to_owned(),
-            [one] => format!("it has {one}"),
-            [some @ .., last] => format!("it has {} and {last}", some.join(", ")),
-        };
+        let has =
+            if own.is_empty() { "it has no parameters".to_owned() } else { format!("it has {}", list(&own)) };
         let mut out = format!("{} has no {dashes}{name}; {has}", self.name);
         if self.within != Within::Nothing && !dashes.is_empty() {
             if let Some(other) = KINDS.iter().find(|kind| kind.position(name).is_some()) {
@@ -352,7 +349,7 @@ impl Kind {
     fn needs(&self, missing: &[&str]) -> String {
         let options: Vec<String> = missing.iter().map(|name| format!("--{name}")).collect();
         let texts: Vec<String> = missing.iter().map(|name| format!("{name}=...")).collect();
-        format!("{} needs {}, or as text {}:{}", self.name, options.join(" "), self.name, texts.join(","))
+        format!("{0} needs {1}, or as text {0}:{2}", self.name, list(&options), texts.join(","))
     }
 
     fn may_hold(&self, count: usize) -> Result<(), String> {
@@ -367,12 +364,19 @@ impl Kind {
                 Err(format!("{name} needs another limiter, as in {name} exponential:base=1s"))
             }
             (Within::One, _) => {
-                Err(format!("{name} takes one limiter; several go into max-of, as in {name} \"max-of(A,B)\""))
+                Err(format!("{name} takes one limiter; several go into max-of, as in {name} 'max-of(A,B)'"))
             }
             (Within::Some, _) => {
                 Err(format!("{name} needs limiters, as in {name} bucket exponential:base=1s"))
             }
         }
+    }
+}
+
+fn list(words: &[String]) -> String {
+    match words {
+        [some @ .., last] if !some.is_empty() => format!("{} and {last}", some.join(", ")),
+        words => words.concat(),
     }
 }
 

@@ -29,8 +29,8 @@ impl Scale {
         }
         let lowest = positive.min().unwrap_or(1);
         let (low, high) = (lowest.ilog10(), (highest - 1).ilog10() + 1);
-        let decades = (high - low).div_ceil(INTERVALS);
         let zero = delays.clone().any(|d| d.is_zero());
+        let decades = (high - low).div_ceil(INTERVALS - u32::from(zero));
         let intervals = (high - low).div_ceil(decades) + u32::from(zero);
         Self::Log { low, decades, intervals, zero }
     }
@@ -157,7 +157,7 @@ mod tests {
                     let position = scale.position(delay);
                     assert!((0.0..=1.0 + 1e-9).contains(&position), "{delay:?} {scale:?} {position}");
                 }
-                assert!((1..=INTERVALS + 1).contains(&scale.intervals()), "{scale:?}");
+                assert!((1..=INTERVALS).contains(&scale.intervals()), "{scale:?}");
                 assert_eq!(marks(scale).len() as u32, scale.intervals() + 1);
             }
         }

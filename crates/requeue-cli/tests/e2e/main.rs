@@ -11,6 +11,7 @@ mod keys;
 mod outcomes;
 mod output;
 mod people;
+mod plan;
 mod program;
 mod reports;
 mod usage;
