@@ -7,6 +7,9 @@ use crate::duration;
 /// The most marks above the lowest.
 const INTERVALS: u32 = 4;
 
+/// From so many nanoseconds on (115 days) marks are written as 1e7s.
+const SHORT: u128 = 10u128.pow(16);
+
 /// The height of a delay in a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
@@ -76,8 +79,10 @@ impl Scale {
         match self {
             Self::Linear { step, .. } => {
                 let nanos = step * u128::from(i);
-                let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
-                duration::exact(Duration::new(seconds, (nanos % 1_000_000_000) as u32))
+                match u64::try_from(nanos) {
+                    Ok(nanos) if u128::from(nanos) < SHORT => duration::exact(Duration::from_nanos(nanos)),
+                    _ => format!("{:e}s", nanos as f64 / 1e9),
+                }
             }
             Self::Log { zero: true, .. } if i == 0 => "0s".to_owned(),
             Self::Log { low, decades, zero, .. } => power_of_ten(low + decades * (i - u32::from(zero))),

@@ -47,6 +47,7 @@ fn draw_into(out: &mut String, picture: &Picture) -> Result<(), DrawingAreaError
     let marked = |i: u32| (f64::from(i) / f64::from(intervals), picture.scale.mark(i));
     let upwards = Axis { range: 0.0..1.0, marks: (0..=intervals).map(marked).collect() };
     let mut chart = ChartBuilder::on(&area)
+        .margin_left(14)
         .margin_right(24)
         .margin_bottom(8)
         .margin_top(8)
