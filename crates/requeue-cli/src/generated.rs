@@ -13,7 +13,7 @@ use crate::args::Cli;
 /// Set to anything: write the files instead of comparing them.
 const BLESS: &str = "REQUEUE_BLESS";
 
-const HOW: &str = "REQUEUE_BLESS=1 cargo test -p requeue-cli --bin requeue generated";
+const HOW: &str = "REQUEUE_BLESS=1 cargo test -p requeue-cli -- generated golden";
 
 fn files() -> Vec<(PathBuf, Vec<u8>)> {
     let shells = [("requeue.bash", Shell::Bash), ("_requeue", Shell::Zsh), ("requeue.fish", Shell::Fish)];

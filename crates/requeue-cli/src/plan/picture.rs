@@ -62,8 +62,8 @@ impl Sketch {
     }
 
     pub(super) fn picture(&self) -> Picture {
-        let columns = self.columns.iter().flatten();
-        let scale = Scale::of(columns.flat_map(|c| [c.lowest, c.highest]));
+        let both = self.columns.iter().flatten().flat_map(|column| [column.lowest, column.highest]);
+        let scale = Scale::of(&both.collect::<Vec<_>>());
         let count = self.columns.len() as f64;
         let place = |(i, column): (usize, &Option<Column>)| {
             let column = (*column)?;

@@ -23,16 +23,15 @@ pub(super) enum Scale {
 impl Scale {
     /// One that these delays fit into. Powers of ten where many of them would else lie
     /// at the bottom: delays that double.
-    pub(super) fn of(delays: impl Iterator<Item = Duration> + Clone) -> Self {
-        let highest = delays.clone().max().unwrap_or_default().as_nanos();
-        let positive = delays.clone().map(|d| d.as_nanos()).filter(|n| *n > 0);
-        let low_ones = positive.clone().filter(|n| *n < highest / 20).count();
-        if low_ones * 4 < positive.clone().count() || low_ones == 0 {
+    pub(super) fn of(delays: &[Duration]) -> Self {
+        let highest = delays.iter().max().map_or(0, Duration::as_nanos);
+        let positive = || delays.iter().map(Duration::as_nanos).filter(|nanos| *nanos > 0);
+        let low_ones = positive().filter(|nanos| *nanos < highest / 20).count();
+        if low_ones == 0 || low_ones * 4 < positive().count() {
             return Self::linear(highest);
         }
-        let lowest = positive.min().unwrap_or(1);
-        let (low, high) = (lowest.ilog10(), (highest - 1).ilog10() + 1);
-        let zero = delays.clone().any(|d| d.is_zero());
+        let (low, high) = (positive().min().unwrap_or(1).ilog10(), (highest - 1).ilog10() + 1);
+        let zero = delays.iter().any(Duration::is_zero);
         let decades = (high - low).div_ceil(INTERVALS - u32::from(zero));
         let intervals = (high - low).div_ceil(decades) + u32::from(zero);
         Self::Log { low, decades, intervals, zero }
@@ -110,7 +109,7 @@ fn power_of_ten(exponent: u32) -> String {
 /// Calls to be marked: the first, and round numbers up to the last.
 pub(super) fn marked_calls(calls: u64) -> Vec<u64> {
     let steps = (0..).flat_map(|power| [1, 2, 5].map(|m: u64| m * 10u64.pow(power)));
-    let step = steps.into_iter().find(|step| calls / step <= 10).unwrap_or(calls);
+    let step = steps.into_iter().find(|step| calls / step <= 12).unwrap_or(calls);
     let mut marks: Vec<u64> = (1..=calls / step).map(|i| i * step).collect();
     if step > 1 {
         marks.insert(0, 1);
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     fn of(ms: &[u64]) -> Scale {
-        Scale::of(ms.iter().map(|ms| Duration::from_millis(*ms)))
+        Scale::of(&ms.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>())
     }
 
     fn marks(scale: Scale) -> Vec<String> {
@@ -157,7 +156,7 @@ mod tests {
             for lowest in [0, 1, highest / 1000, highest] {
                 let nanos = |n: u128| Duration::new((n / 1_000_000_000) as u64, (n % 1_000_000_000) as u32);
                 let delays = [nanos(lowest), nanos(highest)];
-                let scale = Scale::of(delays.into_iter());
+                let scale = Scale::of(&delays);
                 for delay in delays {
                     let position = scale.position(delay);
                     assert!((0.0..=1.0 + 1e-9).contains(&position), "{delay:?} {scale:?} {position}");
@@ -172,7 +171,7 @@ mod tests {
     fn calls_are_marked_at_round_numbers() {
         assert_eq!(marked_calls(1), [1]);
         assert_eq!(marked_calls(10), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        assert_eq!(marked_calls(25), [1, 5, 10, 15, 20, 25]);
+        assert_eq!(marked_calls(60), [1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60]);
         assert_eq!(marked_calls(1000), [1, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]);
         assert_eq!(marked_calls(1_000_000_000).len(), 11);
     }

@@ -5,6 +5,7 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod completions;
 mod ends;
 mod harness;
 mod keys;
@@ -15,3 +16,4 @@ mod plan;
 mod program;
 mod reports;
 mod usage;
+mod wrong;

@@ -194,7 +194,7 @@ fn golden(name: &str, found: &[u8]) {
     let expected = std::fs::read(&path).unwrap_or_default();
     assert!(
         expected == found,
-        "{name} would now be\n{}\nIf that is meant: REQUEUE_BLESS=1 cargo test -p requeue-cli --test e2e golden",
+        "{name} would now be\n{}\nIf that is meant: REQUEUE_BLESS=1 cargo test -p requeue-cli -- generated golden",
         String::from_utf8_lossy(found)
     );
 }
@@ -285,4 +285,13 @@ fn any_number_of_calls_is_shown_one_by_one_and_ends_when_nobody_reads() {
         child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         assert_eq!(err, "");
     }
+}
+
+#[test]
+fn the_readme_shows_what_is_shown() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let (_, after) = readme.split_once("\n$ requeue plan ").unwrap();
+    let (block, _) = after.split_once("```").unwrap();
+    let (line, expected) = block.split_once('\n').unwrap();
+    assert_eq!(shown(&line.split(' ').collect::<Vec<_>>()).text(), expected);
 }
