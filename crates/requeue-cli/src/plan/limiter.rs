@@ -415,3 +415,51 @@ fn at_least_one(text: &str) -> Result<Value, String> {
 fn seed(text: &str) -> Result<Value, String> {
     text.parse().map(Value::Seed).map_err(|_| format!("give a whole number from 0 to {}", u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limiter_is_built_and_written_as_it_can_be_read() {
+        for kind in &KINDS {
+            let parameters = kind.parameters.iter().map(|(name, default)| {
+                let parameter = parameter(name).unwrap();
+                let text = default.unwrap_or(match parameter.value_name {
+                    "D" => "1.5s",
+                    "F" => "0.5",
+                    _ => "7",
+                });
+                format!("{name}={text}")
+            });
+            let mut items: Vec<String> = parameters.collect();
+            if kind.within != Within::Nothing {
+                items.push("default".to_owned());
+            }
+            let text = if items.is_empty() {
+                kind.name.to_owned()
+            } else {
+                format!("{}({})", kind.name, items.join(","))
+            };
+            let limiter = Limiter::read(&text).unwrap();
+            assert!(limiter.build().is_ok(), "{text}");
+            assert_eq!(limiter.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn every_parameter_belongs_to_a_limiter() {
+        for parameter in &PARAMETERS {
+            assert!(KINDS.iter().any(|kind| kind.position(parameter.name).is_some()), "{parameter:?}");
+        }
+    }
+
+    #[test]
+    fn limiters_in_limiters_are_written_with_brackets() {
+        let text = "jitter:fraction=0.2,max-of(exponential(base=5ms),max-wait:max=3s,bucket:rate=0.5)";
+        let whole = "jitter(fraction=0.2,seed=0,max-of(exponential(base=5ms,max=1000s),\
+                     max-wait(max=3s,bucket(rate=0.5,burst=100))))";
+        assert_eq!(Limiter::read(text).unwrap().to_string(), whole);
+        assert_eq!(Limiter::read(whole).unwrap().to_string(), whole);
+    }
+}
