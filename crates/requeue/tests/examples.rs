@@ -35,7 +35,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// The name of the item that this line begins, if it is public.
-fn public<'l>(line: &'l str, in_trait: bool) -> Option<&'l str> {
+fn public(line: &str, in_trait: bool) -> Option<&str> {
     let item = match line.trim_start().strip_prefix("pub ") {
         Some(item) => item,
         None if in_trait => line.strip_prefix("    ").filter(|item| item.starts_with("fn "))?,
