@@ -5,13 +5,22 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::duration;
+use crate::plan::{self, Plan};
 
-/// A controller for the shell.
+/// A keyed work queue for the shell.
 #[derive(Debug, Parser)]
-#[command(name = "requeue", version, about, long_about = None, arg_required_else_help = true)]
+#[command(
+    name = "requeue",
+    version,
+    about = "Run a program once per key, with retries; see what a rate limiter does",
+    long_about = None,
+    arg_required_else_help = true,
+    after_help = FIRST,
+    override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -27,7 +36,21 @@ pub(crate) enum Command {
         override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]..."
     )]
     Run(Box<Run>),
+
+    #[command(
+        about = "Show what a limiter does, before it is put in production",
+        long_about = plan::ABOUT,
+        after_help = plan::more(),
+        arg_required_else_help = true,
+        override_usage = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]"
+    )]
+    Plan(Box<Plan>),
 }
+
+const FIRST: &str = "\
+Examples:
+  git ls-files | requeue run -j 4 --tag wc -c
+  requeue plan bucket --rate 10 --burst 100 -n 1000 --plot";
 
 const ABOUT: &str = "\
 Run PROGRAM once per key, never twice at a time for one key.
@@ -124,7 +147,7 @@ pub(crate) struct Run {
     pub(crate) retry_rate: Option<f64>,
 
     /// Up to N retries at once under --retry-rate [default: 1]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Retrying")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = at_least_one, help_heading = "Retrying")]
     pub(crate) retry_burst: Option<u32>,
 
     /// A key gives up at its N-th failed attempt; 0: never
@@ -132,7 +155,8 @@ pub(crate) struct Run {
         long,
         value_name = "N",
         allow_hyphen_values = true,
-        default_value_t = 5,
+        default_value = "5",
+        value_parser = attempts,
         help_heading = "Retrying"
     )]
     pub(crate) max_attempts: u32,
@@ -142,7 +166,7 @@ pub(crate) struct Run {
     pub(crate) again_after: Option<Duration>,
 
     /// A run that ends with this exit status is not retried; can be given several times
-    #[arg(long, value_name = "CODE", allow_hyphen_values = true, value_parser = clap::value_parser!(u8).range(1..), help_heading = "Retrying")]
+    #[arg(long, value_name = "CODE", allow_hyphen_values = true, value_parser = exit_status, help_heading = "Retrying")]
     pub(crate) fatal_code: Vec<u8>,
 
     /// After the end of the input, or the first signal, go on for D at most: then stop the programs and leave
@@ -172,7 +196,7 @@ pub(crate) struct Run {
     /// The program and its arguments
     // Trailing, but without hyphen values: an unknown option before PROGRAM is an error,
     // and everything behind PROGRAM is taken as it is.
-    #[arg(value_name = "PROGRAM [ARG]", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM [ARG]", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -222,13 +246,13 @@ impl Run {
     }
 }
 
-/// Says what is wrong as the parser does, and leaves with status 2.
-pub(crate) fn usage_error(why: &str) -> ! {
+/// Says what is wrong with the subcommand as the parser does, and leaves with status 2.
+pub(crate) fn usage_error(subcommand: &str, why: &str) -> ! {
     use clap::CommandFactory as _;
     let mut cli = Cli::command();
     cli.build();
-    let run = cli.find_subcommand_mut("run").cloned();
-    run.unwrap_or(cli).error(clap::error::ErrorKind::ArgumentConflict, why).exit()
+    let command = cli.find_subcommand_mut(subcommand).cloned();
+    command.unwrap_or(cli).error(clap::error::ErrorKind::ArgumentConflict, why).exit()
 }
 
 /// `EX_TEMPFAIL` of sysexits.h.
@@ -246,6 +270,18 @@ fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok()
         .filter(|n: &NonZeroUsize| n.get() <= 10_000)
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
+}
+
+fn at_least_one(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("give a number from 1 to {}", u32::MAX))
+}
+
+fn attempts(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("give a number from 1 to {}, or 0 for no limit", u32::MAX))
+}
+
+fn exit_status(text: &str) -> Result<u8, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give an exit status from 1 to 255".to_owned())
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -272,6 +308,7 @@ mod tests {
         let words = ["requeue", "run"].into_iter().chain(args.iter().copied());
         Cli::try_parse_from(words).map(|cli| match cli.command {
             Command::Run(run) => *run,
+            Command::Plan(plan) => panic!("{plan:?}"),
         })
     }
 

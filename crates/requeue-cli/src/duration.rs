@@ -128,6 +128,22 @@ pub(crate) fn show(d: Duration) -> String {
     out
 }
 
+/// The same notation, exactly: `512ms`, `1.024s`, `1000s`. Seconds are the largest unit,
+/// so that numbers in a column compare at a glance.
+pub(crate) fn exact(d: Duration) -> String {
+    let (unit, length) = match d.as_nanos() {
+        0 => return "0s".to_owned(),
+        n => UNITS[3..].iter().copied().find(|(_, length)| n >= *length).unwrap_or(("ns", 1)),
+    };
+    let (whole, rest) = (d.as_nanos() / length, d.as_nanos() % length);
+    if rest == 0 {
+        return format!("{whole}{unit}");
+    }
+    let digits = length.ilog10() as usize;
+    let fraction = format!("{rest:0digits$}");
+    format!("{whole}.{}{unit}", fraction.trim_end_matches('0'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +236,26 @@ mod tests {
         for (d, text) in cases {
             assert_eq!(show(d), text);
             assert!(parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn exact_durations_are_read_back_to_the_nanosecond() {
+        let cases = [
+            (Duration::ZERO, "0s"),
+            (Duration::from_nanos(1), "1ns"),
+            (Duration::from_nanos(1_001), "1.001us"),
+            (Duration::from_millis(512), "512ms"),
+            (Duration::from_micros(116_250), "116.25ms"),
+            (Duration::from_millis(1024), "1.024s"),
+            (Duration::from_secs(90), "90s"),
+            (Duration::from_secs(1000), "1000s"),
+            (Duration::new(3, 333_333_334), "3.333333334s"),
+            (Duration::MAX, "18446744073709551615.999999999s"),
+        ];
+        for (d, text) in cases {
+            assert_eq!(exact(d), text);
+            assert_eq!(parse(text), Ok(d), "{text}");
         }
     }
 }

@@ -10,6 +10,8 @@ mod control;
 mod dry_run;
 mod duration;
 mod failed_to;
+#[cfg(test)]
+mod generated;
 mod keys;
 mod limits;
 mod linger;
@@ -17,6 +19,7 @@ mod log;
 mod lookup;
 mod outcome;
 mod output;
+mod plan;
 mod progress;
 mod queue;
 mod run;
@@ -25,12 +28,15 @@ mod signals;
 mod summary;
 mod tally;
 mod template;
+mod whole_file;
 mod worker;
 
 fn main() -> ExitCode {
-    let args::Command::Run(run) = args::Cli::parse().command;
-    if let Err(why) = run.check() {
-        args::usage_error(&why);
-    }
-    ExitCode::from(run::run(*run))
+    ExitCode::from(match args::Cli::parse().command {
+        args::Command::Run(args) => match args.check() {
+            Ok(()) => run::run(*args),
+            Err(why) => args::usage_error("run", &why),
+        },
+        args::Command::Plan(args) => plan::run(&args),
+    })
 }

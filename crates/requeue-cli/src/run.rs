@@ -30,7 +30,7 @@ use crate::template::{Template, Unpassable};
 use crate::worker::Shop;
 
 /// Exit status: the command line is wrong.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// As if ended by `SIGPIPE`, which is how most programs end that write to nobody.
 pub(crate) const CLOSED: u8 = 128 + 13;

@@ -7,6 +7,13 @@ use core::fmt;
 
 /// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
 /// was given, and what [`ReadyOrder::pop`] gives back.
+///
+/// ```
+/// use requeue_core::Ticket;
+/// // Small, and ordered, so that it can stand in a heap or a tree beside a priority.
+/// let mut ready = std::collections::BinaryHeap::<(u8, Ticket)>::new();
+/// assert!(ready.pop().is_none());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u32);
 
@@ -40,16 +47,73 @@ impl Ticket {
 /// ```
 pub trait ReadyOrder<K: ?Sized>: Send {
     /// `key` became ready.
+    ///
+    /// ```
+    /// # use requeue_core::{ReadyOrder, Ticket};
+    /// /// Last in, first out.
+    /// struct Stack(Vec<Ticket>);
+    ///
+    /// impl ReadyOrder<u64> for Stack {
+    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
+    ///         self.0.push(ticket);
+    ///     }
+    ///     fn pop(&mut self) -> Option<Ticket> {
+    ///         self.0.pop()
+    ///     }
+    /// }
+    /// ```
     fn push(&mut self, key: &K, ticket: Ticket);
     /// `key`, which is ready, was added again. By default nothing changes.
+    ///
+    /// ```
+    /// # use requeue_core::{ReadyOrder, Ticket};
+    /// /// Whatever was asked for most often goes first.
+    /// #[derive(Default)]
+    /// struct Wanted(std::collections::HashMap<Ticket, u32>);
+    ///
+    /// impl ReadyOrder<String> for Wanted {
+    ///     fn push(&mut self, _: &String, ticket: Ticket) {
+    ///         self.0.insert(ticket, 1);
+    ///     }
+    ///     fn touch(&mut self, _: &String, ticket: Ticket) {
+    ///         *self.0.entry(ticket).or_default() += 1;
+    ///     }
+    ///     fn pop(&mut self) -> Option<Ticket> {
+    ///         let (ticket, _) = self.0.iter().max_by_key(|(_, times)| **times)?;
+    ///         let ticket = *ticket;
+    ///         self.0.remove(&ticket);
+    ///         Some(ticket)
+    ///     }
+    /// }
+    /// ```
     fn touch(&mut self, key: &K, ticket: Ticket) {
         let _ = (key, ticket);
     }
     /// Which of the ready keys is handed out next.
+    ///
+    /// ```
+    /// # use requeue_core::{ReadyOrder, Ticket};
+    /// /// Last in, first out; `None` where it has none left.
+    /// struct Stack(Vec<Ticket>);
+    ///
+    /// impl ReadyOrder<u64> for Stack {
+    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
+    ///         self.0.push(ticket);
+    ///     }
+    ///     fn pop(&mut self) -> Option<Ticket> {
+    ///         self.0.pop()
+    ///     }
+    /// }
+    /// ```
     fn pop(&mut self) -> Option<Ticket>;
 }
 
 /// How the ready keys stand in line.
+///
+/// ```
+/// use requeue_core::Order;
+/// assert_eq!(format!("{:?}", Order::<String>::Lifo), "Lifo");
+/// ```
 pub enum Order<K> {
     /// First ready, first out.
     Fifo,

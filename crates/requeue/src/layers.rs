@@ -31,56 +31,195 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.add("a").expect("open");
+    /// assert_eq!(q.len(), 1);
+    /// ```
     fn add(&self, key: K) -> AddResult<K, V>;
     /// [`WorkQueue::add_value`]
     ///
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::<&str, u32>::merging(|sum, more| *sum += more).build()?;
+    /// let q: &dyn Queue<&str, u32> = &q;
+    /// q.add_value("a", 3).expect("open");
+    /// q.add_value("a", 4).expect("open");
+    /// assert_eq!(q.get_blocking().expect("ready").take_value(), Some(7));
+    /// # Ok::<_, requeue::BuildError>(())
+    /// ```
     fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
     /// [`WorkQueue::add_many`], with a `Vec` so that it can be called on a `dyn Queue`
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.add_many(vec!["a", "b", "a"]).all().is_ok());
+    /// assert_eq!(q.len(), 2);
+    /// ```
     fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V>;
     /// [`WorkQueue::get`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.add("a").expect("open");
+    /// assert_eq!(q.get().wait().map(|item| *item.key()), Some("a"));
+    /// ```
     fn get(&self) -> Get<'_, K, V>;
     /// [`WorkQueue::get_many`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.add("a").expect("open");
+    /// assert_eq!(q.get_many(8).wait().map(|items| items.len()), Some(1));
+    /// ```
     fn get_many(&self, most: usize) -> GetMany<'_, K, V>;
     /// [`WorkQueue::get_blocking`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.shut_down();
+    /// assert!(q.get_blocking().is_none());
+    /// ```
     fn get_blocking(&self) -> Option<Item<'_, K, V>>;
     /// [`WorkQueue::try_get`]
     ///
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.try_get().is_err(), "nothing is ready");
+    /// ```
     fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
     /// [`WorkQueue::try_get_many`]
     ///
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.try_get_many(8).is_err(), "nothing is ready");
+    /// ```
     fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError>;
     /// [`WorkQueue::done`]
     ///
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.done(&"a").is_err(), "nobody holds it");
+    /// ```
     fn done(&self, key: &K) -> Result<(), NotHeld>;
     /// [`WorkQueue::state`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.add("a").expect("open");
+    /// assert!(q.state(&"a").is_some_and(|state| state.ready));
+    /// ```
     fn state(&self, key: &K) -> Option<KeyState>;
     /// [`WorkQueue::len`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert_eq!(q.len(), 0);
+    /// ```
     fn len(&self) -> usize;
     /// [`WorkQueue::is_empty`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.is_empty());
+    /// ```
     fn is_empty(&self) -> bool;
     /// [`WorkQueue::stats`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert_eq!(q.stats().ready, 0);
+    /// ```
     fn stats(&self) -> Stats;
     /// [`WorkQueue::shutting_down`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(!q.shutting_down());
+    /// ```
     fn shutting_down(&self) -> bool;
     /// [`WorkQueue::close`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.close();
+    /// assert!(q.add("a").is_err());
+    /// ```
     fn close(&self);
     /// [`WorkQueue::shut_down`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// q.add("a").expect("open");
+    /// assert_eq!(q.shut_down().ready, 1);
+    /// ```
     fn shut_down(&self) -> ShutDown;
     /// [`WorkQueue::shut_down_with_drain`]
+    ///
+    /// ```
+    /// use requeue::{Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert!(q.shut_down_with_drain().wait().complete);
+    /// ```
     fn shut_down_with_drain(&self) -> Drain<'_, K, V>;
     /// [`WorkQueue::shut_down_with`]
+    ///
+    /// ```
+    /// use requeue::{DrainOptions, Queue, WorkQueue};
+    /// use std::time::Duration;
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// let now = DrainOptions::default().deadline(Duration::ZERO);
+    /// assert!(q.shut_down_with(now).wait().complete);
+    /// ```
     fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;
 }
 
@@ -102,6 +241,15 @@ pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{DelayingQueue, WorkQueue};
+    /// use std::time::Duration;
+    /// let q = WorkQueue::new();
+    /// let q: &dyn DelayingQueue<&str> = &q;
+    /// q.add_after("a", Duration::from_secs(60)).expect("open");
+    /// assert_eq!(q.stats().waiting, 1);
+    /// ```
     fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V>;
 }
 
@@ -122,10 +270,36 @@ pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
     /// # Errors
     ///
     /// As there.
+    ///
+    /// ```
+    /// use requeue::{RateLimitingQueue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn RateLimitingQueue<&str> = &q;
+    /// q.add_rate_limited("a").expect("open");
+    /// assert!(q.state(&"a").is_some_and(|state| state.waiting_until.is_some()));
+    /// ```
     fn add_rate_limited(&self, key: K) -> AddResult<K, V>;
     /// [`WorkQueue::forget`]
+    ///
+    /// ```
+    /// use requeue::{RateLimitingQueue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn RateLimitingQueue<&str> = &q;
+    /// q.add_rate_limited("a").expect("open");
+    /// q.forget(&"a");
+    /// assert_eq!(q.num_requeues(&"a"), 0);
+    /// ```
     fn forget(&self, key: &K);
     /// [`WorkQueue::num_requeues`]
+    ///
+    /// ```
+    /// use requeue::{RateLimitingQueue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn RateLimitingQueue<&str> = &q;
+    /// q.add_rate_limited("a").expect("open");
+    /// q.add_rate_limited("a").expect("open");
+    /// assert_eq!(q.num_requeues(&"a"), 2);
+    /// ```
     fn num_requeues(&self, key: &K) -> u32;
 }
 

@@ -5,12 +5,15 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod completions;
 mod ends;
 mod harness;
 mod keys;
 mod outcomes;
 mod output;
 mod people;
+mod plan;
 mod program;
 mod reports;
 mod usage;
+mod wrong;

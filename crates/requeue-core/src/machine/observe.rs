@@ -8,6 +8,15 @@ use core::borrow::Borrow;
 use core::time::Duration;
 
 /// How many keys are where, at one moment.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Trigger};
+/// let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let stats = core.stats();
+/// assert_eq!((stats.ready, stats.held, stats.known), (1, 0, 1));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Stats {
@@ -26,6 +35,16 @@ pub struct Stats {
 }
 
 /// What the queue knows of a key.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Trigger};
+/// let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let state = core.state(&"a", 7).expect("it is known");
+/// assert!(state.ready && !state.held);
+/// assert_eq!((state.failures, state.attempt), (0, 1));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KeyState {

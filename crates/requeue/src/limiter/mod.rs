@@ -92,10 +92,38 @@ pub use self::window::Window;
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// How long from `now` until `key` may run; [`Duration::MAX`]: never. Counts
     /// as one requeue of `key`.
+    ///
+    /// ```
+    /// use requeue::{Instant, RateLimiter, limiter::Exponential};
+    /// use std::time::Duration;
+    /// let limiter = Exponential::new(Duration::from_millis(5), Duration::from_secs(1))?;
+    /// assert_eq!(limiter.when(&"a", Instant::ORIGIN).as_millis(), 5);
+    /// assert_eq!(limiter.when(&"a", Instant::ORIGIN).as_millis(), 10);
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
     fn when(&self, key: &K, now: Instant) -> Duration;
     /// Forgets what is recorded of `key`.
+    ///
+    /// ```
+    /// use requeue::{Instant, RateLimiter, limiter::Exponential};
+    /// use std::time::Duration;
+    /// let limiter = Exponential::new(Duration::from_millis(5), Duration::from_secs(1))?;
+    /// limiter.when(&"a", Instant::ORIGIN);
+    /// limiter.forget(&"a");
+    /// assert_eq!(limiter.when(&"a", Instant::ORIGIN).as_millis(), 5, "as for the first time");
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
     fn forget(&self, key: &K);
     /// How often `key` was put back since it was last forgotten.
+    ///
+    /// ```
+    /// use requeue::{Instant, RateLimiter, limiter::Exponential};
+    /// use std::time::Duration;
+    /// let limiter = Exponential::new(Duration::from_millis(5), Duration::from_secs(1))?;
+    /// limiter.when(&"a", Instant::ORIGIN);
+    /// assert_eq!((limiter.num_requeues(&"a"), limiter.num_requeues(&"b")), (1, 0));
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
     fn num_requeues(&self, key: &K) -> u32;
 
     /// Where this limiter's records are kept. Only the limiters of this crate

@@ -1,0 +1,87 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_requeue_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_requeue_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_requeue_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_requeue_using_subcommand
+    set -l cmd (__fish_requeue_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c requeue -n "__fish_requeue_needs_command" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_needs_command" -s V -l version -d 'Print version'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''
+json\t''
+off\t''"
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
+json\t''
+off\t''"
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to writes them so, too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless asked for'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l rate -d 'Calls a second' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l burst -d 'Calls that may come at once' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l base -d 'The first delay of a key' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l max -d 'The longest delay' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l fast -d 'The delay at first' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l slow -d 'The delay afterwards' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l after -d 'So many fast delays come first' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l period -d 'The length of a window' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l quota -d 'Calls in a window' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l fraction -d 'A delay is lengthened by a random part of it, up to this fraction' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l seed -d 'Another seed gives other random parts' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -s n -l calls -d 'Ask the limiter N times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l every -d 'A call every D; 0s: all at once' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l keys -d 'N keys take turns' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw the delays into FILE; no table then' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l plot -d 'Draw the delays in the terminal, instead of the table'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line of JSON for each call, instead of the table'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "bucket" -d 'All keys at a rate, after a burst'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "per-key-bucket" -d 'Each key at a rate, after a burst'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "exponential" -d 'A delay that doubles with each failure of a key'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "fast-slow" -d 'A few short delays of a key, then long ones'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "window" -d 'So many keys in each window of time'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "default" -d 'Controllers\' default: exponential, 5ms to 1000s, and a bucket of 10 a second, burst 100'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "default-per-item" -d 'The default for single keys: exponential, 1ms to 1000s'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "max-of" -d 'The longest delay of several limiters'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "max-wait" -d 'Another limiter, whose delays are cut'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "jitter" -d 'Another limiter, whose delays are lengthened at random'

@@ -1,0 +1,149 @@
+//! A file that is complete or not there.
+//!
+//! What is written goes to a temporary file beside it that takes its name at the end,
+//! so it may be the very file that the input comes from, and a full disk leaves the old
+//! one. What is not a regular file (a pipe, a device) is written as it is.
+
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+use tempfile::NamedTempFile;
+
+/// The file, before anything is written: what is wrong with the name is said then.
+#[derive(Debug)]
+pub(crate) enum WholeFile {
+    Beside { temporary: NamedTempFile, target: PathBuf },
+    Directly(File),
+}
+
+impl WholeFile {
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        match std::fs::metadata(path) {
+            Ok(data) if data.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+            Ok(data) if !data.is_file() => Ok(Self::Directly(OpenOptions::new().write(true).open(path)?)),
+            // Under a name like /dev/stdout: what else goes there must stay.
+            Ok(data) if is_ours(&data) => Ok(Self::Directly(OpenOptions::new().append(true).open(path)?)),
+            Ok(data) => {
+                // It must be writable although only its name will be: a read-only file
+                // is meant to stay. And a symbolic link stays one.
+                OpenOptions::new().append(true).open(path)?;
+                let target = path.canonicalize()?;
+                Self::beside(target, Some(data.permissions()))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Self::beside(path.to_owned(), None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn beside(target: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // The error of what follows would name the temporary file, of which nobody has heard.
+        rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
+        let temporary = tempfile::Builder::new()
+            .prefix(".requeue-")
+            // As for any new file: the umask takes its part.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)?;
+        if let Some(permissions) = permissions {
+            temporary.as_file().set_permissions(permissions)?;
+        }
+        Ok(Self::Beside { temporary, target })
+    }
+
+    /// Lets `fill` write what is to be in the file.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written; a file of that name is as it was.
+    pub(crate) fn write(self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        match self {
+            Self::Directly(file) => put(&file, fill),
+            Self::Beside { temporary, target } => {
+                put(temporary.as_file(), fill)?;
+                temporary.as_file().sync_all()?;
+                temporary.persist(target).map_err(|e| e.error)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether this is the file that our own output or messages go to.
+fn is_ours(data: &Metadata) -> bool {
+    let same = |ours: rustix::io::Result<rustix::fs::Stat>| {
+        ours.is_ok_and(|ours| (ours.st_dev, ours.st_ino) == (data.dev(), data.ino()))
+    };
+    same(rustix::fs::fstat(rustix::stdio::stdout())) || same(rustix::fs::fstat(rustix::stdio::stderr()))
+}
+
+fn put(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &[u8]) -> io::Result<()> {
+        WholeFile::open(path)?.write(|out| out.write_all(text))
+    }
+
+    fn names(dir: &Path) -> usize {
+        std::fs::read_dir(dir).unwrap().count()
+    }
+
+    #[test]
+    fn the_file_appears_whole_and_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("failed");
+        let open = WholeFile::open(&path).unwrap();
+        assert!(!path.exists());
+        open.write(|out| out.write_all(b"a\n\xff b\n")).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"a\n\xff b\n");
+        assert_eq!(names(dir.path()), 1);
+        // The next time there is nothing to write: the old text must not stay.
+        write(&path, b"").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn an_existing_file_keeps_its_mode_and_a_link_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("failed"), dir.path().join("link"));
+        std::fs::write(&path, "old\n").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("failed", &link).unwrap();
+        write(&link, b"new\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new\n");
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(WholeFile::open(dir.path()).is_err());
+        assert!(WholeFile::open(&dir.path().join("no/such")).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_device_is_an_error_and_stays_a_device() {
+        let e = write(Path::new("/dev/full"), b"a\n").unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::StorageFull);
+        assert!(!std::fs::metadata("/dev/full").unwrap().is_file());
+    }
+}
