@@ -2,7 +2,7 @@
 
 use crate::run::Programs;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Machine, compilers, commit and versions.
@@ -66,6 +66,15 @@ impl Machine {
 fn said(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_string()
+}
+
+/// The checkout that is worked in, whichever one this program was built from; that
+/// one where there is none.
+pub(crate) fn checkout() -> PathBuf {
+    match said(Command::new("git").args(["rev-parse", "--show-toplevel"])) {
+        root if !root.is_empty() && Path::new(&root).join("bench/peers").is_dir() => root.into(),
+        _ => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.."),
+    }
 }
 
 /// The commit that is checked out, and whether what is measured differs from it.

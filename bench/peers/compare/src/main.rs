@@ -95,7 +95,7 @@ fn options(args: Vec<String>) -> Result<Options, String> {
 }
 
 fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let root = machine::checkout();
     let file = match &options.from {
         Some(file) => file.clone(),
         None => measure(options, &root)?,
