@@ -6,10 +6,10 @@
 //! **Ready keys.** A key that becomes ready wakes one waiter, and while that
 //! one is on its way others are not woken for the next keys: it passes the
 //! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait; ARCHITECTURE.md has the figures of a prototype.) A waiter that
-//! was woken and does not come, because its task is stuck elsewhere, must not
-//! hold up the others for ever: each doubling of the number of ready keys
-//! wakes one more.
+//! wait; ARCHITECTURE.md has the figures.) A task that was woken and does not come,
+//! because it is stuck elsewhere, must not hold up the others for ever: while one
+//! is in flight each doubling of the number of ready keys wakes one more. A thread
+//! does come, for it has nothing else to do.
 //!
 //! **Timers.** One thread of those that wait, the leader, sleeps no longer than
 //! to the soonest timer; the others sleep until they are woken. Where no thread
@@ -50,6 +50,7 @@ enum State {
 #[derive(Debug)]
 struct Entry {
     state: State,
+    who: Sleeper,
     /// Taken out when it is woken.
     waker: Option<Waker>,
     /// Neighbours in the list (`Waiting`), or `older` the next free entry (`Free`).
@@ -79,11 +80,13 @@ pub(crate) struct Waiters {
     waiting: usize,
     /// How many were woken for a key and have not come yet.
     in_flight: usize,
+    /// How many of those are tasks.
+    tasks_in_flight: usize,
     /// Changes when those in flight are given up; see `GIVEN_UP_AFTER`.
     flight: u32,
     /// Lock holds that somebody was in flight for.
     looks: u32,
-    /// With how many ready keys one more is woken although some are in flight.
+    /// With how many ready keys one more is woken although tasks are in flight.
     more_at: usize,
     /// Who sleeps towards the soonest timer, and until when: a thread, or whoever
     /// was woken to see to it and has not come yet. It is `Waiting`.
@@ -108,6 +111,7 @@ impl Waiters {
             taken: 0,
             waiting: 0,
             in_flight: 0,
+            tasks_in_flight: 0,
             flight: 0,
             looks: 0,
             more_at: 0,
@@ -130,7 +134,7 @@ impl Waiters {
         next: Option<Instant>,
         who: Sleeper,
     ) -> (WaiterId, Option<Instant>) {
-        let entry = Entry { state: State::Free, waker: Some(waker), newer: NONE, older: NONE };
+        let entry = Entry { state: State::Free, who, waker: Some(waker), newer: NONE, older: NONE };
         let at = if self.free == NONE {
             self.entries.push(entry);
             (self.entries.len() - 1) as u32
@@ -169,7 +173,9 @@ impl Waiters {
             self.arrived(id);
             self.link(id.0);
         }
-        let old = self.entries[id.0 as usize].waker.replace(waker);
+        let entry = &mut self.entries[id.0 as usize];
+        entry.who = who;
+        let old = entry.waker.replace(waker);
         (old, self.lead(id.0, next, who))
     }
 
@@ -180,6 +186,7 @@ impl Waiters {
             entry.state = State::Released;
             if flight == self.flight {
                 self.in_flight -= 1;
+                self.tasks_in_flight -= usize::from(entry.who == Sleeper::Task);
                 self.looks = 0;
             }
         }
@@ -258,6 +265,7 @@ impl Waiters {
             if self.looks >= GIVEN_UP_AFTER {
                 self.flight = self.flight.wrapping_add(1);
                 self.in_flight = 0;
+                self.tasks_in_flight = 0;
                 self.looks = 0;
             }
         }
@@ -268,7 +276,7 @@ impl Waiters {
         } else if self.in_flight == 0 {
             self.more_at = ready.saturating_mul(2);
             wakes.for_key = self.notify_one();
-        } else {
+        } else if self.tasks_in_flight > 0 {
             // a batch may double the line several times in one hold
             while ready >= self.more_at && self.waiting > 0 {
                 self.more_at = self.more_at.saturating_mul(2).max(2);
@@ -307,8 +315,9 @@ impl Waiters {
             }
         }
         self.unlink(at);
-        self.in_flight += 1;
         let entry = &mut self.entries[at as usize];
+        self.in_flight += 1;
+        self.tasks_in_flight += usize::from(entry.who == Sleeper::Task);
         entry.state = State::Notified(self.flight);
         entry.waker.take()
     }
@@ -431,10 +440,13 @@ mod tests {
 
     impl Crowd {
         fn of(n: usize, next: Option<Instant>) -> Self {
+            Self::of_such(n, next, Sleeper::Thread)
+        }
+        fn of_such(n: usize, next: Option<Instant>, who: Sleeper) -> Self {
             let mut crowd = Self { waiters: Waiters::new(), counts: Vec::new(), ids: Vec::new() };
             for _ in 0..n {
                 let count = Arc::new(Count::default());
-                crowd.ids.push(crowd.waiters.enter(count.clone().into(), next, Sleeper::Thread).0);
+                crowd.ids.push(crowd.waiters.enter(count.clone().into(), next, who).0);
                 crowd.counts.push(count);
             }
             crowd
@@ -458,16 +470,37 @@ mod tests {
     }
 
     #[test]
-    fn a_woken_one_that_never_comes_does_not_hold_up_the_rest() {
-        let mut c = Crowd::of(4, None);
+    fn a_woken_task_that_never_comes_does_not_hold_up_the_rest() {
+        let mut c = Crowd::of_such(4, None, Sleeper::Task);
         let woken: Vec<Vec<usize>> = (1..=9).map(|ready| c.wakes(ready, None, false)).collect();
         let at: Vec<usize> = (1..=9).filter(|&r| !woken[r - 1].is_empty()).collect();
         assert_eq!(at, [1, 2, 4, 8]);
     }
 
     #[test]
+    fn a_woken_thread_comes_and_nobody_is_woken_beside_it() {
+        let mut c = Crowd::of(4, None);
+        assert_eq!(c.wakes(1, None, false), [3]);
+        assert_eq!(c.wakes(1_000, None, false), [] as [usize; 0]);
+        c.waiters.arrived(&WaiterId(3));
+        assert_eq!(c.wakes(999, None, false), [2], "it passes on");
+    }
+
+    #[test]
+    fn whether_a_waiter_is_a_task_is_known_from_its_last_wait() {
+        let mut c = Crowd::of(3, None);
+        let waker = c.counts[2].clone().into();
+        c.waiters.again(&WaiterId(2), waker, None, Sleeper::Task);
+        assert_eq!(c.wakes(1, None, false), [2]);
+        assert_eq!(c.wakes(2, None, false), [1], "2 may be stuck");
+        c.waiters.arrived(&WaiterId(2));
+        assert_eq!((c.waiters.in_flight, c.waiters.tasks_in_flight), (1, 0));
+        assert_eq!(c.wakes(1_000, None, false), [] as [usize; 0], "1 comes");
+    }
+
+    #[test]
     fn a_batch_wakes_one_or_one_for_each_doubling_beside_one_that_does_not_come() {
-        let mut c = Crowd::of(8, None);
+        let mut c = Crowd::of_such(8, None, Sleeper::Task);
         assert_eq!(c.wakes(32, None, false), [7], "one is enough: it passes on");
         c.waiters.arrived(&WaiterId(7));
         assert_eq!(c.wakes(31, None, false), [6]);
@@ -479,13 +512,13 @@ mod tests {
 
     #[test]
     fn a_line_that_was_long_once_does_not_hold_up_those_who_wait_at_a_short_one() {
-        let mut c = Crowd::of(3, None);
+        let mut c = Crowd::of_such(3, None, Sleeper::Task);
         assert_eq!(c.wakes(1, None, false), [2], "this one never comes");
         assert_eq!(c.wakes(1_000, None, false), [0, 1]);
         // these work the line off and wait again
         for at in 0..2 {
             let waker = c.counts[at as usize].clone().into();
-            c.waiters.again(&WaiterId(at), waker, None, Sleeper::Thread);
+            c.waiters.again(&WaiterId(at), waker, None, Sleeper::Task);
         }
         assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
         assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
