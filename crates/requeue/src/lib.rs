@@ -51,7 +51,13 @@ pub use metrics::{Gauges, Metrics, ReadGauges};
 pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
-pub use worker::{BoxError, Failure, IntoOutcome, Outcome, Run, Stop, StopReport, Worker, WorkerBuilder};
+pub use worker::{
+    BoxError, Failure, IntoOutcome, Outcome, Run, Spawn, Stop, StopReport, Worker, WorkerBuilder,
+    WorkerFuture, WorkerTask,
+};
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use worker::{NoTokioRuntime, Tokio};
 
 /// The examples of the repository's README.
 #[cfg(doctest)]
