@@ -53,9 +53,9 @@ enum Verdict {
 impl<K, V> Crew<K, V> {
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
     /// whatever the handler said; `reported`: the hook has heard of that already.
-    pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<Failure>, reported: bool) {
+    pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {
         let mut payload = cell.left.lock().take();
-        let verdict = self.verdict(cell.guard.key(), end, late.as_ref(), reported, cell.attempt);
+        let verdict = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
         match Arc::try_unwrap(cell) {
             Ok(mut cell) => self.end(cell.guard.ending().1, verdict, &mut payload),
             // the handler kept its run: it goes on reading the key

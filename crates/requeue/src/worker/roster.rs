@@ -88,13 +88,15 @@ pub(super) trait Ends: Send + Sync {
     fn ends_soon(&self) -> bool;
 }
 
+/// A run that goes on: what its handler is told, and what ends it, if anything can.
+type Running = (Arc<Told>, Option<Arc<dyn Ends>>);
+
 /// One worker.
 #[derive(Default)]
 struct Place {
     /// Wakes it while it rests.
     waker: Option<Waker>,
-    /// What the handler that it runs is told, and what ends it, if anything can.
-    running: Option<(Arc<Told>, Option<Arc<dyn Ends>>)>,
+    running: Option<Running>,
     /// The run was told to end, at the deadline.
     told: bool,
     /// It drops its handler as soon as it is polled.

@@ -179,7 +179,7 @@ where
         };
         let limit = crew.rules.time_limit.unwrap_or_default();
         let late = run.is_late(crew).then_some(Failure::TimeLimit(limit));
-        self.end(crew, end, late);
+        self.end(crew, end, late.as_ref());
         Poll::Ready(())
     }
 }
@@ -196,7 +196,7 @@ impl<K, V, Fut> Seat<K, V, Fut> {
         self.end(crew, End::Dropped(failure), None);
     }
 
-    fn end(&mut self, crew: &Crew<K, V>, end: End, late: Option<Failure>) {
+    fn end(&mut self, crew: &Crew<K, V>, end: End, late: Option<&Failure>) {
         let Some(Going { cell, alarm, .. }) = self.run.take() else { return };
         quietly(|| drop(alarm));
         // first the handler, so that its payload is back when the run ends

@@ -112,7 +112,7 @@ where
             (Some(limits), Some(began)) if reported || limits.is_over(began) => Some(limits.failure()),
             _ => None,
         };
-        self.crew.finish(cell, End::of(returned), late, reported);
+        self.crew.finish(cell, End::of(returned), late.as_ref(), reported);
     }
 }
 
