@@ -33,6 +33,7 @@ macro_rules! w_runs {
             w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1,
             w_a_panic_is_a_failure_of_that_key_and_ends_nothing_else,
             w_a_panic_of_the_handler_before_it_gives_its_future_is_a_failure_too,
+            w_an_order_that_panics_as_a_key_is_taken_ends_no_worker,
             w_a_panic_in_a_hook_ends_nothing,
             w_payloads_of_failed_runs_go_back,
             w_a_handler_may_return_nothing_or_a_result,

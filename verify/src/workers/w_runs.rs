@@ -1,7 +1,9 @@
 //! W: runs, their outcomes and attempts.
 
 use super::{Front, ms, puppets, queue};
-use requeue::{Failure, FakeClock, Instant, Outcome, RateLimiter, Run, WorkQueue, Worker};
+use requeue::{
+    Failure, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Run, Ticket, WorkQueue, Worker,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -297,6 +299,27 @@ pub fn w_a_panic_of_the_handler_before_it_gives_its_future_is_a_failure_too<F: F
     q.add(1).unwrap();
     q.add(2).unwrap();
     assert_eq!(failed.recv().unwrap(), (1, "the handler panicked: at once".to_owned()));
+    let report = F::report(worker.drain(Duration::MAX));
+    assert_eq!((report.complete, report.done), (true, 2));
+}
+
+pub fn w_an_order_that_panics_as_a_key_is_taken_ends_no_worker<F: Front>() {
+    /// Panics in its first three pops.
+    struct Moody(Vec<Ticket>, u32);
+    impl ReadyOrder<u64> for Moody {
+        fn push(&mut self, _: &u64, ticket: Ticket) {
+            self.0.push(ticket);
+        }
+        fn pop(&mut self) -> Option<Ticket> {
+            self.1 += 1;
+            assert!(self.1 > 3, "an order");
+            self.0.pop()
+        }
+    }
+    let q = WorkQueue::builder().custom_order(Moody(Vec::new(), 0)).build().unwrap();
+    q.add(1).unwrap();
+    q.add(2).unwrap();
+    let worker = F::start(Worker::of(&q).workers(1), |_| async {});
     let report = F::report(worker.drain(Duration::MAX));
     assert_eq!((report.complete, report.done), (true, 2));
 }
