@@ -18,7 +18,6 @@ pub mod lockstep;
 pub mod machine;
 pub mod model;
 pub mod probe;
-pub mod puppets;
 pub mod reference;
 pub mod suite;
 pub mod wake;

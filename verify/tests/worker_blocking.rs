@@ -2,8 +2,8 @@
 //! holds of every worker is in `src/workers`.
 
 use requeue::{Failure, Worker};
-use requeue_verify::puppets::queue;
 use requeue_verify::watchdog::run;
+use requeue_verify::workers::queue;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};

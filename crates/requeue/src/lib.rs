@@ -10,6 +10,7 @@ mod bell;
 mod builder;
 mod drain;
 mod error;
+mod explain;
 mod filter;
 mod get;
 mod get_many;
@@ -40,6 +41,7 @@ pub use drain::{Drain, DrainOptions, Drained, ShutDown, WaitingKeys};
 pub use error::{
     AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, RefusedItem, TryGetError,
 };
+pub use explain::Explanation;
 pub use get::{Get, GetTimeout};
 pub use get_many::{GetMany, GetManyTimeout};
 pub use hash::{KeyHasher, RandomState};

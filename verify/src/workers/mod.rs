@@ -130,7 +130,13 @@ pub type Lists = WorkQueue<u64, Vec<u32>>;
 /// A queue of a fake clock whose values are lists; back-offs of 1, 2, 4 … ms.
 #[must_use]
 pub fn queue() -> (Lists, FakeClock) {
-    crate::puppets::queue()
+    let clock = FakeClock::new();
+    let q = WorkQueue::merging(|old: &mut Vec<u32>, new: Vec<u32>| old.extend(new))
+        .clock(clock.clone())
+        .limiter(requeue::limiter::default_per_item())
+        .build()
+        .expect("a queue");
+    (q, clock)
 }
 
 /// Waits until something holds that another thread is about to bring about; one that

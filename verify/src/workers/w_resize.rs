@@ -69,9 +69,10 @@ pub fn w_resized_down_workers_that_wait_for_a_key_leave_at_once<F: Front>() {
 pub fn w_resized_to_0_is_a_pause_until_the_next_resize<F: Front>() {
     let (q, clock) = queue();
     let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(2), handler);
+    let worker = F::start(Worker::of(&q).workers(1), handler);
     q.add(1).unwrap();
     puppets.run(1, 1);
+    // One that was just looking for a key would still take the next.
     worker.resize(0).unwrap();
     q.add(2).unwrap();
     q.add_after(3, ms(5)).unwrap();
