@@ -31,9 +31,9 @@ fn w_past_its_time_limit_a_run_is_told_and_reported_at_once_and_keeps_its_key_un
                 tell.send(*key).unwrap();
             })
             .start_threads(move |run| {
+                assert!(!run.cancelled());
                 told.send((*run.key(), run.attempt())).unwrap();
                 if (*run.key(), run.attempt()) == (1, 1) {
-                    assert!(!run.cancelled());
                     gate.wait();
                     flag.store(run.cancelled(), Ordering::SeqCst);
                 }
