@@ -174,6 +174,22 @@ fn w_without_an_executor_resizes_wake_the_future_and_0_is_a_pause() {
 }
 
 #[test]
+fn w_without_an_executor_a_drain_ends_a_paused_one_and_reports_what_is_left() {
+    run("w_without_an_executor_a_drain_ends_a_paused_one_and_reports_what_is_left", || {
+        let (q, _clock) = queue();
+        let mut workers = Worker::of(&q).workers(0).run(|run: Run<u64, Vec<u32>>| async move { drop(run) });
+        let handle = workers.worker();
+        q.add(1).unwrap();
+        let outer = Count::new();
+        assert!(outer.poll(&mut workers).is_pending());
+        let report = handle.drain(Duration::MAX).wait();
+        assert_eq!((report.complete, report.done, report.ready), (false, 0, 1));
+        assert_eq!(outer.wakes(), 1);
+        assert!(outer.poll(&mut workers).is_ready());
+    });
+}
+
+#[test]
 fn w_without_an_executor_it_ends_with_the_queue() {
     run("w_without_an_executor_it_ends_with_the_queue", || {
         let q = WorkQueue::<u64>::new();

@@ -227,6 +227,40 @@ fn w_handlers_that_never_wait_let_other_tasks_have_a_turn() {
 }
 
 #[test]
+fn w_a_runtime_that_is_shut_down_while_its_tasks_work_loses_no_key() {
+    run("w_a_runtime_that_is_shut_down_while_its_tasks_work_loses_no_key", || {
+        const KEYS: usize = 50;
+        for round in 0..50 {
+            let (q, _clock) = queue();
+            for key in 0..KEYS as u64 {
+                q.add(key).unwrap();
+            }
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            let ended = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&ended);
+            let executor = Tokio::with_handle(runtime.handle().clone());
+            let worker = Worker::of(&q).workers(8).start_on(executor, move |run: Run<u64, Vec<u32>>| {
+                let count = Arc::clone(&count);
+                async move {
+                    for _ in 0..run.key() % 4 {
+                        tokio::task::yield_now().await;
+                    }
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            while ended.load(Ordering::SeqCst) < round {
+                std::thread::yield_now();
+            }
+            drop(runtime);
+            worker.join();
+            let left = q.stats();
+            assert_eq!(left.held, 0);
+            assert_eq!(left.ready + left.waiting + ended.load(Ordering::SeqCst), KEYS, "{left:?}");
+        }
+    });
+}
+
+#[test]
 fn w_a_runtime_that_is_shut_down_gives_its_keys_back() {
     run("w_a_runtime_that_is_shut_down_gives_its_keys_back", || {
         let (q, _clock) = queue();

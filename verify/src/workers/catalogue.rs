@@ -55,6 +55,7 @@ macro_rules! w_ends {
             w_stop_ends_workers_that_wait_for_a_key,
             w_drain_works_the_ready_keys_off_and_shuts_the_queue_down,
             w_drain_that_waits_works_retries_off_too,
+            w_a_stop_that_races_with_runs_loses_no_key,
             w_dropping_the_workers_handle_detaches_it_and_its_workers_end_with_the_queue,
             w_a_worker_is_not_a_handle_of_the_queue,
         }

@@ -1,6 +1,6 @@
 //! W: time limits, and how workers end.
 
-use super::{Front, ms, puppets, queue, until_waiting};
+use super::{Front, ms, puppets, queue, until, until_waiting};
 use requeue::{Clock, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,6 +125,34 @@ pub fn w_drain_that_waits_works_retries_off_too<F: Front>() {
     puppets.end(Outcome::Done);
     let report = F::report(drain);
     assert_eq!((report.complete, report.done), (true, 2));
+}
+
+pub fn w_a_stop_that_races_with_runs_loses_no_key<F: Front>() {
+    const KEYS: usize = 20;
+    for round in 0..100 {
+        let (q, _clock) = queue();
+        for key in 0..KEYS as u64 {
+            q.add(key).unwrap();
+        }
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ended);
+        let worker = F::start(Worker::of(&q).workers(4), move |run: Run<u64, Vec<u32>>| {
+            let count = Arc::clone(&count);
+            async move {
+                for _ in 0..run.key() % 4 {
+                    smol::future::yield_now().await;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        until(|| ended.load(Ordering::SeqCst) >= round % KEYS);
+        let report = F::report(worker.stop(Duration::ZERO));
+        worker.join();
+        assert!(report.done as usize + report.cancelled <= KEYS);
+        let left = q.stats();
+        assert_eq!(left.held, 0);
+        assert_eq!(left.ready + left.waiting + ended.load(Ordering::SeqCst), KEYS, "{report:?}, {left:?}");
+    }
 }
 
 pub fn w_dropping_the_workers_handle_detaches_it_and_its_workers_end_with_the_queue<F: Front>() {

@@ -4,7 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What an executor is given to run: one worker.
+/// What an executor is given to run: one worker. See [`Spawn`].
+///
+/// ```
+/// use requeue::WorkerTask;
+/// let task: WorkerTask = Box::pin(async { println!("works") });
+/// smol::block_on(task);
+/// ```
 pub type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// An executor that workers run on: anything that can run a future beside others.

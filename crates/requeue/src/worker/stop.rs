@@ -72,6 +72,8 @@ pub struct Stop {
     roster: Arc<Roster>,
     drain: Option<DrainBase>,
     deadline: Instant,
+    /// Or only watches the workers' end.
+    brings_it_about: bool,
     place: Option<usize>,
     alarm: Option<Alarm>,
 }
@@ -86,12 +88,19 @@ impl Stop {
                 None
             }
         };
-        Self { roster, drain, deadline: now + deadline, place: None, alarm: None }
+        Self { roster, drain, deadline: now + deadline, brings_it_about: true, place: None, alarm: None }
     }
 
     /// Waits for the workers' end without bringing it about.
     pub(super) fn watch(roster: Arc<Roster>) -> Self {
-        Self { roster, drain: None, deadline: Instant::NEVER, place: None, alarm: None }
+        Self {
+            roster,
+            drain: None,
+            deadline: Instant::NEVER,
+            brings_it_about: false,
+            place: None,
+            alarm: None,
+        }
     }
 
     /// Blocks until the worker's runs have ended, or the deadline.
@@ -141,6 +150,10 @@ impl Stop {
         let old = self.place.take().and_then(|place| state.stops.leave(place));
         drop(state);
         drop(old);
+        if self.brings_it_about {
+            // a drain of workers that were resized to 0 ends them too
+            self.roster.stop_taking();
+        }
         let lost = self.drain.as_ref().map(|base| self.roster.queue.lost(base, now));
         Step::Ready(self.roster.report(self.roster.queue.stats(now), lost))
     }
