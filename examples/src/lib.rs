@@ -6,6 +6,7 @@
 //! | `quickstart` | four threads, a thousand triggers, a handful of runs |
 //! | `order_timeouts` | a million orders, closed after thirty minutes unless paid, on a clock that the program steps |
 //! | `burst` | five tasks at once, then one a second |
+//! | `tokio_workers` | workers on Tokio: back-off, a time limit, more of them while the line is long |
 //! | `write_limit` | a fast producer in front of a store that takes fifty writes a second |
 //!
 //! ```text

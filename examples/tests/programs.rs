@@ -1,12 +1,12 @@
 //! Programs as users would write them, against which the public face was
 //! designed: how each reads is what the names and shapes were chosen for. Here
-//! they run, and what they do is asserted. Not here because not built: the async
-//! half of the ninth (workers on a runtime), the tenth (a Prometheus registry) and
+//! they run, and what they do is asserted. Not here because not built: the
+//! tenth (a Prometheus registry) and
 //! the eleventh (priorities and groups).
 
 use requeue::{
     Alarm, Clock, DelayingQueue, DrainOptions, FakeClock, Instant, Outcome, Queue, RateLimiter,
-    RateLimitingQueue, Run, SystemClock, WaitingKeys, WorkQueue, Worker, limiter::Bucket,
+    RateLimitingQueue, Run, SystemClock, Tokio, WaitingKeys, WorkQueue, Worker, limiter::Bucket,
 };
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -240,6 +240,54 @@ fn p08_clock() -> Res {
     assert_eq!(q.get_blocking().map(|item| *item.key()), Some(1));
     assert!(began.elapsed() >= Duration::from_millis(100), "never early");
     assert!(began.elapsed() < Duration::from_secs(60), "nor at the real pace");
+    Ok(())
+}
+
+/// The worker, async. (`Tokio::new` says where there is no runtime, which a name alone
+/// could only say by panicking later, and `resize` can fail where there are threads to
+/// start; in the design neither did.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p09_worker_on_tokio() -> Res {
+    static LOOKED: AtomicU32 = AtomicU32::new(0);
+    async fn look(key: &str) -> Result<(), std::io::Error> {
+        assert_eq!(key, "default/db");
+        LOOKED.fetch_add(1, Relaxed);
+        Ok(())
+    }
+    let q = WorkQueue::<String>::new();
+    let w = Worker::of(&q)
+        .workers(16)
+        .time_limit(Duration::from_secs(30))
+        .max_attempts(10)
+        .on_give_up(|key, why| eprintln!("{key}: {why}"))
+        .start_on(Tokio::new()?, |run| async move {
+            look(run.key()).await?;
+            Ok::<_, std::io::Error>(Outcome::Again(Duration::from_secs(300)))
+        });
+    w.resize(4)?;
+    q.add_ref("default/db")?;
+    while q.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let report = w.stop(Duration::from_secs(10)).await;
+    assert!(report.complete && report.done == 1, "{report:?}");
+    assert_eq!((LOOKED.load(Relaxed), q.stats().waiting), (1, 1));
+    Ok(())
+}
+
+/// Any executor, even a bare `block_on`, and a handler that is not `Send`.
+#[tokio::test(flavor = "current_thread")]
+async fn p09_worker_without_an_executor() -> Res {
+    let q = WorkQueue::<String>::new();
+    let seen = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = seen.clone();
+    let workers = Worker::of(&q).run(move |run: Run<String>| {
+        let count = count.clone();
+        async move { count.set(count.get() + run.key().len()) }
+    });
+    q.add_ref("good")?;
+    q.shut_down();
+    assert_eq!((workers.await.done, seen.get()), (1, 4));
     Ok(())
 }
 

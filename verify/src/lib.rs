@@ -4,6 +4,7 @@
 //!   function that takes the queue under test as a parameter. The binaries in
 //!   `tests/` run it for each front: blocking, and async on a bare `block_on`,
 //!   tokio and smol.
+//! * [`workers`]: the same for workers, on threads, on executors, and in one future.
 //! * [`model`]: the contract as a small reference model, run in lock-step with
 //!   the real queue by random operation sequences, and itself put through the
 //!   suite.
@@ -17,8 +18,8 @@ pub mod lockstep;
 pub mod machine;
 pub mod model;
 pub mod probe;
-pub mod puppets;
 pub mod reference;
 pub mod suite;
 pub mod wake;
 pub mod watchdog;
+pub mod workers;

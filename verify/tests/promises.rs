@@ -34,6 +34,16 @@ fn suite() -> BTreeSet<String> {
     sources("src/suite").iter().flat_map(|file| names(&read(file), "pub fn ", "<A: Adapter>()")).collect()
 }
 
+/// The functions of the suite of workers.
+fn workers() -> BTreeSet<String> {
+    sources("src/workers").iter().flat_map(|file| names(&read(file), "pub fn ", "<F: Front>()")).collect()
+}
+
+/// All tests, wherever they are.
+fn tests() -> BTreeSet<String> {
+    [suite(), workers(), others()].into_iter().flatten().collect()
+}
+
 /// The tests that stand in `tests/` as they are.
 fn others() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
@@ -69,7 +79,7 @@ fn table() -> Vec<(String, String, Vec<String>)> {
 
 #[test]
 fn every_test_that_the_table_names_exists() {
-    let known: BTreeSet<String> = suite().union(&others()).cloned().collect();
+    let known = tests();
     assert!(known.len() > 300, "only {} tests were found: is this looking in the right place?", known.len());
     for (rule, promise, tests) in table() {
         assert!(!tests.is_empty(), "{rule}: no test shows that \"{promise}\"");
@@ -82,8 +92,8 @@ fn every_test_that_the_table_names_exists() {
 #[test]
 fn every_test_shows_a_promise_of_the_table() {
     let named: BTreeSet<String> = table().into_iter().flat_map(|(_, _, tests)| tests).collect();
-    for test in suite().union(&others()) {
-        assert!(named.contains(test), "`{test}` stands in no row of the table");
+    for test in tests() {
+        assert!(named.contains(&test), "`{test}` stands in no row of the table");
     }
 }
 
@@ -103,17 +113,26 @@ fn every_rule_in_scope_has_a_row() {
 }
 
 #[test]
-fn every_function_of_the_suite_is_run() {
-    let catalogue = read(&here().join("src/suite/catalogue.rs"));
-    let run: BTreeSet<String> = names(&catalogue, "", ",").into_iter().collect();
-    for test in suite() {
-        assert!(run.contains(&test), "`{test}` is missing from src/suite/catalogue.rs");
-    }
-    let all = catalogue.split_once("macro_rules! conformance").expect("the macro for all files").1;
-    for file in sources("src/suite") {
-        let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
-        if name != "mod" && name != "catalogue" {
-            assert!(all.contains(&format!("$crate::{name}!")), "`{name}` is missing from `conformance!`");
+fn every_function_of_the_suites_is_run() {
+    for (folder, tests, all) in [
+        ("src/suite", suite(), "macro_rules! conformance"),
+        ("src/workers", workers(), "macro_rules! worker_conformance"),
+    ] {
+        let catalogue = read(&here().join(folder).join("catalogue.rs"));
+        let run: BTreeSet<String> = names(&catalogue, "", ",").into_iter().collect();
+        assert!(tests.len() > 40, "only {} tests were found in {folder}", tests.len());
+        for test in tests {
+            assert!(run.contains(&test), "`{test}` is missing from {folder}/catalogue.rs");
+        }
+        let all = catalogue.split_once(all).expect("the macro for all files").1;
+        for file in sources(folder) {
+            let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
+            if name != "mod" && name != "catalogue" {
+                assert!(
+                    all.contains(&format!("$crate::{name}!")),
+                    "`{name}` is run by no macro for all files"
+                );
+            }
         }
     }
 }

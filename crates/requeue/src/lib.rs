@@ -10,6 +10,7 @@ mod bell;
 mod builder;
 mod drain;
 mod error;
+mod explain;
 mod filter;
 mod get;
 mod get_many;
@@ -40,6 +41,7 @@ pub use drain::{Drain, DrainOptions, Drained, ShutDown, WaitingKeys};
 pub use error::{
     AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, RefusedItem, TryGetError,
 };
+pub use explain::Explanation;
 pub use get::{Get, GetTimeout};
 pub use get_many::{GetMany, GetManyTimeout};
 pub use hash::{KeyHasher, RandomState};
@@ -51,7 +53,13 @@ pub use metrics::{Gauges, Metrics, ReadGauges};
 pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
-pub use worker::{BoxError, Failure, IntoOutcome, Outcome, Run, Stop, StopReport, Worker, WorkerBuilder};
+pub use worker::{
+    BoxError, Failure, IntoOutcome, Outcome, Run, Spawn, Stop, StopReport, Worker, WorkerBuilder,
+    WorkerFuture, WorkerTask,
+};
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use worker::{NoTokioRuntime, Tokio};
 
 /// The examples of the repository's README.
 #[cfg(doctest)]

@@ -5,6 +5,7 @@ use crate::add_many::AddedMany;
 use crate::builder::Builder;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddResult, NotHeld, Refused, TryGetError};
+use crate::explain::Explanation;
 use crate::get::Get;
 use crate::get_many::{GetMany, try_get_many};
 use crate::item::{Item, Owner, settle_ended};
@@ -425,6 +426,30 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         self.shared.enter_at(self.shared.now()).core.state(key, hash)
+    }
+
+    /// Why a key is running, or is not, in words: what [`state`](Self::state) knows, as
+    /// text for people.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
+    /// q.add_after("a", Duration::from_secs(90))?;
+    /// assert_eq!(q.explain("a").to_string(), "waiting: due in 1 min 30 s");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn explain<Q>(&self, key: &Q) -> Explanation
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        let at = self.shared.now();
+        let session = self.shared.enter_at(at);
+        let shutting_down = session.core.shutting_down();
+        Explanation { state: session.core.state(key, hash), at, shutting_down }
     }
 }
 

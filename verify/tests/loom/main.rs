@@ -25,3 +25,4 @@ mod loans;
 mod runs;
 mod support;
 mod timers;
+mod workers;

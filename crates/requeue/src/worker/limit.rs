@@ -48,6 +48,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
     /// tries again; the limit is looked at after the handler's return anyway.
     pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>) {
         let mut state = self.state.lock();
+        state.ended = false;
         // runs that have returned leave from the front, so that what is watched
         // stays about as long as the number of threads
         while state.runs.front().is_some_and(|run| run.told.has_returned()) {
@@ -81,11 +82,12 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         Failure::TimeLimit(self.limit)
     }
 
-    /// The worker's threads have ended.
+    /// The worker's last thread has ended. A resize may have brought new ones since:
+    /// while a run of theirs goes on, the watching goes on too.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
-        let waker = state.waker.take();
+        let waker = state.waker.clone();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -99,7 +101,13 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
             let mut over = Vec::new();
             let mut state = self.state.lock();
             if state.ended {
-                return;
+                state.runs.retain(|run| !run.told.has_returned());
+                if state.runs.is_empty() {
+                    // the next run starts another one
+                    state.started = false;
+                    state.waker = None;
+                    return;
+                }
             }
             state.waker.get_or_insert_with(|| parker.waker().clone());
             while state.runs.front().is_some_and(|run| run.until <= now || run.told.has_returned()) {

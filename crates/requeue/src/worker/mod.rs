@@ -4,36 +4,49 @@
 //! rest: retries through the queue's limiter, attempts, panics, time limits,
 //! payloads of failed runs, and an end with a report.
 
+mod builder;
+mod crew;
+mod future;
 mod limit;
 mod outcome;
 mod roster;
 mod run;
+mod seat;
+mod spawn;
+mod stop;
+mod tasks;
 mod threads;
 
+pub use self::builder::WorkerBuilder;
+pub use self::future::WorkerFuture;
 pub use self::outcome::{BoxError, Failure, IntoOutcome, Outcome};
-pub use self::roster::{Stop, StopReport};
 pub use self::run::Run;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::spawn::{NoTokioRuntime, Tokio};
+pub use self::spawn::{Spawn, WorkerTask};
+pub use self::stop::{Stop, StopReport};
 
-use self::roster::Roster;
+use self::roster::{Hiring, Roster};
 use crate::clock::quietly;
 use crate::drain::DrainOptions;
-use crate::shared::Shared;
 use crate::{WaitingKeys, WorkQueue};
 use std::fmt;
 use std::io;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a failure count is kept of a key that never comes back, unless
-/// [`WorkerBuilder::expire_failures_after`] says otherwise.
-const EXPIRE_FAILURES_AFTER: Duration = Duration::from_secs(3600);
-
-/// Threads that work a queue off with one handler.
+/// Workers that work a queue off with one handler: on threads, in tasks of any
+/// executor, or inside one future.
 ///
 /// Made by [`Worker::of`]. It is not a handle of the queue: when the queue's last
-/// handle goes, its threads end once the queue is worked off. Dropping the
-/// worker detaches it: its threads go on until then.
+/// handle goes, the workers end once the queue is worked off. Dropping this
+/// detaches them: they go on until then.
+///
+/// Where handlers are async, one that is cancelled, because its task was dropped, or
+/// because the worker was stopped and its deadline came, has failed its run: its key and
+/// the payload that it had not taken go back to the queue. So has one that panics or is
+/// past its time limit.
 ///
 /// ```
 /// use requeue::{Outcome, WorkQueue, Worker};
@@ -54,6 +67,7 @@ const EXPIRE_FAILURES_AFTER: Duration = Duration::from_secs(3600);
 /// ```
 pub struct Worker {
     roster: Arc<Roster>,
+    hiring: Arc<Hiring>,
 }
 
 impl Worker {
@@ -67,20 +81,62 @@ impl Worker {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn of<K, V, S>(queue: &WorkQueue<K, V, S>) -> WorkerBuilder<K, V> {
-        WorkerBuilder {
-            queue: queue.shared.clone(),
-            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            rules: Rules { time_limit: None, max_attempts: 0, on_failure: None, on_give_up: None },
-            expire_failures_after: Some(EXPIRE_FAILURES_AFTER),
-        }
+        WorkerBuilder::new(queue.shared.clone())
+    }
+
+    fn new(roster: Arc<Roster>, hiring: Arc<Hiring>) -> Self {
+        Self { roster, hiring }
+    }
+
+    /// From now on so many keys are worked on at once. New workers begin at once;
+    /// surplus ones leave, those that wait for a key now and others after their run. 0
+    /// is a pause: keys stay in line until the next resize. Once the worker has been
+    /// stopped, or its queue is worked off, this changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start a thread; those that were started work. Workers on an
+    /// executor or in a future give no error.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).workers(0).start_threads(|run| println!("{}", run.key()))?;
+    /// q.add(1)?;
+    /// assert_eq!(q.len(), 1); // paused
+    /// worker.resize(4)?;
+    /// assert_eq!(worker.workers(), 4);
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resize(&self, workers: usize) -> io::Result<()> {
+        self.roster.resize(workers, &self.hiring)
+    }
+
+    /// How many workers there are: those that are to leave after their run are counted
+    /// until they have left, and those that the executor turned away are not.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q).workers(3).start_threads(|_| ())?;
+    /// assert_eq!(worker.workers(), 3);
+    /// worker.stop(std::time::Duration::MAX).wait();
+    /// assert_eq!(worker.workers(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.roster.workers()
     }
 
     /// Stops taking keys and waits for the runs that go on; the queue stays open
     /// and ready keys stay in it. Await the result or call [`wait`](Stop::wait).
     ///
     /// At the deadline, that long from now on the queue's clock, runs that still
-    /// go on are told (see [`Run::cancelled`]) and the report is made. Zero
-    /// tells them at once; [`Duration::MAX`] waits for ever.
+    /// go on are cancelled and the report is made: blocking handlers are told (see
+    /// [`Run::cancelled`]), async ones are dropped. Zero cancels them at once;
+    /// [`Duration::MAX`] waits for ever.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -127,8 +183,9 @@ impl Worker {
         Stop::begin(self.roster.clone(), Some(options), deadline)
     }
 
-    /// Blocks until every thread has ended: because the queue was shut down and
-    /// is worked off, or the worker was stopped.
+    /// Blocks until there are no workers any more: because the queue was shut down and
+    /// is worked off, or they were stopped, or resized to 0. Not to be called where it
+    /// blocks the executor that they run on.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -147,7 +204,7 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("threads", &self.roster.threads()).finish_non_exhaustive()
+        f.debug_struct("Worker").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }
 
@@ -166,188 +223,5 @@ struct Rules<K> {
 fn report<K>(hook: Option<&Hook<K>>, key: &K, failure: &Failure) {
     if let Some(hook) = hook {
         quietly(|| hook(key, failure));
-    }
-}
-
-/// Builds a [`Worker`].
-///
-/// ```
-/// use requeue::{WorkQueue, Worker};
-/// use std::time::Duration;
-/// let q = WorkQueue::<String>::new();
-/// let worker = Worker::of(&q)
-///     .workers(8)
-///     .time_limit(Duration::from_secs(30))
-///     .max_attempts(10)
-///     .on_give_up(|key, why| eprintln!("{key}: {why}"))
-///     .start_threads(|run| println!("look at {}", run.key()))?;
-/// assert!(worker.drain(Duration::MAX).wait().complete);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "a worker does nothing until it is started"]
-pub struct WorkerBuilder<K, V = ()> {
-    queue: Arc<Shared<K, V>>,
-    threads: usize,
-    rules: Rules<K>,
-    expire_failures_after: Option<Duration>,
-}
-
-impl<K, V> WorkerBuilder<K, V> {
-    /// How many keys are worked on at once; the machine's cores by default. With
-    /// 0 nothing is worked on.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// # let q = WorkQueue::<u32>::new();
-    /// let one_at_a_time = Worker::of(&q).workers(1).start_threads(|_| ())?;
-    /// # drop(one_at_a_time);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn workers(self, workers: usize) -> Self {
-        Self { threads: workers, ..self }
-    }
-
-    /// How long a run may take. One that takes longer has failed: that is
-    /// reported at once, the handler is told ([`Run::cancelled`]), and its key
-    /// stays held until it has returned.
-    ///
-    /// ```
-    /// # use requeue::{FakeClock, WorkQueue, Worker};
-    /// # use std::sync::mpsc;
-    /// # use std::time::Duration;
-    /// let clock = FakeClock::new();
-    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
-    /// let (tell, told) = mpsc::channel();
-    /// let worker = Worker::of(&q)
-    ///     .time_limit(Duration::from_secs(30))
-    ///     .on_failure(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
-    ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
-    /// q.add("a")?;
-    /// clock.wait_for_alarms(1); // the limit is being watched
-    /// clock.advance(Duration::from_secs(30));
-    /// assert_eq!(told.recv()?, "a: the handler took longer than 30s");
-    /// # drop(worker);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.rules.time_limit = Some(limit);
-        self
-    }
-
-    /// How many runs in a row may fail before the key is given up; 0, the
-    /// default, is no maximum.
-    ///
-    /// ```
-    /// # use requeue::{limiter, WorkQueue, Worker};
-    /// # use std::sync::mpsc;
-    /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
-    /// let (tell, told) = mpsc::channel();
-    /// let worker = Worker::of(&q)
-    ///     .max_attempts(3)
-    ///     .on_failure(move |_, _| tell.send(()).unwrap())
-    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
-    /// q.add("a")?;
-    /// for _ in 0..3 {
-    ///     told.recv()?;
-    /// }
-    /// worker.drain(std::time::Duration::MAX).wait();
-    /// # assert!(told.try_recv().is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.rules.max_attempts = attempts;
-        self
-    }
-
-    /// Called for each failed run, from the worker's threads, before the key
-    /// goes back or is given up. A panic in it is caught.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// # let q = WorkQueue::<u32>::new();
-    /// let worker = Worker::of(&q)
-    ///     .on_failure(|key, why| eprintln!("{key} comes back: {why}"))
-    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
-    /// # drop(worker);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn on_failure(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
-        self.rules.on_failure = Some(Arc::new(hook));
-        self
-    }
-
-    /// Called for each key that is given up, from the worker's threads. A panic
-    /// in it is caught.
-    ///
-    /// ```
-    /// # use requeue::{Outcome, WorkQueue, Worker};
-    /// # use std::sync::mpsc;
-    /// # let q = WorkQueue::new();
-    /// let (tell, told) = mpsc::channel();
-    /// let worker = Worker::of(&q)
-    ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
-    ///     .start_threads(|_| Outcome::GiveUp("no such object".into()))?;
-    /// q.add("a")?;
-    /// assert_eq!(told.recv()?, "a: no such object");
-    /// # drop(worker);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn on_give_up(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
-        self.rules.on_give_up = Some(Arc::new(hook));
-        self
-    }
-
-    /// How long after the end of its last delay a key's failure count is kept,
-    /// for keys that never come back; an hour by default, `None` for ever. It
-    /// holds for the whole queue, where the limiter leaves the counting to the
-    /// queue and has no time of its own.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// # let q = WorkQueue::<u32>::new();
-    /// let day = std::time::Duration::from_secs(24 * 3600);
-    /// let worker = Worker::of(&q).expire_failures_after(Some(day)).start_threads(|_| ())?;
-    /// # drop(worker);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn expire_failures_after(self, after: Option<Duration>) -> Self {
-        Self { expire_failures_after: after, ..self }
-    }
-
-    /// Starts the threads. The handler is called on them, for one key at a time
-    /// each; it may panic, which fails its run and nothing else.
-    ///
-    /// # Errors
-    ///
-    /// If the system cannot start a thread; those that started are ended again.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// let q = WorkQueue::<String>::new();
-    /// // an Err is a retry; see IntoOutcome for what else a handler may return
-    /// let worker = Worker::of(&q).start_threads(|run| std::fs::metadata(run.key()).map(drop))?;
-    /// # drop(worker);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn start_threads<F, O>(self, handler: F) -> io::Result<Worker>
-    where
-        K: Send + Sync + 'static,
-        V: Send + 'static,
-        F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
-        O: IntoOutcome,
-    {
-        self.queue.enter(&mut None).core.expire_failures_after(self.expire_failures_after);
-        let roster = threads::start(self.queue, self.threads, self.rules, handler)?;
-        Ok(Worker { roster })
-    }
-}
-
-impl<K, V> fmt::Debug for WorkerBuilder<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerBuilder")
-            .field("workers", &self.threads)
-            .field("time_limit", &self.rules.time_limit)
-            .field("max_attempts", &self.rules.max_attempts)
-            .finish_non_exhaustive()
     }
 }

@@ -84,6 +84,9 @@ pub enum Failure {
     Panic(String),
     /// The handler took longer than the worker's time limit.
     TimeLimit(Duration),
+    /// An async handler was dropped before it had returned: its task was cancelled,
+    /// or the worker was stopped and its deadline came.
+    Cancelled,
 }
 
 impl fmt::Display for Failure {
@@ -92,6 +95,7 @@ impl fmt::Display for Failure {
             Self::Error(error) => error.fmt(f),
             Self::Panic(message) => write!(f, "the handler panicked: {message}"),
             Self::TimeLimit(limit) => write!(f, "the handler took longer than {limit:?}"),
+            Self::Cancelled => f.write_str("the handler was cancelled before it had returned"),
         }
     }
 }
@@ -100,7 +104,7 @@ impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Error(error) => error.source(),
-            Self::Panic(_) | Self::TimeLimit(_) => None,
+            Self::Panic(_) | Self::TimeLimit(_) | Self::Cancelled => None,
         }
     }
 }

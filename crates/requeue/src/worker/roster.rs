@@ -1,20 +1,26 @@
-//! Who works, and how it ends: stop, drain, the report.
+//! Who works: how many workers there are and are to be, who of them rests, who runs
+//! a key, and how many runs have ended.
+//!
+//! A worker is one thread, one task, or one seat of a [`WorkerFuture`]; here it is a
+//! *place*. It asks the roster before each look for a key, and that is where it
+//! learns that it is to leave: a worker is never ended while it has a key, but it is
+//! woken where it rests.
+//!
+//! [`WorkerFuture`]: super::WorkerFuture
 
 use super::run::Told;
-use crate::clock::{Alarm, Clock, Parker};
+use super::stop::StopReport;
+use crate::clock::Clock;
 use crate::drain::DrainOptions;
 use crate::shared::{Shared, wake_each};
-use crate::sync::Mutex;
-use crate::wait::{Step, WakerSet};
+use crate::sync::{Mutex, MutexGuard};
+use crate::wait::WakerSet;
 use crate::{Instant, Stats};
 use requeue_core::DrainBase;
-use std::cell::OnceCell;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
 
 /// What a worker's end needs of its queue, whatever its keys are.
 pub(super) trait Source: Send + Sync {
@@ -41,71 +47,201 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     }
 }
 
-/// One thread of a worker.
-#[derive(Debug, Default)]
+/// Brings in workers: on threads, on an executor, or in a future.
+pub(super) trait Hire: Send + Sync {
+    /// Brings one in at this place; false if it was turned away, in which case it has
+    /// left its place again, as after an error.
+    fn hire(self: Arc<Self>, place: usize) -> io::Result<bool>;
+    /// The worker has ended: nobody is left, and nobody will come.
+    fn ended(&self) {}
+}
+
+/// How more workers are brought in. A worker's handle has it and the roster does not
+/// keep it alive, for it holds the handler, which is to go with the last worker; it is
+/// emptied when that one has left for good.
+pub(super) struct Hiring(Mutex<Option<Arc<dyn Hire>>>);
+
+impl Hiring {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(None)))
+    }
+    pub(super) fn open(&self, staff: Arc<dyn Hire>) {
+        *self.0.lock() = Some(staff);
+    }
+    fn close(&self) {
+        let staff = self.0.lock().take();
+        if let Some(staff) = staff {
+            staff.ended();
+        }
+    }
+    fn staff(&self) -> Option<Arc<dyn Hire>> {
+        self.0.lock().clone()
+    }
+}
+
+/// Ends the run of a place from outside, once it has been told to end.
+pub(super) trait Ends: Send + Sync {
+    /// Drops the handler, or wakes whoever will.
+    fn end(&self);
+    /// Whether whoever was woken drops it as soon as it is polled, so that a report
+    /// that can wait for that waits.
+    fn ends_soon(&self) -> bool;
+}
+
+/// A run that goes on: what its handler is told, and what ends it, if anything can.
+type Running = (Arc<Told>, Option<Arc<dyn Ends>>);
+
+/// One worker.
+#[derive(Default)]
 struct Place {
-    /// Wakes it when it waits for a key.
+    /// Wakes it while it rests.
     waker: Option<Waker>,
-    /// What the handler that it runs is told.
-    running: Option<Arc<Told>>,
+    running: Option<Running>,
+    /// The run was told to end, at the deadline.
+    told: bool,
+    /// It drops its handler as soon as it is polled.
+    ends_soon: bool,
     /// It looks for a key, and may have got one: for a moment only.
     looking: bool,
 }
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Default)]
+pub(super) struct State {
     places: Vec<Place>,
-    /// Threads that have not ended.
+    /// Places that nobody has.
+    free: Vec<usize>,
+    /// How many workers there are to be.
+    wanted: usize,
+    /// Workers that have not left.
     alive: usize,
     /// No more keys are taken.
     stopping: bool,
+    /// A worker has learnt that the queue is shut down and worked off.
+    over: bool,
     /// The deadline has come: runs that begin all the same are told at once.
     cancelling: bool,
-    /// Runs that ended.
+    /// Runs that ended, but for those that were told to.
     done: u64,
-    stops: WakerSet,
+    /// Runs that were told to end.
+    cancelled: usize,
+    pub(super) stops: WakerSet,
 }
 
-/// What the threads of a worker and its handle share.
+impl State {
+    fn has_ended(&self) -> bool {
+        self.alive == 0 && (self.stopping || self.over)
+    }
+    fn is_to_leave(&self) -> bool {
+        self.stopping || self.alive > self.wanted
+    }
+    /// What a stop waits for: before its deadline everybody's leaving; then those who
+    /// tell in a moment whether they run, and, where the caller can wait for it, that
+    /// handlers are dropped which only need to be polled once more.
+    pub(super) fn is_awaited(&self, late: bool, patient: bool) -> bool {
+        if late {
+            self.places.iter().any(|place| place.looking || (patient && place.ends_soon))
+        } else {
+            self.alive > 0
+        }
+    }
+}
+
+/// What the workers and their handle share.
 pub(super) struct Roster {
-    queue: Arc<dyn Source>,
-    state: Mutex<State>,
+    pub(super) queue: Arc<dyn Source>,
+    hiring: Weak<Hiring>,
+    pub(super) state: Mutex<State>,
 }
 
 impl Roster {
-    pub(super) fn new(queue: Arc<dyn Source>, threads: usize) -> Self {
-        let places = std::iter::repeat_with(Place::default).take(threads).collect();
-        Self { queue, state: Mutex::new(State { places, alive: threads, ..State::default() }) }
+    pub(super) fn new(queue: Arc<dyn Source>, hiring: &Arc<Hiring>) -> Self {
+        Self { queue, hiring: Arc::downgrade(hiring), state: Mutex::new(State::default()) }
     }
 
-    pub(super) fn threads(&self) -> usize {
+    /// Workers that have not left.
+    pub(super) fn workers(&self) -> usize {
         self.state.lock().alive
     }
 
-    /// A thread looks for a key; false if it is to take no more.
-    pub(super) fn looks(&self, place: usize) -> bool {
+    /// From now on there are to be so many: brings the missing ones in, and lets the
+    /// surplus ones leave, those that rest now and others after their run. Nothing once
+    /// the worker is stopped or its queue worked off.
+    pub(super) fn resize(&self, wanted: usize, hiring: &Hiring) -> io::Result<()> {
+        let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        state.places[place].looking = !state.stopping;
-        !state.stopping
+        state.wanted = wanted;
+        let missing = wanted.saturating_sub(state.alive);
+        let surplus = state.alive.saturating_sub(wanted);
+        wakers.extend(state.places.iter_mut().filter_map(|place| place.waker.take()).take(surplus));
+        drop(state);
+        wake_each(wakers);
+        let Some(staff) = hiring.staff() else { return Ok(()) };
+        for _ in 0..missing {
+            let Some(place) = self.vacancy() else { break };
+            let hired = staff.clone().hire(place);
+            if !matches!(hired, Ok(true)) {
+                // who does not come is not missed
+                let mut state = self.state.lock();
+                state.wanted = state.wanted.min(state.alive);
+                drop(state);
+                return hired.map(drop);
+            }
+        }
+        Ok(())
     }
 
-    /// A thread found no key and rests; false if it is to look again, because the
-    /// worker was stopped meanwhile.
+    /// A place for one more worker, if one is wanted.
+    fn vacancy(&self) -> Option<usize> {
+        let mut state = self.state.lock();
+        if state.stopping || state.over || state.alive >= state.wanted {
+            return None;
+        }
+        state.alive += 1;
+        Some(state.free.pop().unwrap_or_else(|| {
+            state.places.push(Place::default());
+            state.places.len() - 1
+        }))
+    }
+
+    /// A worker wants a key; false if it is to take no more, and has left its place.
+    pub(super) fn looks(&self, place: usize) -> bool {
+        let mut state = self.state.lock();
+        if state.is_to_leave() {
+            self.vacate(state, place);
+            return false;
+        }
+        let at = &mut state.places[place];
+        at.looking = true;
+        let rested = at.waker.take();
+        drop(state);
+        drop(rested);
+        true
+    }
+
+    /// A worker found no key and rests; false if it is to look again, because the
+    /// worker was stopped or resized meanwhile.
     pub(super) fn rests(&self, place: usize, waker: Waker) -> bool {
         let (rests, old) = self.settles(place, |state| {
             let old = state.places[place].waker.replace(waker);
-            (!state.stopping, old)
+            (!state.is_to_leave(), old)
         });
         drop(old);
         rests
     }
 
-    /// A thread got a key: it can be told to end. Where the worker has stopped
+    /// A worker's look ended in a panic.
+    pub(super) fn looked(&self, place: usize) {
+        self.settles(place, |_| ());
+    }
+
+    /// A worker got a key: its run can be told to end. Where the worker was stopped
     /// meanwhile and the deadline has come, it is told at once.
-    pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>) {
+    pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>, ends: Option<Arc<dyn Ends>>) {
         self.settles(place, |state| {
-            state.places[place].running = Some(told.clone());
+            state.places[place].running = Some((told.clone(), ends));
             if state.cancelling {
+                state.places[place].told = true;
+                state.cancelled += 1;
                 told.cancel();
             }
         });
@@ -126,189 +262,131 @@ impl Roster {
     }
 
     pub(super) fn run_ended(&self, place: usize) {
-        let mut state = self.state.lock();
-        state.done += 1;
-        let told = state.places[place].running.take();
-        drop(state);
-        drop(told);
-    }
-
-    /// A thread has ended.
-    pub(super) fn leave(&self, place: usize) {
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
+        let at = &mut state.places[place];
+        at.ends_soon = false;
+        let told = std::mem::take(&mut at.told);
+        let running = at.running.take();
+        if !told {
+            state.done += 1;
+        }
+        if state.cancelling {
+            state.stops.take_all(&mut wakers);
+        }
+        drop(state);
+        drop(running);
+        wake_each(wakers);
+    }
+
+    /// A worker leaves, or did not come.
+    pub(super) fn leave(&self, place: usize) {
+        self.vacate(self.state.lock(), place);
+    }
+
+    /// A worker leaves because the queue is shut down and worked off.
+    pub(super) fn is_over(&self, place: usize) {
+        let mut state = self.state.lock();
+        state.over = true;
+        self.vacate(state, place);
+    }
+
+    fn vacate(&self, mut state: MutexGuard<'_, State>, place: usize) {
+        let mut wakers = Vec::new();
         let gone = std::mem::take(&mut state.places[place]);
+        state.free.push(place);
         state.alive -= 1;
         if state.alive == 0 || state.cancelling {
             state.stops.take_all(&mut wakers);
         }
+        let ended = state.has_ended();
         drop(state);
         drop(gone);
         wake_each(wakers);
+        if ended {
+            self.end();
+        }
     }
 
-    /// Lets the threads take no more keys.
+    /// Whether a worker that was lost to its executor is to be replaced: then its place
+    /// is kept, else it has left.
+    pub(super) fn is_replaced(&self, place: usize) -> bool {
+        let mut state = self.state.lock();
+        if state.over || state.is_to_leave() {
+            self.vacate(state, place);
+            return false;
+        }
+        let gone = std::mem::take(&mut state.places[place]);
+        drop(state);
+        drop(gone);
+        true
+    }
+
+    /// Lets the workers take no more keys.
     pub(super) fn stop_taking(&self) {
         let mut state = self.state.lock();
         state.stopping = true;
         let wakers: Vec<Waker> = state.places.iter_mut().filter_map(|p| p.waker.take()).collect();
+        let ended = state.has_ended();
         drop(state);
         wake_each(wakers);
+        if ended {
+            self.end();
+        }
     }
 
-    /// Tells all that run to end; returns how many.
-    fn cancel_all(&self) -> usize {
+    /// Nobody is left who could work, and nobody may come any more.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.over = true;
+        let ended = state.has_ended();
+        drop(state);
+        if ended {
+            self.end();
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.lock().has_ended()
+    }
+
+    fn end(&self) {
+        if let Some(hiring) = self.hiring.upgrade() {
+            hiring.close();
+        }
+    }
+
+    /// Tells all that run to end, and ends those that can be.
+    pub(super) fn cancel_all(&self) {
+        let mut running = Vec::new();
         let mut state = self.state.lock();
         state.cancelling = true;
-        state.places.iter().filter_map(|p| p.running.as_ref()).map(|told| told.cancel()).count()
-    }
-}
-
-impl fmt::Debug for Roster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roster").field("state", &self.state).finish_non_exhaustive()
-    }
-}
-
-/// How a worker ended.
-///
-/// ```
-/// # use requeue::{WorkQueue, Worker};
-/// # use std::time::Duration;
-/// let q = WorkQueue::new();
-/// let worker = Worker::of(&q).start_threads(|_| ())?;
-/// q.add_after("a", Duration::from_secs(3600))?;
-/// let report = worker.drain(Duration::MAX).wait();
-/// assert_eq!((report.complete, report.done, report.dropped), (true, 0, 1));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StopReport {
-    /// Whether all runs ended in time, and, after a drain, no key is left.
-    pub complete: bool,
-    /// Runs that the worker ended since it was started.
-    pub done: u64,
-    /// Runs that were told to end at the deadline.
-    pub cancelled: usize,
-    /// Runs that go on as the report is made: a blocking handler cannot be
-    /// ended from outside.
-    pub still_running: usize,
-    /// Keys in line as the report is made.
-    pub ready: usize,
-    /// Keys that wait for their timers as the report is made.
-    pub waiting: usize,
-    /// Waiting keys that the drain dropped.
-    pub dropped: u64,
-    /// Triggers that were refused since the drain began, retries among them.
-    pub refused: u64,
-}
-
-/// A worker that ends: await it or [`wait`](Self::wait) on it for the report.
-///
-/// # Cancel safety
-///
-/// The worker takes no more keys, or the queue drains, from the moment this is
-/// made; a thread that was just taking a key still runs it. Dropping it takes nothing back, but nobody tells the running handlers
-/// at the deadline then.
-///
-/// ```
-/// # use requeue::{WorkQueue, Worker};
-/// # use std::time::Duration;
-/// let q = WorkQueue::<u32>::new();
-/// let worker = Worker::of(&q).start_threads(|_| ())?;
-/// let stop = worker.stop(Duration::from_secs(10)); // nothing is taken from here on
-/// assert!(stop.wait().complete);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "the worker is ending; await this or call wait() to know how it ended"]
-pub struct Stop {
-    roster: Arc<Roster>,
-    drain: Option<DrainBase>,
-    deadline: Instant,
-    /// Runs that were told to end, once the deadline has come.
-    cancelled: usize,
-    place: Option<usize>,
-    alarm: Option<Alarm>,
-}
-
-impl Stop {
-    pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, deadline: Duration) -> Self {
-        let now = roster.queue.clock().now();
-        let drain = match drain {
-            Some(options) => Some(roster.queue.begin_drain(options, now)),
-            None => {
-                roster.stop_taking();
-                None
-            }
-        };
-        Self { roster, drain, deadline: now + deadline, cancelled: 0, place: None, alarm: None }
-    }
-
-    /// Waits for the threads' end without bringing it about.
-    pub(super) fn watch(roster: Arc<Roster>) -> Self {
-        Self { roster, drain: None, deadline: Instant::NEVER, cancelled: 0, place: None, alarm: None }
-    }
-
-    /// Blocks until the worker's runs have ended, or the deadline.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// let q = WorkQueue::<u32>::new();
-    /// let worker = Worker::of(&q).start_threads(|_| ())?;
-    /// let report = worker.stop(std::time::Duration::MAX).wait();
-    /// assert_eq!((report.complete, report.still_running), (true, 0));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn wait(mut self) -> StopReport {
-        let parker = OnceCell::new();
-        let current = || parker.get_or_init(Parker::current);
-        loop {
-            match self.step(|| current().waker()) {
-                Step::Ready(report) => return report,
-                Step::Sleep(Some(at)) => self.roster.queue.clock().park_until(at, current()),
-                Step::Sleep(None) => current().park(),
-            }
+        let State { places, cancelled, .. } = &mut *state;
+        for place in places.iter_mut().filter(|place| !place.told) {
+            let Some((told, ends)) = &place.running else { continue };
+            told.cancel();
+            place.told = true;
+            place.ends_soon = ends.as_ref().is_some_and(|ends| ends.ends_soon());
+            *cancelled += 1;
+            running.extend(ends.clone());
         }
-    }
-
-    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<StopReport> {
-        let now = self.roster.queue.clock().now();
-        let waker = waker().clone();
-        if now >= self.deadline {
-            // past the deadline of a drain nothing more is taken either
-            self.roster.stop_taking();
-            self.cancelled = self.roster.cancel_all().max(self.cancelled);
-        }
-        let mut state = self.roster.state.lock();
-        // a thread that looks for a key tells in a moment whether it runs
-        let looking = state.places.iter().any(|p| p.looking);
-        if state.alive > 0 && (now < self.deadline || looking) {
-            let old = state.stops.set(&mut self.place, waker);
-            drop(state);
-            drop(old);
-            let until = Some(self.deadline).filter(|at| !at.is_never() && now < self.deadline);
-            return Step::Sleep(until);
-        }
-        let old = self.place.take().and_then(|place| state.stops.leave(place));
         drop(state);
-        drop(old);
-        Step::Ready(self.report(now))
+        // dropping a handler is users' code
+        for run in running {
+            run.end();
+        }
     }
 
-    fn report(&self, now: Instant) -> StopReport {
-        let (dropped, refused) = match &self.drain {
-            Some(base) => self.roster.queue.lost(base, now),
-            None => (0, 0),
-        };
-        let stats = self.roster.queue.stats(now);
-        let state = self.roster.state.lock();
-        let left = self.drain.is_some() && (stats.ready > 0 || stats.waiting > 0);
+    /// What there is to report of the worker, apart from its queue.
+    pub(super) fn report(&self, stats: Stats, lost: Option<(u64, u64)>) -> StopReport {
+        let state = self.state.lock();
+        let left = lost.is_some() && (stats.ready > 0 || stats.waiting > 0);
         let still_running = state.places.iter().filter(|p| p.running.is_some()).count();
+        let (dropped, refused) = lost.unwrap_or_default();
         StopReport {
-            complete: still_running == 0 && !left,
+            complete: still_running == 0 && state.cancelled == 0 && !left,
             done: state.done,
-            cancelled: self.cancelled,
+            cancelled: state.cancelled,
             still_running,
             ready: stats.ready,
             waiting: stats.waiting,
@@ -318,34 +396,8 @@ impl Stop {
     }
 }
 
-impl Future for Stop {
-    type Output = StopReport;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<StopReport> {
-        match self.step(|| cx.waker()) {
-            Step::Ready(report) => {
-                self.alarm = None;
-                Poll::Ready(report)
-            }
-            Step::Sleep(until) => {
-                self.alarm = until.map(|at| self.roster.queue.clock().wake_at(at, cx.waker()));
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            let old = self.roster.state.lock().stops.leave(place);
-            drop(old);
-        }
-    }
-}
-
-impl fmt::Debug for Stop {
+impl fmt::Debug for Roster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stop").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Roster").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// What worker and handler share of a run.
 pub(super) struct Cell<K: 'static, V: 'static> {
     pub(super) guard: Guard<'static, K, V>,
-    attempt: u32,
+    pub(super) attempt: u32,
     /// The payload that the handler left, once it has let go of its [`Run`].
     pub(super) left: Mutex<Option<V>>,
     pub(super) told: Arc<Told>,
@@ -183,7 +183,8 @@ impl<K, V> Run<K, V> {
 
     /// Whether the handler should return: it is past the worker's time limit,
     /// or the worker was stopped and its deadline has come. A blocking handler
-    /// cannot be ended from outside; one that runs long should look here.
+    /// cannot be ended from outside; one that runs long should look here. An async
+    /// one is dropped instead.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};

@@ -1,0 +1,185 @@
+//! What the queue knows of a key, in words.
+
+use crate::{Instant, KeyState};
+use std::fmt;
+use std::time::Duration;
+
+/// Why a key is running, or is not: what [`WorkQueue::explain`] says. It is for people,
+/// as text; the fields are for programs.
+///
+/// ```
+/// use requeue::{FakeClock, WorkQueue};
+/// use std::time::Duration;
+///
+/// let clock = FakeClock::new();
+/// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+/// assert_eq!(q.explain("a").to_string(), "unknown: nothing is to be done for it");
+/// q.add("a")?;
+/// assert_eq!(q.explain("a").to_string(), "ready");
+/// let item = q.try_get()?;
+/// q.add("a")?;
+/// assert_eq!(q.explain("a").to_string(), "held; dirty");
+/// item.done();
+/// q.try_get()?.retry_after(Duration::from_millis(4_200)).expect("open");
+/// assert_eq!(q.explain("a").to_string(), "waiting: 1 failure, due in 4.2 s");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// [`WorkQueue::explain`]: crate::WorkQueue::explain
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What the queue knows of the key; `None` if it does not know it.
+    pub state: Option<KeyState>,
+    /// When it was asked, on the queue's clock.
+    pub at: Instant,
+    /// The queue takes no more triggers.
+    pub shutting_down: bool,
+}
+
+impl Explanation {
+    /// How long it is until the key's timer is due, if it has one.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
+    /// q.add_after("a", Duration::from_secs(9))?;
+    /// assert_eq!(q.explain("a").due_in(), Some(Duration::from_secs(9)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn due_in(&self) -> Option<Duration> {
+        self.state?.waiting_until.map(|due| due.saturating_since(self.at))
+    }
+
+    /// For how long a worker has had the key, if one has it and the queue keeps
+    /// timestamps (it does with metrics).
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// let _item = q.try_get()?;
+    /// assert_eq!(q.explain("a").held_for(), None); // a queue without metrics
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn held_for(&self) -> Option<Duration> {
+        self.state?.held_since.map(|since| self.at.saturating_since(since))
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state {
+            None => f.write_str("unknown: nothing is to be done for it")?,
+            Some(state) => self.describe(&state, f)?,
+        }
+        if self.shutting_down {
+            f.write_str("; the queue takes no more triggers")?;
+        }
+        Ok(())
+    }
+}
+
+impl Explanation {
+    fn describe(&self, state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = !state.ready && !state.held && state.waiting_until.is_some();
+        match self.held_for() {
+            Some(time) => write!(f, "held for {}", Spoken(time))?,
+            None if state.held => f.write_str("held")?,
+            None if state.ready => f.write_str("ready")?,
+            None if waits => f.write_str("waiting")?,
+            None => f.write_str("idle")?,
+        }
+        // the runs of this row that failed, where a limiter of the user's own counts
+        let failures = state.failures.max(state.attempt.saturating_sub(1));
+        match failures {
+            0 => {}
+            1 => f.write_str(": 1 failure")?,
+            n => write!(f, ": {n} failures")?,
+        }
+        if state.dirty {
+            f.write_str("; dirty")?;
+        }
+        if let Some(due) = state.waiting_until {
+            f.write_str(match (waits, failures) {
+                (true, 0) => ": due ",
+                (true, _) => ", due ",
+                (false, _) => "; due again ",
+            })?;
+            if due.is_never() {
+                f.write_str("never")?;
+            } else {
+                write!(f, "in {}", Spoken(due.saturating_since(self.at)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A duration as people say it, cut to what they want to know: three digits at most
+/// below a minute, two units above.
+struct Spoken(Duration);
+
+impl fmt::Display for Spoken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+        let (secs, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
+        match secs {
+            0 if nanos < 1_000 => return write!(f, "{nanos} ns"),
+            0 if nanos < 1_000_000 => return write!(f, "{} us", nanos / 1_000),
+            0 => return write!(f, "{} ms", nanos / 1_000_000),
+            1..60 if nanos >= 100_000_000 => return write!(f, "{secs}.{} s", nanos / 100_000_000),
+            _ => {}
+        }
+        let mut left = secs;
+        let mut said = 0;
+        for (unit, name) in UNITS {
+            let count = left / unit;
+            left %= unit;
+            if said > 0 && count == 0 {
+                break;
+            }
+            if count > 0 {
+                let gap = if said > 0 { " " } else { "" };
+                write!(f, "{gap}{count} {name}")?;
+                said += 1;
+            }
+            if said == 2 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests {
+    use super::{Duration, Spoken};
+
+    #[test]
+    fn durations_are_said_as_people_say_them() {
+        for (nanos, words) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1 us"),
+            (999_999, "999 us"),
+            (1_000_000, "1 ms"),
+            (850_900_000, "850 ms"),
+            (1_000_000_000, "1 s"),
+            (4_299_000_000, "4.2 s"),
+            (12_050_000_000, "12 s"),
+            (59_999_999_999, "59.9 s"),
+            (60_500_000_000, "1 min"),
+            (725_000_000_000, "12 min 5 s"),
+            (3_600_000_000_000, "1 h"),
+            (3_605_000_000_000, "1 h"),
+            (7_500_000_000_000, "2 h 5 min"),
+            (266_400_000_000_000, "3 d 2 h"),
+        ] {
+            assert_eq!(Spoken(Duration::from_nanos(nanos)).to_string(), words);
+        }
+        assert_eq!(Spoken(Duration::MAX).to_string(), "213503982334601 d 7 h");
+    }
+}

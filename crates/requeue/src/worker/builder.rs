@@ -1,0 +1,304 @@
+//! Building a worker.
+
+use super::crew::Crew;
+use super::future::WorkerFuture;
+use super::outcome::{Failure, IntoOutcome};
+use super::roster::{Hiring, Roster};
+use super::run::Run;
+use super::spawn::Spawn;
+use super::tasks::Tasks;
+use super::threads::Threads;
+use super::{Rules, Worker};
+use crate::shared::Shared;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a failure count is kept of a key that never comes back, unless
+/// [`WorkerBuilder::expire_failures_after`] says otherwise.
+const EXPIRE_FAILURES_AFTER: Duration = Duration::from_secs(3600);
+
+/// Builds a [`Worker`].
+///
+/// ```
+/// use requeue::{WorkQueue, Worker};
+/// use std::time::Duration;
+/// let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q)
+///     .workers(8)
+///     .time_limit(Duration::from_secs(30))
+///     .max_attempts(10)
+///     .on_give_up(|key, why| eprintln!("{key}: {why}"))
+///     .start_threads(|run| println!("look at {}", run.key()))?;
+/// assert!(worker.drain(Duration::MAX).wait().complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a worker does nothing until it is started"]
+pub struct WorkerBuilder<K, V = ()> {
+    queue: Arc<Shared<K, V>>,
+    workers: usize,
+    rules: Rules<K>,
+    expire_failures_after: Option<Duration>,
+}
+
+impl<K, V> WorkerBuilder<K, V> {
+    pub(super) fn new(queue: Arc<Shared<K, V>>) -> Self {
+        Self {
+            queue,
+            workers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            rules: Rules { time_limit: None, max_attempts: 0, on_failure: None, on_give_up: None },
+            expire_failures_after: Some(EXPIRE_FAILURES_AFTER),
+        }
+    }
+
+    /// How many keys are worked on at once; the machine's cores by default. With
+    /// 0 nothing is worked on until [`Worker::resize`] says otherwise.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let one_at_a_time = Worker::of(&q).workers(1).start_threads(|_| ())?;
+    /// # drop(one_at_a_time);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// How long a run may take, on the queue's clock. One that takes longer has
+    /// failed, and that is reported at once. A blocking handler is told
+    /// ([`Run::cancelled`]), and its key stays held until it has returned; an async one
+    /// is dropped.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .time_limit(Duration::from_secs(30))
+    ///     .on_failure(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
+    /// q.add("a")?;
+    /// clock.wait_for_alarms(1); // the limit is being watched
+    /// clock.advance(Duration::from_secs(30));
+    /// assert_eq!(told.recv()?, "a: the handler took longer than 30s");
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.rules.time_limit = Some(limit);
+        self
+    }
+
+    /// How many runs in a row may fail before the key is given up; 0, the
+    /// default, is no maximum.
+    ///
+    /// ```
+    /// # use requeue::{limiter, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .max_attempts(3)
+    ///     .on_failure(move |_, _| tell.send(()).unwrap())
+    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    /// q.add("a")?;
+    /// for _ in 0..3 {
+    ///     told.recv()?;
+    /// }
+    /// worker.drain(std::time::Duration::MAX).wait();
+    /// # assert!(told.try_recv().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.rules.max_attempts = attempts;
+        self
+    }
+
+    /// Called for each failed run, on the thread where that shows, before the key
+    /// goes back or is given up. A panic in it is caught.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q)
+    ///     .on_failure(|key, why| eprintln!("{key} comes back: {why}"))
+    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_failure(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
+        self.rules.on_failure = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called for each key that is given up, on the thread where its run ended. A
+    /// panic in it is caught.
+    ///
+    /// ```
+    /// # use requeue::{Outcome, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|_| Outcome::GiveUp("no such object".into()))?;
+    /// q.add("a")?;
+    /// assert_eq!(told.recv()?, "a: no such object");
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_give_up(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
+        self.rules.on_give_up = Some(Arc::new(hook));
+        self
+    }
+
+    /// How long after the end of its last delay a key's failure count is kept,
+    /// for keys that never come back; an hour by default, `None` for ever. It
+    /// holds for the whole queue, where the limiter leaves the counting to the
+    /// queue and has no time of its own.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let day = std::time::Duration::from_secs(24 * 3600);
+    /// let worker = Worker::of(&q).expire_failures_after(Some(day)).start_threads(|_| ())?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expire_failures_after(self, after: Option<Duration>) -> Self {
+        Self { expire_failures_after: after, ..self }
+    }
+
+    /// Starts the threads. The handler is called on them, for one key at a time
+    /// each; it may panic, which fails its run and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start a thread; those that started are ended again.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::<String>::new();
+    /// // an Err is a retry; see IntoOutcome for what else a handler may return
+    /// let worker = Worker::of(&q).start_threads(|run| std::fs::metadata(run.key()).map(drop))?;
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_threads<F, O>(self, handler: F) -> io::Result<Worker>
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
+        O: IntoOutcome,
+    {
+        let (crew, workers, hiring) = self.crew();
+        let roster = crew.roster.clone();
+        hiring.open(Arc::new(Threads::new(crew, handler)));
+        if let Err(error) = roster.resize(workers, &hiring) {
+            roster.stop_taking();
+            return Err(error);
+        }
+        Ok(Worker::new(roster, hiring))
+    }
+
+    /// Starts the workers as tasks of an executor, whichever it is: a closure that
+    /// spawns, or `Tokio` (feature `tokio`). See [`Spawn`] for what becomes of tasks that
+    /// it drops.
+    ///
+    /// The handler is called for one key at a time in each task. It owns its [`Run`], so
+    /// that what it returns may hold it across awaits. Where it is dropped before it has
+    /// returned, its run has failed.
+    ///
+    /// ```
+    /// use requeue::{Outcome, Run, WorkQueue, Worker};
+    /// use std::time::Duration;
+    ///
+    /// async fn reconcile(key: &str) -> Result<(), std::io::Error> {
+    ///     println!("look at {key}");
+    ///     Ok(())
+    /// }
+    ///
+    /// let q = WorkQueue::<String>::new();
+    /// let worker = Worker::of(&q).workers(16).time_limit(Duration::from_secs(30)).start_on(
+    ///     |task| smol::spawn(task).detach(),
+    ///     |run: Run<String>| async move {
+    ///         reconcile(run.key()).await?; // an Err is a retry
+    ///         Ok::<_, std::io::Error>(Outcome::Done)
+    ///     },
+    /// );
+    /// q.add_ref("default/web")?;
+    /// let report = smol::block_on(async { worker.drain(Duration::from_secs(10)).await });
+    /// assert_eq!((report.complete, report.done), (true, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "dropping it detaches the workers, which then end with the queue"]
+    pub fn start_on<F, Fut>(self, executor: impl Spawn, handler: F) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let (crew, workers, hiring) = self.crew();
+        let roster = crew.roster.clone();
+        hiring.open(Arc::new(Tasks::new(crew, executor, handler)));
+        // tasks are turned away, not refused with an error
+        let _ = roster.resize(workers, &hiring);
+        Worker::new(roster, hiring)
+    }
+
+    /// The workers without an executor: one future that runs up to
+    /// [`workers`](Self::workers) handlers beside each other, for a bare `block_on`, a
+    /// `select!`, or a runtime of one thread. Handlers need not be `Send`; where all is,
+    /// so is the future.
+    ///
+    /// ```
+    /// use requeue::{Run, WorkQueue, Worker};
+    /// let q = WorkQueue::<String>::new();
+    /// q.add_ref("a")?;
+    /// q.shut_down();
+    /// let report = smol::block_on(Worker::of(&q).run(|run: Run<String>| async move {
+    ///     println!("look at {}", run.key());
+    /// }));
+    /// assert_eq!(report.done, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run<F, Fut>(self, handler: F) -> WorkerFuture<K, V, F, Fut>
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        F: Fn(Run<K, V>) -> Fut,
+        Fut: Future<Output: IntoOutcome>,
+    {
+        let (crew, workers, hiring) = self.crew();
+        WorkerFuture::new(crew, workers, hiring, handler)
+    }
+
+    fn crew(self) -> (Crew<K, V>, usize, Arc<Hiring>)
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+    {
+        self.queue.enter(&mut None).core.expire_failures_after(self.expire_failures_after);
+        let hiring = Hiring::new();
+        let roster = Arc::new(Roster::new(self.queue.clone(), &hiring));
+        (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
+    }
+}
+
+impl<K, V> fmt::Debug for WorkerBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerBuilder")
+            .field("workers", &self.workers)
+            .field("time_limit", &self.rules.time_limit)
+            .field("max_attempts", &self.rules.max_attempts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! What every worker does with a run, on a thread or in a task: what its end means
+//! for the key, who is told of it, and what goes back to the queue.
+
+use super::Rules;
+use super::outcome::{Failure, Outcome};
+use super::report;
+use super::roster::Roster;
+use super::run::Cell;
+use crate::clock::quietly;
+use crate::item::Ending;
+use crate::shared::Shared;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a worker waits, by the system's clock, after users' code panicked as
+/// it took a key: it may do so again at once, and that must not become a busy loop.
+pub(super) const AFTER_PANIC: Duration = Duration::from_millis(10);
+
+/// What all workers of a [`Worker`](super::Worker) share, whatever they run on.
+pub(super) struct Crew<K: 'static, V: 'static> {
+    pub(super) queue: Arc<Shared<K, V>>,
+    pub(super) roster: Arc<Roster>,
+    pub(super) rules: Rules<K>,
+}
+
+/// How a handler ended.
+pub(super) enum End {
+    Returned(Outcome),
+    Panicked(Box<dyn Any + Send>),
+    /// It was dropped before it had returned.
+    Dropped(Failure),
+}
+
+impl End {
+    /// What was made of calling users' code with its panic caught.
+    pub(super) fn of(returned: Result<Outcome, Box<dyn Any + Send>>) -> Self {
+        returned.map_or_else(Self::Panicked, Self::Returned)
+    }
+}
+
+/// How a run is to end.
+#[derive(Clone, Copy)]
+enum Verdict {
+    /// Forgotten and done: it succeeded, or was given up.
+    Succeed,
+    Again(Duration),
+    /// With a delay instead of the limiter's.
+    Retry(Option<Duration>),
+}
+
+impl<K, V> Crew<K, V> {
+    /// Ends a run whose handler is gone. With `late` it is past its time limit,
+    /// whatever the handler said; `reported`: the hook has heard of that already.
+    pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {
+        let mut payload = cell.left.lock().take();
+        let verdict = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
+        match Arc::try_unwrap(cell) {
+            Ok(mut cell) => self.end(cell.guard.ending().1, verdict, &mut payload),
+            // the handler kept its run: it goes on reading the key
+            Err(cell) => {
+                if let Some(ending) = cell.guard.keeping() {
+                    self.end(ending, verdict, &mut payload);
+                }
+            }
+        }
+    }
+
+    /// What becomes of the key, with failures reported: one that is past its time
+    /// limit may have been already.
+    fn verdict(&self, key: &K, end: End, late: Option<&Failure>, reported: bool, attempt: u32) -> Verdict {
+        let (mut last, mut instead) = (false, None);
+        let said = match end {
+            End::Returned(Outcome::Done) if late.is_none() => return Verdict::Succeed,
+            End::Returned(Outcome::Again(delay)) if late.is_none() => return Verdict::Again(delay),
+            End::Returned(Outcome::Done | Outcome::Again(_)) => None,
+            End::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
+            End::Returned(Outcome::RetryAfter(delay, error)) => {
+                instead = late.is_none().then_some(delay);
+                Some(Failure::Error(error))
+            }
+            End::Returned(Outcome::GiveUp(error)) => {
+                last = late.is_none();
+                Some(Failure::Error(error))
+            }
+            End::Panicked(panic) => {
+                let failure = Failure::Panic(message(&*panic));
+                // a payload may panic when it is dropped, and so may an error below
+                quietly(|| drop(panic));
+                Some(failure)
+            }
+            End::Dropped(failure) => Some(failure),
+        };
+        if let Some(failure) = late.or(said.as_ref()) {
+            if !reported {
+                report(self.rules.on_failure.as_ref(), key, failure);
+            }
+            last |= self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts;
+            if last {
+                report(self.rules.on_give_up.as_ref(), key, failure);
+            }
+        }
+        quietly(|| drop(said));
+        if last { Verdict::Succeed } else { Verdict::Retry(instead) }
+    }
+
+    fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
+        let queue = &*self.queue;
+        let refused = match verdict {
+            Verdict::Succeed => return ending.succeed(queue),
+            Verdict::Again(delay) => ending.again(queue, delay).is_err(),
+            Verdict::Retry(instead) => {
+                let retried = catch_unwind(AssertUnwindSafe(|| {
+                    ending.retry(queue, instead, payload, &mut None).is_err()
+                }));
+                retried.unwrap_or_else(|panic| {
+                    // a limiter that cannot say when: the key is given up, not lost
+                    // without a word
+                    let failure = Failure::Panic(format!("the limiter panicked: {}", message(&*panic)));
+                    quietly(|| drop(panic));
+                    if let Some(key) = ending.key() {
+                        report(self.rules.on_give_up.as_ref(), key, &failure);
+                    }
+                    true
+                })
+            }
+        };
+        if refused {
+            // shut down, and counted as refused
+            ending.done(queue);
+        }
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_string()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "something that is not text".to_string()
+    }
+}

@@ -1,0 +1,192 @@
+//! How a worker ends: stop, drain, the report.
+
+use super::roster::Roster;
+use crate::Instant;
+use crate::clock::{Alarm, Parker};
+use crate::drain::DrainOptions;
+use crate::wait::Step;
+use requeue_core::DrainBase;
+use std::cell::OnceCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How a worker ended.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// # use std::time::Duration;
+/// let q = WorkQueue::new();
+/// let worker = Worker::of(&q).start_threads(|_| ())?;
+/// q.add_after("a", Duration::from_secs(3600))?;
+/// let report = worker.drain(Duration::MAX).wait();
+/// assert_eq!((report.complete, report.done, report.dropped), (true, 0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Whether all runs ended in time, and, after a drain, no key is left.
+    pub complete: bool,
+    /// Runs that ended since the worker was started, failed ones included, without
+    /// those that were cancelled.
+    pub done: u64,
+    /// Runs that were cancelled at the deadline: blocking handlers were told, async
+    /// ones dropped.
+    pub cancelled: usize,
+    /// Those of them that go on as the report is made: a blocking handler, and an
+    /// async one that is being polled, cannot be ended from outside.
+    pub still_running: usize,
+    /// Keys in line as the report is made.
+    pub ready: usize,
+    /// Keys that wait for their timers as the report is made.
+    pub waiting: usize,
+    /// Waiting keys that the drain dropped.
+    pub dropped: u64,
+    /// Triggers that were refused since the drain began, retries among them.
+    pub refused: u64,
+}
+
+/// A worker that ends: await it or [`wait`](Self::wait) on it for the report.
+///
+/// # Cancel safety
+///
+/// The worker takes no more keys, or the queue drains, from the moment this is
+/// made; who was just taking a key still runs it. Dropping this takes nothing back,
+/// but nobody cancels the running handlers at the deadline then.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// # use std::time::Duration;
+/// let q = WorkQueue::<u32>::new();
+/// let worker = Worker::of(&q).start_threads(|_| ())?;
+/// let stop = worker.stop(Duration::from_secs(10)); // nothing is taken from here on
+/// assert!(stop.wait().complete);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the worker is ending; await this or call wait() to know how it ended"]
+pub struct Stop {
+    roster: Arc<Roster>,
+    drain: Option<DrainBase>,
+    deadline: Instant,
+    /// Or only watches the workers' end.
+    brings_it_about: bool,
+    place: Option<usize>,
+    alarm: Option<Alarm>,
+}
+
+impl Stop {
+    pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, deadline: Duration) -> Self {
+        let now = roster.queue.clock().now();
+        let drain = match drain {
+            Some(options) => Some(roster.queue.begin_drain(options, now)),
+            None => {
+                roster.stop_taking();
+                None
+            }
+        };
+        Self { roster, drain, deadline: now + deadline, brings_it_about: true, place: None, alarm: None }
+    }
+
+    /// Waits for the workers' end without bringing it about.
+    pub(super) fn watch(roster: Arc<Roster>) -> Self {
+        Self {
+            roster,
+            drain: None,
+            deadline: Instant::NEVER,
+            brings_it_about: false,
+            place: None,
+            alarm: None,
+        }
+    }
+
+    /// Blocks until the worker's runs have ended, or the deadline.
+    ///
+    /// In async code await it instead: a blocked thread polls no handlers. For that
+    /// reason it does not wait for a [`WorkerFuture`](crate::WorkerFuture) to drop its
+    /// handlers past the deadline, which awaiting does: they count as still running.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q).start_threads(|_| ())?;
+    /// let report = worker.stop(std::time::Duration::MAX).wait();
+    /// assert_eq!((report.complete, report.still_running), (true, 0));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait(mut self) -> StopReport {
+        let parker = OnceCell::new();
+        let current = || parker.get_or_init(Parker::current);
+        loop {
+            match self.step(|| current().waker(), false) {
+                Step::Ready(report) => return report,
+                Step::Sleep(Some(at)) => self.roster.queue.clock().park_until(at, current()),
+                Step::Sleep(None) => current().park(),
+            }
+        }
+    }
+
+    /// `patient`: the caller can wait until those have been polled who drop their
+    /// handlers then.
+    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker, patient: bool) -> Step<StopReport> {
+        let now = self.roster.queue.clock().now();
+        let waker = waker().clone();
+        let late = now >= self.deadline;
+        if late {
+            // past the deadline of a drain nothing more is taken either
+            self.roster.stop_taking();
+            self.roster.cancel_all();
+        }
+        let mut state = self.roster.state.lock();
+        if state.is_awaited(late, patient) {
+            let old = state.stops.set(&mut self.place, waker);
+            drop(state);
+            drop(old);
+            return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never() && !late));
+        }
+        let old = self.place.take().and_then(|place| state.stops.leave(place));
+        drop(state);
+        drop(old);
+        if self.brings_it_about {
+            // a drain of workers that were resized to 0 ends them too
+            self.roster.stop_taking();
+        }
+        let lost = self.drain.as_ref().map(|base| self.roster.queue.lost(base, now));
+        Step::Ready(self.roster.report(self.roster.queue.stats(now), lost))
+    }
+}
+
+impl Future for Stop {
+    type Output = StopReport;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<StopReport> {
+        match self.step(|| cx.waker(), true) {
+            Step::Ready(report) => {
+                self.alarm = None;
+                Poll::Ready(report)
+            }
+            Step::Sleep(until) => {
+                self.alarm = until.map(|at| self.roster.queue.clock().wake_at(at, cx.waker()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let old = self.roster.state.lock().stops.leave(place);
+            drop(old);
+        }
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stop").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,209 @@
+//! The conformance suite of workers: every promise of W about a worker as a function
+//! that takes what the worker runs on as a parameter.
+//!
+//! All handlers here are async. A worker on threads runs each to its end with
+//! `block_on`, so that one suite serves threads, executors, and the future without an
+//! executor. What concerns handlers that can be dropped is in [`w_dropped`], which only
+//! the async fronts run.
+
+#![allow(missing_docs, reason = "the tests' names are sentences")]
+
+use crate::wake::block_on;
+use requeue::{
+    FakeClock, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio, WorkQueue, Worker, WorkerBuilder,
+};
+use smol::channel::{Receiver, Sender, unbounded};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+pub mod catalogue;
+pub mod w_dropped;
+pub mod w_ends;
+pub mod w_resize;
+pub mod w_runs;
+
+/// What workers run on.
+pub trait Front {
+    /// Whether handlers are dropped that are to end, and not only told.
+    const DROPS: bool = true;
+
+    /// Starts the workers.
+    fn start<K, V, H, Fut>(builder: WorkerBuilder<K, V>, handler: H) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static;
+
+    /// Waits for the workers' end as callers of this front do.
+    fn report(stop: Stop) -> StopReport {
+        block_on(stop)
+    }
+}
+
+/// Workers on threads.
+#[derive(Debug)]
+pub struct Threads;
+
+impl Front for Threads {
+    const DROPS: bool = false;
+
+    fn start<K, V, H, Fut>(builder: WorkerBuilder<K, V>, handler: H) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        builder.start_threads(move |run| block_on(handler(run))).expect("threads")
+    }
+
+    fn report(stop: Stop) -> StopReport {
+        stop.wait()
+    }
+}
+
+/// Workers in tasks of a Tokio runtime with two threads.
+#[derive(Debug)]
+pub struct OnTokio;
+
+impl Front for OnTokio {
+    fn start<K, V, H, Fut>(builder: WorkerBuilder<K, V>, handler: H) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+        let runtime = RUNTIME.get_or_init(|| {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
+        });
+        builder.start_on(Tokio::with_handle(runtime.handle().clone()), handler)
+    }
+}
+
+/// Workers in tasks of smol's executor.
+#[derive(Debug)]
+pub struct OnSmol;
+
+impl Front for OnSmol {
+    fn start<K, V, H, Fut>(builder: WorkerBuilder<K, V>, handler: H) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        builder.start_on(|task| smol::spawn(task).detach(), handler)
+    }
+}
+
+/// Workers inside one future, which a thread drives with nothing but a waker.
+#[derive(Debug)]
+pub struct InOneFuture;
+
+impl Front for InOneFuture {
+    fn start<K, V, H, Fut>(builder: WorkerBuilder<K, V>, handler: H) -> Worker
+    where
+        K: Send + Sync + 'static,
+        V: Send + 'static,
+        H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let workers = builder.run(handler);
+        let handle = workers.worker();
+        std::thread::spawn(move || block_on(workers));
+        handle
+    }
+}
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// The queue that most tests work on.
+pub type Lists = WorkQueue<u64, Vec<u32>>;
+
+/// A queue of a fake clock whose values are lists; back-offs of 1, 2, 4 … ms.
+#[must_use]
+pub fn queue() -> (Lists, FakeClock) {
+    let clock = FakeClock::new();
+    let q = WorkQueue::merging(|old: &mut Vec<u32>, new: Vec<u32>| old.extend(new))
+        .clock(clock.clone())
+        .limiter(requeue::limiter::default_per_item())
+        .build()
+        .expect("a queue");
+    (q, clock)
+}
+
+/// Waits until something holds that another thread is about to bring about; one that
+/// never comes is the watchdog's to tell.
+pub fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until `key` waits for its timer and somebody watches that.
+pub(crate) fn until_waiting(q: &Lists, clock: &FakeClock, key: u64) {
+    until(|| {
+        let due = q.state(&key).and_then(|state| state.waiting_until);
+        due.is_some() && clock.next_alarm() == due
+    });
+}
+
+/// Lets a test hold handlers until it says how each of their runs is to end.
+#[derive(Debug)]
+pub struct Puppets {
+    began: Receiver<(u64, u32)>,
+    end: Sender<Outcome>,
+}
+
+/// A handler's future that waits for the test's word.
+pub type Held = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// A handler that tells of each run and ends as the test says.
+pub fn puppets() -> (Puppets, impl Fn(Run<u64, Vec<u32>>) -> Held + Send + Sync + 'static) {
+    let (tell, began) = unbounded();
+    let (end, ends) = unbounded();
+    let handler = move |run: Run<u64, Vec<u32>>| -> Held {
+        let (tell, ends) = (tell.clone(), ends.clone());
+        Box::pin(async move {
+            let _ = tell.try_send((*run.key(), run.attempt()));
+            let outcome = ends.recv().await.unwrap_or(Outcome::Done);
+            drop(run);
+            outcome
+        })
+    };
+    (Puppets { began, end }, handler)
+}
+
+impl Puppets {
+    /// Waits for the next run, which must be this one.
+    pub fn run(&self, key: u64, attempt: u32) {
+        assert_eq!(self.next(), (key, attempt), "key and attempt of the next run");
+    }
+    /// Waits for the next run.
+    #[must_use]
+    pub fn next(&self) -> (u64, u32) {
+        self.began.recv_blocking().expect("a run")
+    }
+    /// Waits for so many runs, whichever they are.
+    pub fn skip(&self, runs: usize) {
+        for _ in 0..runs {
+            let _ = self.next();
+        }
+    }
+    /// Whether a run has begun that nobody has heard of.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.began.is_empty()
+    }
+    /// Ends a run that goes on.
+    pub fn end(&self, outcome: Outcome) {
+        self.end.try_send(outcome).expect("the handler waits");
+    }
+}

@@ -1,0 +1,183 @@
+//! W: time limits, and how workers end.
+
+use super::{Front, ms, puppets, queue, until, until_waiting};
+use requeue::{Clock, Failure, Outcome, Run, WaitingKeys, Worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+pub fn w_a_run_that_returns_within_its_time_limit_is_no_failure<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&failures);
+    let builder = Worker::of(&q).workers(1).time_limit(ms(100)).on_failure(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let worker = F::start(builder, handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    clock.wait_for_alarms(1);
+    clock.advance(ms(99));
+    puppets.end(Outcome::Done);
+    q.add(2).unwrap();
+    puppets.run(2, 1);
+    clock.advance(ms(99));
+    puppets.end(Outcome::Done);
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+    assert_eq!((q.num_requeues(&1), q.num_requeues(&2)), (0, 0));
+    assert_eq!(failures.load(Ordering::SeqCst), 0);
+}
+
+pub fn w_a_run_that_returns_past_its_time_limit_is_a_failure_whatever_it_says<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, failed) = channel();
+    let builder = Worker::of(&q).workers(1).time_limit(ms(100)).on_failure(move |key, why| {
+        assert!(matches!(why, Failure::TimeLimit(limit) if *limit == ms(100)), "{why}");
+        tell.send(*key).unwrap();
+    });
+    let time = clock.clone();
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        let late = run.attempt() == 1;
+        let time = time.clone();
+        async move {
+            if late {
+                time.advance(ms(100));
+            }
+            Outcome::Done
+        }
+    });
+    q.add(1).unwrap();
+    assert_eq!(failed.recv().unwrap(), 1);
+    until_waiting(&q, &clock, 1);
+    assert_eq!(q.num_requeues(&1), 1);
+    assert_eq!(q.state(&1).and_then(|state| state.waiting_until), Some(clock.now() + ms(1)));
+    clock.advance(ms(1));
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+    assert!(failed.try_recv().is_err(), "reported once");
+}
+
+pub fn w_stop_takes_no_more_keys_leaves_the_ready_ones_and_reports_them<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    for key in 1..=4 {
+        q.add(key).unwrap();
+    }
+    q.add_after(9, ms(1_000)).unwrap();
+    puppets.run(1, 1);
+    let stop = worker.stop(Duration::MAX);
+    puppets.end(Outcome::Done);
+    let report = F::report(stop);
+    assert!(report.complete);
+    assert_eq!((report.done, report.ready, report.waiting, report.still_running), (1, 3, 1, 0));
+    assert_eq!(report.cancelled, 0);
+    assert!(!q.shutting_down(), "stop leaves the queue open");
+    q.add(5).unwrap();
+    assert_eq!(q.len(), 4);
+}
+
+pub fn w_stop_ends_workers_that_wait_for_a_key<F: Front>() {
+    let (q, _clock) = queue();
+    for _ in 0..50 {
+        let worker = F::start(Worker::of(&q).workers(3), |_| async {});
+        assert!(F::report(worker.stop(Duration::MAX)).complete);
+    }
+    q.add(1).unwrap();
+    assert_eq!(q.len(), 1);
+}
+
+pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    for key in 1..=3 {
+        q.add(key).unwrap();
+    }
+    q.add_after(9, ms(1_000)).unwrap();
+    puppets.run(1, 1);
+    let drain = worker.drain(Duration::MAX);
+    assert!(q.add(4).is_err());
+    puppets.end(Outcome::Retry("refused now".into()));
+    puppets.run(2, 1);
+    puppets.end(Outcome::Done);
+    puppets.run(3, 1);
+    puppets.end(Outcome::Done);
+    let report = F::report(drain);
+    assert_eq!((report.complete, report.done, report.ready, report.waiting), (true, 3, 0, 0));
+    assert_eq!((report.dropped, report.refused), (1, 2), "the waiting key; the add and the retry");
+    assert!(q.shutting_down());
+    assert_eq!(q.num_requeues(&1), 0, "a refused retry is no failure");
+}
+
+pub fn w_drain_that_waits_works_retries_off_too<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    let drain = worker.drain_waiting(WaitingKeys::Wait, Duration::MAX);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    puppets.end(Outcome::Done);
+    let report = F::report(drain);
+    assert_eq!((report.complete, report.done), (true, 2));
+}
+
+pub fn w_a_stop_that_races_with_runs_loses_no_key<F: Front>() {
+    const KEYS: usize = 20;
+    for round in 0..100 {
+        let (q, _clock) = queue();
+        for key in 0..KEYS as u64 {
+            q.add(key).unwrap();
+        }
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ended);
+        let worker = F::start(Worker::of(&q).workers(4), move |run: Run<u64, Vec<u32>>| {
+            let count = Arc::clone(&count);
+            async move {
+                for _ in 0..run.key() % 4 {
+                    smol::future::yield_now().await;
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        until(|| ended.load(Ordering::SeqCst) >= round % KEYS);
+        let report = F::report(worker.stop(Duration::ZERO));
+        worker.join();
+        assert!(report.done as usize + report.cancelled <= KEYS);
+        let left = q.stats();
+        assert_eq!(left.held, 0);
+        assert_eq!(left.ready + left.waiting + ended.load(Ordering::SeqCst), KEYS, "{report:?}, {left:?}");
+    }
+}
+
+pub fn w_dropping_the_workers_handle_detaches_it_and_its_workers_end_with_the_queue<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, ran) = channel();
+    drop(F::start(Worker::of(&q).workers(2), move |run: Run<u64, Vec<u32>>| {
+        tell.send(*run.key()).unwrap();
+        async {}
+    }));
+    q.add(1).unwrap();
+    assert_eq!(ran.recv().unwrap(), 1, "detached, not ended");
+    q.shut_down();
+    // The handler is dropped with the last worker, and its sender with it.
+    assert!(ran.recv().is_err());
+}
+
+pub fn w_a_worker_is_not_a_handle_of_the_queue<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, ran) = channel();
+    let worker = F::start(Worker::of(&q).workers(2), move |run: Run<u64, Vec<u32>>| {
+        tell.send(*run.key()).unwrap();
+        async {}
+    });
+    q.add(1).unwrap();
+    drop(q);
+    worker.join();
+    assert_eq!(ran.iter().collect::<Vec<_>>(), [1], "worked off, then ended");
+}

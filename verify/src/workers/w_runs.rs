@@ -1,0 +1,450 @@
+//! W: runs, their outcomes and attempts.
+
+use super::{Front, ms, puppets, queue};
+use requeue::{
+    Failure, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Run, Ticket, WorkQueue, Worker,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+pub fn w_workers_take_keys_and_call_the_handler<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, ran) = channel();
+    let worker = F::start(Worker::of(&q).workers(3), move |run: Run<u64, Vec<u32>>| {
+        tell.send(*run.key()).expect("the test listens");
+        async {}
+    });
+    for key in 0..100 {
+        q.add(key).unwrap();
+    }
+    let report = F::report(worker.drain(Duration::MAX));
+    let mut keys: Vec<u64> = ran.try_iter().collect();
+    keys.sort_unstable();
+    assert_eq!(keys, (0..100).collect::<Vec<_>>());
+    assert_eq!((report.complete, report.ready), (true, 0));
+}
+
+pub fn w_n_workers_run_n_keys_at_once_and_no_more<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    for key in 0..12 {
+        q.add(key).unwrap();
+    }
+    let worker = F::start(Worker::of(&q).workers(3), handler);
+    for _ in 0..3 {
+        // Three are in at once, or this waits for ever.
+        let _ = puppets.next();
+    }
+    for _ in 3..12 {
+        assert!(!puppets.has_more(), "a fourth");
+        assert_eq!(q.stats().held, 3);
+        puppets.end(Outcome::Done);
+        let _ = puppets.next();
+    }
+    for _ in 0..3 {
+        puppets.end(Outcome::Done);
+    }
+    assert_eq!(F::report(worker.drain(Duration::MAX)).done, 12);
+}
+
+pub fn w_a_handler_may_call_the_queue<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, ran) = channel();
+    let inner = q.clone();
+    let worker = F::start(Worker::of(&q).workers(1), move |run: Run<u64, Vec<u32>>| {
+        let (inner, tell) = (inner.clone(), tell.clone());
+        async move {
+            assert!(inner.state(run.key()).is_some_and(|state| state.held));
+            if *run.key() < 3 {
+                inner.add(run.key() + 1).unwrap();
+            } else {
+                inner.shut_down();
+            }
+            tell.send(*run.key()).unwrap();
+        }
+    });
+    q.add(1).unwrap();
+    worker.join();
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+pub fn w_no_workers_are_a_pause<F: Front>() {
+    let (q, _clock) = queue();
+    let worker = F::start(Worker::of(&q).workers(0), |_| async {});
+    q.add(1).unwrap();
+    let report = F::report(worker.stop(Duration::MAX));
+    assert_eq!((report.done, report.ready, q.len()), (0, 1, 1));
+    assert!(!q.shutting_down());
+}
+
+pub fn w_done_forgets_the_failures<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    assert_eq!(q.num_requeues(&1), 1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    puppets.end(Outcome::Done);
+    F::report(worker.drain(Duration::MAX));
+    assert_eq!(q.num_requeues(&1), 0);
+    assert_eq!(q.state(&1), None);
+}
+
+pub fn w_again_is_not_a_failure_it_forgets_and_comes_back_after_its_delay<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&failures);
+    let builder = Worker::of(&q).workers(1).on_failure(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let worker = F::start(builder, handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    puppets.end(Outcome::Again(ms(50)));
+    clock.wait_for_alarms(1);
+    assert_eq!(q.num_requeues(&1), 0);
+    assert_eq!(clock.next_alarm(), q.state(&1).and_then(|state| state.waiting_until));
+    clock.advance(ms(50) - Duration::from_nanos(1));
+    assert_eq!(q.len(), 0);
+    clock.advance(Duration::from_nanos(1));
+    puppets.run(1, 1);
+    puppets.end(Outcome::Done);
+    F::report(worker.drain(Duration::MAX));
+    assert_eq!(failures.load(Ordering::SeqCst), 1);
+}
+
+pub fn w_retry_comes_back_after_what_the_limiter_says<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    for (attempt, delay) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
+        puppets.run(1, attempt);
+        puppets.end(Outcome::Retry("not yet".into()));
+        clock.wait_for_alarms(1);
+        let due = clock_at(&clock) + ms(delay);
+        assert_eq!(q.state(&1).and_then(|state| state.waiting_until), Some(due));
+        clock.advance(ms(delay));
+    }
+    puppets.run(1, 5);
+    puppets.end(Outcome::Done);
+    F::report(worker.drain(Duration::MAX));
+}
+
+fn clock_at(clock: &FakeClock) -> Instant {
+    requeue::Clock::now(clock)
+}
+
+pub fn w_retry_with_its_own_delay_still_asks_the_limiter<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::RetryAfter(ms(70), "busy".into()));
+    clock.wait_for_alarms(1);
+    assert_eq!(q.num_requeues(&1), 1);
+    assert_eq!(q.state(&1).and_then(|state| state.waiting_until), Some(clock_at(&clock) + ms(70)));
+    clock.advance(ms(70));
+    puppets.run(1, 2);
+    puppets.end(Outcome::Done);
+    F::report(worker.drain(Duration::MAX));
+}
+
+pub fn w_give_up_is_reported_and_forgotten<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let (tell, gave_up) = channel();
+    let builder =
+        Worker::of(&q).workers(1).on_give_up(move |key, why| tell.send((*key, why.to_string())).unwrap());
+    let worker = F::start(builder, handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    puppets.end(Outcome::GiveUp("no such object".into()));
+    assert_eq!(gave_up.recv().unwrap(), (1, "no such object".to_owned()));
+    F::report(worker.drain(Duration::MAX));
+    assert_eq!(q.num_requeues(&1), 0);
+    assert_eq!(q.state(&1), None);
+}
+
+pub fn w_give_up_of_a_dirty_key_still_gets_its_next_run_at_attempt_1<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    q.add(1).unwrap();
+    puppets.end(Outcome::GiveUp("hopeless".into()));
+    puppets.run(1, 1);
+    puppets.end(Outcome::Done);
+    F::report(worker.drain(Duration::MAX));
+}
+
+pub fn w_the_last_attempt_that_fails_gives_the_key_up<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, ran) = channel();
+    let (told, gave_up) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .max_attempts(3)
+        .on_give_up(move |key, why| told.send((*key, why.to_string())).unwrap());
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        tell.send(run.attempt()).unwrap();
+        async { Err::<(), _>("always") }
+    });
+    q.add(1).unwrap();
+    for delay in [1, 2] {
+        ran.recv().unwrap();
+        clock.wait_for_alarms(1);
+        clock.advance(ms(delay));
+    }
+    assert_eq!(ran.recv().unwrap(), 3);
+    assert_eq!(gave_up.recv().unwrap(), (1, "always".to_owned()));
+    F::report(worker.drain(Duration::MAX));
+    assert_eq!(q.num_requeues(&1), 0, "reported, and forgotten");
+    assert_eq!(ran.try_iter().count(), 0);
+}
+
+pub fn x27_attempts_are_not_exhausted_for_a_key_that_a_newer_trigger_made_dirty<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    q.add(1).unwrap();
+    puppets.end(Outcome::Retry("not yet".into()));
+    puppets.run(1, 1);
+    puppets.end(Outcome::Done);
+    F::report(worker.stop(Duration::MAX));
+}
+
+pub fn w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1<F: Front>() {
+    let (q, clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Retry("not yet".into()));
+    clock.wait_for_alarms(1);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    assert_eq!(q.num_requeues(&1), 1, "it does not count as a failure");
+    puppets.end(Outcome::Done);
+    F::report(worker.stop(Duration::MAX));
+}
+
+pub fn w_a_panic_is_a_failure_of_that_key_and_ends_nothing_else<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, failed) = channel();
+    let (told, ran) = channel();
+    let builder = Worker::of(&q).workers(1).on_failure(move |key, why| {
+        assert!(matches!(why, Failure::Panic(_)));
+        tell.send((*key, why.to_string())).unwrap();
+    });
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        let told = told.clone();
+        async move {
+            smol::future::yield_now().await;
+            told.send((*run.key(), run.attempt())).unwrap();
+            assert!(*run.key() != 1 || run.attempt() > 1, "key 1 is not well");
+        }
+    });
+    q.add(1).unwrap();
+    q.add(2).unwrap();
+    let (key, why) = failed.recv().unwrap();
+    assert_eq!(key, 1);
+    assert!(why.contains("key 1 is not well"), "{why}");
+    assert_eq!((ran.recv().unwrap(), ran.recv().unwrap()), ((1, 1), (2, 1)), "the same worker goes on");
+    clock.wait_for_alarms(1);
+    assert_eq!(q.num_requeues(&1), 1);
+    clock.advance(ms(1));
+    assert_eq!(ran.recv().unwrap(), (1, 2));
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+}
+
+pub fn w_a_panic_of_the_handler_before_it_gives_its_future_is_a_failure_too<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, failed) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .max_attempts(1)
+        .on_failure(move |key, why| tell.send((*key, why.to_string())).unwrap());
+    let worker = F::start(builder, |run: Run<u64, Vec<u32>>| {
+        assert!(*run.key() != 1, "at once");
+        async {}
+    });
+    q.add(1).unwrap();
+    q.add(2).unwrap();
+    assert_eq!(failed.recv().unwrap(), (1, "the handler panicked: at once".to_owned()));
+    let report = F::report(worker.drain(Duration::MAX));
+    assert_eq!((report.complete, report.done), (true, 2));
+}
+
+pub fn w_an_order_that_panics_as_a_key_is_taken_ends_no_worker<F: Front>() {
+    /// Panics in its first three pops.
+    struct Moody(Vec<Ticket>, u32);
+    impl ReadyOrder<u64> for Moody {
+        fn push(&mut self, _: &u64, ticket: Ticket) {
+            self.0.push(ticket);
+        }
+        fn pop(&mut self) -> Option<Ticket> {
+            self.1 += 1;
+            assert!(self.1 > 3, "an order");
+            self.0.pop()
+        }
+    }
+    let q = WorkQueue::builder().custom_order(Moody(Vec::new(), 0)).build().unwrap();
+    q.add(1).unwrap();
+    q.add(2).unwrap();
+    let worker = F::start(Worker::of(&q).workers(1), |_| async {});
+    let report = F::report(worker.drain(Duration::MAX));
+    assert_eq!((report.complete, report.done), (true, 2));
+}
+
+pub fn w_a_panic_in_a_hook_ends_nothing<F: Front>() {
+    let (q, _clock) = queue();
+    let (tell, ran) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .on_failure(|_, _| panic!("a hook"))
+        .on_give_up(|_, _| panic!("another hook"));
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        tell.send(*run.key()).unwrap();
+        async { Outcome::GiveUp("hopeless".into()) }
+    });
+    q.add(1).unwrap();
+    q.add(2).unwrap();
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+pub fn w_payloads_of_failed_runs_go_back<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, ran) = channel();
+    let worker = F::start(Worker::of(&q).workers(1), move |mut run: Run<u64, Vec<u32>>| {
+        let tell = tell.clone();
+        async move {
+            tell.send((run.attempt(), run.value().cloned())).unwrap();
+            smol::future::yield_now().await;
+            match run.attempt() {
+                1 => Outcome::Retry("not yet".into()),
+                2 => panic!("not yet"),
+                3 => {
+                    drop(run.take_value());
+                    Outcome::Retry("with what it took".into())
+                }
+                _ => Outcome::Done,
+            }
+        }
+    });
+    q.add_value(1, vec![7]).unwrap();
+    let mut values = Vec::new();
+    for delay in [1, 2, 4] {
+        values.push(ran.recv().unwrap());
+        clock.wait_for_alarms(1);
+        clock.advance(ms(delay));
+    }
+    values.push(ran.recv().unwrap());
+    let seven = Some(vec![7]);
+    assert_eq!(values, [(1, seven.clone()), (2, seven.clone()), (3, seven), (4, None)]);
+    F::report(worker.drain(Duration::MAX));
+}
+
+pub fn w_a_handler_may_return_nothing_or_a_result<F: Front>() {
+    let (q, clock) = queue();
+    let worker = F::start(Worker::of(&q).workers(1), |_| async {});
+    q.add(1).unwrap();
+    while q.state(&1).is_some() {
+        std::thread::yield_now();
+    }
+    F::report(worker.stop(Duration::MAX));
+    let worker = F::start(Worker::of(&q).workers(1), |_| async { "x".parse::<u32>().map(drop) });
+    q.add(2).unwrap();
+    clock.wait_for_alarms(1);
+    assert_eq!(q.num_requeues(&2), 1, "an error is a retry");
+    F::report(worker.stop(Duration::MAX));
+}
+
+/// Counts how often it is asked.
+struct Counting(Arc<AtomicUsize>);
+
+impl<K: ?Sized> RateLimiter<K> for Counting {
+    fn when(&self, _: &K, _: Instant) -> Duration {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        ms(1)
+    }
+    fn forget(&self, _: &K) {}
+    fn num_requeues(&self, _: &K) -> u32 {
+        0
+    }
+}
+
+pub fn x07_ten_thousand_duplicate_triggers_take_one_token_a_run<F: Front>() {
+    let clock = FakeClock::new();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let q = WorkQueue::merging(|_: &mut Vec<u32>, _: Vec<u32>| {})
+        .clock(clock.clone())
+        .limiter(Counting(Arc::clone(&asked)))
+        .build()
+        .unwrap();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    for _ in 0..10_000 {
+        q.add(1).unwrap();
+    }
+    puppets.end(Outcome::Retry("not yet".into()));
+    puppets.run(1, 1);
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "the limiter is asked at most once a run");
+    puppets.end(Outcome::Done);
+    F::report(worker.stop(Duration::MAX));
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+pub fn r_the_worker_lets_records_expire<F: Front>() {
+    for (set, hours) in [(None, 1), (Some(2), 2)] {
+        let (q, clock) = queue();
+        let mut worker = Worker::of(&q).workers(1);
+        if let Some(hours) = set {
+            worker = worker.expire_failures_after(Some(Duration::from_secs(hours * 3_600)));
+        }
+        let (puppets, handler) = puppets();
+        let worker = F::start(worker, handler);
+        q.add(1).unwrap();
+        puppets.run(1, 1);
+        puppets.end(Outcome::RetryAfter(Duration::MAX, "never again".into()));
+        while q.num_requeues(&1) == 0 {
+            std::thread::yield_now();
+        }
+        // The limiter's delay was 1 ms.
+        clock.advance(Duration::from_secs(hours * 3_600));
+        assert_eq!(q.num_requeues(&1), 1);
+        clock.advance(ms(1));
+        assert_eq!(q.num_requeues(&1), 0);
+        F::report(worker.stop(Duration::MAX));
+    }
+}

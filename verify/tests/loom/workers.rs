@@ -1,0 +1,116 @@
+//! Workers in tasks and in one future: who is woken, and who has the run that is ended
+//! from outside.
+
+use crate::support::{Queue, every, poll, queue};
+use loom::thread;
+use requeue::{Parker, Run, Worker, WorkerTask};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Polls a future of workers, with so many to begin with, until one run has ended: no
+/// shutdown makes up for a wake-up that was lost.
+fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
+    let ran = Rc::new(Cell::new(false));
+    let set = ran.clone();
+    let mut workers = Worker::of(q).workers(workers).run(move |_: Run<u32>| {
+        set.set(true);
+        async {}
+    });
+    tell(workers.worker());
+    let parker = Parker::current();
+    while !ran.get() {
+        assert!(poll(&mut workers, &parker).is_pending());
+        if !ran.get() {
+            parker.park();
+        }
+    }
+}
+
+#[test]
+fn loom_w_an_add_reaches_a_worker_in_a_future_whenever_it_is_polled() {
+    every(|| {
+        let (q, _) = queue();
+        let works = {
+            let q = q.clone();
+            thread::spawn(move || one_run(&q, 1, drop))
+        };
+        q.add(1).expect("open");
+        works.join().expect("no panic");
+        assert_eq!(q.stats().held, 0);
+    });
+}
+
+#[test]
+fn loom_w_a_resize_reaches_a_future_whenever_it_is_polled() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let mut resizes = None;
+        one_run(&q, 0, |worker| {
+            resizes = Some(thread::spawn(move || worker.resize(1).expect("no thread is needed")));
+        });
+        resizes.expect("it was told").join().expect("no panic");
+        assert_eq!(q.stats().held, 0);
+    });
+}
+
+#[test]
+fn loom_w_a_run_that_is_ended_while_its_task_is_polled_ends_once_and_the_task_leaves() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let spawned: Arc<Mutex<Option<WorkerTask>>> = Arc::default();
+        let slot = spawned.clone();
+        let worker = Worker::of(&q).workers(1).start_on(
+            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
+            |run: Run<u32>| async move {
+                std::future::pending::<()>().await;
+                drop(run);
+            },
+        );
+        let mut task = spawned.lock().expect("no panic").take().expect("one task");
+        let works = thread::spawn(move || {
+            let parker = Parker::current();
+            while poll(&mut task, &parker).is_pending() {
+                parker.park();
+            }
+        });
+        let report = worker.stop(Duration::ZERO).wait();
+        assert!(report.cancelled <= 1 && report.done == 0);
+        works.join().expect("no panic");
+        let left = q.stats();
+        assert_eq!((left.held, left.ready + left.waiting, worker.workers()), (0, 1, 0));
+    });
+}
+
+#[test]
+fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let spawned: Arc<Mutex<Option<WorkerTask>>> = Arc::default();
+        let slot = spawned.clone();
+        let worker = Worker::of(&q).workers(1).start_on(
+            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
+            |run: Run<u32>| async move {
+                std::future::pending::<()>().await;
+                drop(run);
+            },
+        );
+        let mut task = spawned.lock().expect("no panic").take().expect("one task");
+        assert!(poll(&mut task, &Parker::current()).is_pending());
+        let stops = thread::spawn(move || {
+            let report = worker.stop(Duration::ZERO).wait();
+            (report, worker)
+        });
+        drop(task);
+        let (report, worker) = stops.join().expect("no panic");
+        // a task that was dropped first is a failed run, and perhaps had a successor
+        assert_eq!(report.cancelled as u64 + report.done, 1);
+        drop(spawned.lock().expect("no panic").take());
+        let left = q.stats();
+        assert_eq!((left.held, left.waiting, worker.workers()), (0, 1, 0));
+    });
+}
