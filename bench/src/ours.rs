@@ -6,7 +6,7 @@ use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Met
 use crate::sink::Sink;
 use parking_lot::Mutex;
 use requeue::limiter::TokenBucket;
-use requeue::{Clock, FakeClock, Instant, Item, Metrics, RateLimiter, SystemClock, WorkQueue};
+use requeue::{Clock, FakeClock, Instant, Item, Metrics, RateLimiter, RunEnd, SystemClock, WorkQueue};
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -160,7 +160,7 @@ impl Metrics for Told {
     fn handed_out(&self, waited: Duration) {
         self.0.handed_out(waited);
     }
-    fn run_ended(&self, took: Duration) {
+    fn run_ended(&self, took: Duration, _: RunEnd) {
         self.0.run_ended(took);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-pub use requeue_core::Gauges;
+pub use requeue_core::{Gauges, RunEnd};
 
 /// Where a queue's gauges are read.
 ///
@@ -33,14 +33,56 @@ pub trait ReadGauges: Send + Sync {
     fn gauges(&self) -> Gauges;
 }
 
+/// How many worker threads, or tasks, a queue has, and how many of them have a key.
+///
+/// ```
+/// # use requeue::WorkerCounts;
+/// let idle = |counts: WorkerCounts| counts.workers - counts.busy;
+/// assert_eq!(idle(WorkerCounts { workers: 4, busy: 3 }), 1);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Those that have not ended.
+    pub workers: usize,
+    /// Those of them that work on a key.
+    pub busy: usize,
+}
+
+/// Where it is read how many workers a queue has and how many of them are busy.
+///
+/// Implement it for workers of your own, and hand it to the sink yourself
+/// ([`Metrics::attach_workers`]).
+///
+/// ```
+/// use requeue::{Metrics, ReadWorkers, WorkerCounts};
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use std::sync::Arc;
+///
+/// struct Loops { threads: usize, busy: AtomicUsize }
+/// impl ReadWorkers for Loops {
+///     fn workers(&self) -> WorkerCounts {
+///         WorkerCounts { workers: self.threads, busy: self.busy.load(Relaxed) }
+///     }
+/// }
+/// fn tell(sink: &impl Metrics, loops: &Arc<Loops>) {
+///     let loops: Arc<dyn ReadWorkers> = loops.clone();
+///     sink.attach_workers(Arc::downgrade(&loops));
+/// }
+/// ```
+pub trait ReadWorkers: Send + Sync {
+    /// The counts now.
+    fn workers(&self) -> WorkerCounts;
+}
+
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
 ///
 /// Every method does nothing by default. They are called without the queue's
 /// lock, from whatever thread called the queue; a panic in one is caught and
 /// goes no further than the panic hook, because a metric must not lose a key.
 ///
-/// The names are Kubernetes': see [the table](crate#metrics) for which call
-/// feeds which.
+/// The names are Kubernetes', where it has one: see [the table](crate#metrics) for
+/// which call feeds which. A sink that exports them to Prometheus is the crate
+/// `requeue-prometheus`.
 ///
 /// ```
 /// use requeue::{Metrics, WorkQueue};
@@ -65,23 +107,42 @@ pub trait Metrics: Send + Sync + 'static {
     fn added(&self, keys: u64) {
         let _ = keys;
     }
+    /// So many accepted triggers changed nothing, because what was pending already
+    /// covers them: those for which the call says [`Added::Coalesced`](crate::Added).
+    ///
+    /// It is called for adds that take no lock too, from many threads at once: a
+    /// sink that counts in one place makes them wait for each other.
+    fn coalesced(&self, triggers: u64) {
+        let _ = triggers;
+    }
     /// An add_after or add_rate_limited was accepted: `workqueue_retries_total`.
     fn retried(&self) {}
+    /// A timer fired, that long after its instant: because everybody was busy, and
+    /// only who looks can notice, or because the clock woke late.
+    fn timer_fired(&self, late: Duration) {
+        let _ = late;
+    }
     /// A key was handed out that long after the first trigger of its run:
     /// `workqueue_queue_duration_seconds`.
     fn handed_out(&self, waited: Duration) {
         let _ = waited;
     }
-    /// A run ended that took that long: `workqueue_work_duration_seconds`.
-    fn run_ended(&self, took: Duration) {
-        let _ = took;
+    /// A run ended that took that long: `workqueue_work_duration_seconds`; and how.
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        let _ = (took, end);
     }
     /// Called once, when the queue `name` is built: where to read
-    /// `workqueue_depth`, `workqueue_unfinished_work_seconds` and
-    /// `workqueue_longest_running_processor_seconds`. Once the queue is gone
-    /// the reference cannot be upgraded any more.
+    /// `workqueue_depth`, `workqueue_unfinished_work_seconds`,
+    /// `workqueue_longest_running_processor_seconds` and the other [`Gauges`]. Once
+    /// the queue is gone the reference cannot be upgraded any more.
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         let _ = (name, gauges);
+    }
+    /// Called once for each [`Worker`](crate::Worker) of the queue, when it is
+    /// started: where to read how many threads it has and how many are busy. Once
+    /// they have ended the reference cannot be upgraded any more.
+    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+        let _ = workers;
     }
 }
 
@@ -89,16 +150,25 @@ impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
     fn added(&self, keys: u64) {
         (**self).added(keys);
     }
+    fn coalesced(&self, triggers: u64) {
+        (**self).coalesced(triggers);
+    }
     fn retried(&self) {
         (**self).retried();
+    }
+    fn timer_fired(&self, late: Duration) {
+        (**self).timer_fired(late);
     }
     fn handed_out(&self, waited: Duration) {
         (**self).handed_out(waited);
     }
-    fn run_ended(&self, took: Duration) {
-        (**self).run_ended(took);
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        (**self).run_ended(took, end);
     }
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         (**self).attach(name, gauges);
+    }
+    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+        (**self).attach_workers(workers);
     }
 }
