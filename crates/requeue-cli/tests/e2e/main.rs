@@ -9,6 +9,7 @@ mod completions;
 mod ends;
 mod harness;
 mod keys;
+mod listen;
 mod outcomes;
 mod output;
 mod people;
