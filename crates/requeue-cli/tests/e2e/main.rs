@@ -15,6 +15,7 @@ mod output;
 mod people;
 mod plan;
 mod program;
+mod prometheus;
 mod reports;
 mod usage;
 mod wrong;
