@@ -538,7 +538,7 @@ pub fn m_the_oldest_ready_key_is_right_in_an_order_of_ones_own<A: Adapter>() {
         q.clock.advance(ms(10));
     }
     let mut ages = Vec::new();
-    while q.len() > 0 {
+    while !q.is_empty() {
         ages.push(metrics.all_gauges().expect("the queue is there").oldest_ready);
         sound(q.get().done());
     }
