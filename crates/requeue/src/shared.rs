@@ -327,14 +327,15 @@ impl<K, V> Shared<K, V> {
     {
         match self.filter.open() {
             None => self.add_now_in_lock(key, hash),
-            Some(open) => self.add_through_filter(open, key, hash),
+            Some(open) if self.metrics.is_some() => self.add_through_filter::<true>(open, key, hash),
+            Some(open) => self.add_through_filter::<false>(open, key, hash),
         }
     }
 
     /// Apart, and what it does not mostly do apart from this, so that what needs
-    /// few registers saves few.
+    /// few registers saves few. `METERED` as in [`plainly`](Self::plainly).
     #[inline(never)]
-    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    fn add_through_filter<const METERED: bool>(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
@@ -342,7 +343,9 @@ impl<K, V> Shared<K, V> {
         let mut key = DropsQuietly(Some(key));
         let Some(look_for) = &key.0 else { unreachable!("it was put there") };
         if self.is_redundant(open, look_for, hash) {
-            self.tell_redundant();
+            if METERED {
+                self.tell_redundant();
+            }
             return Ok(Added::Coalesced);
         }
         match key.0.take() {
