@@ -1,12 +1,12 @@
 //! What a scrape gets of real queues, on a fake clock.
 
-use requeue::{Added, FakeClock, Metrics, ReadWorkers, WorkQueue, WorkerCounts};
+use requeue::{Added, FakeClock, Metrics, Outcome, ReadWorkers, WorkQueue, Worker, WorkerCounts};
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{NameError, QueueMetrics};
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -263,6 +263,47 @@ fn workers_of_ones_own_are_counted_while_they_are_there() {
     assert_eq!(shows(), (2.0, 2.0));
     drop(second);
     assert_eq!(shows(), (0.0, 0.0));
+}
+
+#[test]
+fn the_threads_of_a_worker_are_counted_and_so_are_its_outcomes() {
+    let scraped = Scraped::new();
+    let q = scraped.queue("q");
+    let (began, begins) = mpsc::channel();
+    let (go, goes) = mpsc::channel();
+    let goes = Mutex::new(goes);
+    let worker = Worker::of(&q).workers(3).max_attempts(2).start_threads(move |run| {
+        began.send(()).unwrap();
+        goes.lock().unwrap().recv().unwrap();
+        match run.key() {
+            1 => Outcome::Done,
+            2 => Outcome::Again(Duration::from_secs(3600)),
+            _ => Outcome::RetryAfter(Duration::ZERO, "no".into()),
+        }
+    });
+    let worker = worker.unwrap();
+    let shows = || (scraped.of_q("requeue_workers"), scraped.of_q("requeue_busy_workers"));
+    assert_eq!(shows(), (3.0, 0.0));
+    q.add_many([1, 2]).all().unwrap();
+    for _ in 0..2 {
+        begins.recv().unwrap();
+    }
+    assert_eq!(shows(), (3.0, 2.0));
+    q.add(3).unwrap();
+    begins.recv().unwrap();
+    assert_eq!(shows(), (3.0, 3.0));
+    for _ in 0..3 {
+        go.send(()).unwrap();
+    }
+    // the third failed and comes again at once; its last attempt gives up
+    begins.recv().unwrap();
+    go.send(()).unwrap();
+    assert!(worker.drain(Duration::MAX).wait().complete);
+    assert_eq!(shows(), (0.0, 0.0));
+    let runs =
+        |outcome: &str| scraped.sample(&format!("requeue_runs_total{{name=\"q\",outcome=\"{outcome}\"}}"));
+    assert_eq!(["done", "again", "retry", "give_up"].map(runs), [1.0; 4]);
+    drop(worker);
 }
 
 /// Every name in what people import is one that is exported.

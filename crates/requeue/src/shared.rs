@@ -14,7 +14,7 @@ use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::Lock;
-use crate::metrics::{Gauges, Metrics, ReadGauges};
+use crate::metrics::{Gauges, Metrics, ReadGauges, ReadWorkers};
 use crate::sync::{MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
@@ -623,6 +623,11 @@ impl<K, V> Shared<K, V> {
         if let Some(took) = worked {
             self.tell(|m| m.run_ended(took, end));
         }
+    }
+
+    /// Tells the metrics where to read how many workers there are.
+    pub(crate) fn tell_of_workers(&self, workers: Arc<dyn ReadWorkers>) {
+        self.tell(|m| m.attach_workers(Arc::downgrade(&workers)));
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.

@@ -6,7 +6,7 @@ use crate::drain::DrainOptions;
 use crate::shared::{Shared, wake_each};
 use crate::sync::Mutex;
 use crate::wait::{Step, WakerSet};
-use crate::{Instant, Stats};
+use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
 use std::fmt;
@@ -161,6 +161,14 @@ impl Roster {
         let mut state = self.state.lock();
         state.cancelling = true;
         state.places.iter().filter_map(|p| p.running.as_ref()).map(|told| told.cancel()).count()
+    }
+}
+
+impl ReadWorkers for Roster {
+    fn workers(&self) -> WorkerCounts {
+        let state = self.state.lock();
+        let busy = state.places.iter().filter(|place| place.running.is_some()).count();
+        WorkerCounts { workers: state.alive, busy }
     }
 }
 

@@ -40,6 +40,7 @@ where
     O: IntoOutcome,
 {
     let roster = Arc::new(Roster::new(queue.clone(), threads));
+    queue.tell_of_workers(roster.clone());
     let limits = rules.time_limit.map(|limit| Arc::new(Limits::new(limit, queue.clock.clone(), &rules)));
     let crew = Arc::new(Crew { queue, roster: roster.clone(), rules, limits, handler });
     let mut failed = None;
@@ -201,13 +202,14 @@ where
             }
         }
         quietly(|| drop(said));
-        if last { Verdict::Succeed } else { Verdict::Retry(instead) }
+        if last { Verdict::GiveUp } else { Verdict::Retry(instead) }
     }
 
     fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
         let queue = &*self.queue;
         let refused = match verdict {
             Verdict::Succeed => return ending.succeed(queue),
+            Verdict::GiveUp => return ending.give_up(queue),
             Verdict::Again(delay) => ending.again(queue, delay).is_err(),
             Verdict::Retry(instead) => {
                 let retried = catch_unwind(AssertUnwindSafe(|| {
@@ -238,8 +240,10 @@ const AFTER_PANIC: Duration = Duration::from_millis(10);
 /// How a run is to end.
 #[derive(Clone, Copy)]
 enum Verdict {
-    /// Forgotten and done: it succeeded, or was given up.
+    /// Forgotten and done: it succeeded.
     Succeed,
+    /// The same, after a failure.
+    GiveUp,
     Again(Duration),
     /// With a delay instead of the limiter's.
     Retry(Option<Duration>),
