@@ -27,7 +27,7 @@ use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -626,8 +626,9 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics where to read how many workers there are.
-    pub(crate) fn tell_of_workers(&self, workers: Arc<dyn ReadWorkers>) {
-        self.tell(|m| m.attach_workers(Arc::downgrade(&workers)));
+    pub(crate) fn tell_of_workers<W: ReadWorkers + 'static>(&self, workers: &Arc<W>) {
+        let workers: Weak<W> = Arc::downgrade(workers);
+        self.tell(|m| m.attach_workers(workers));
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.

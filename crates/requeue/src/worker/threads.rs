@@ -40,7 +40,7 @@ where
     O: IntoOutcome,
 {
     let roster = Arc::new(Roster::new(queue.clone(), threads));
-    queue.tell_of_workers(roster.clone());
+    queue.tell_of_workers(&roster);
     let limits = rules.time_limit.map(|limit| Arc::new(Limits::new(limit, queue.clock.clone(), &rules)));
     let crew = Arc::new(Crew { queue, roster: roster.clone(), rules, limits, handler });
     let mut failed = None;
