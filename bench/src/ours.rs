@@ -3,10 +3,11 @@
 use crate::Key;
 use crate::fair::Virtual;
 use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
-use crate::sink::Sink;
 use parking_lot::Mutex;
 use requeue::limiter::TokenBucket;
-use requeue::{Clock, FakeClock, Instant, Item, Metrics, RateLimiter, SystemClock, WorkQueue};
+use requeue::{Clock, FakeClock, Instant, Item, RateLimiter, SystemClock, WorkQueue};
+use requeue_prometheus::QueueMetrics;
+use requeue_prometheus::prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -147,27 +148,10 @@ impl Bucket for TokenBucket {
     }
 }
 
-/// A sink as requeue's metrics.
-struct Told(Sink);
-
-impl Metrics for Told {
-    fn added(&self, keys: u64) {
-        self.0.added(keys);
-    }
-    fn retried(&self) {
-        self.0.retried();
-    }
-    fn handed_out(&self, waited: Duration) {
-        self.0.handed_out(waited);
-    }
-    fn run_ended(&self, took: Duration) {
-        self.0.run_ended(took);
-    }
-}
-
 impl<K: Key> Metered for WorkQueue<K> {
-    fn metered(sink: Sink) -> Self {
-        WorkQueue::builder().name("bench").metrics(Told(sink)).build().expect("it has a name")
+    fn metered() -> Self {
+        let sink = QueueMetrics::register(&mut Registry::default()).queue("bench").expect("the first");
+        WorkQueue::builder().name("bench").metrics(sink).build().expect("it has a name")
     }
 }
 

@@ -3,7 +3,6 @@
 //! Each queue is used as its users use it, in its best configuration.
 
 use crate::Key;
-use crate::sink::Sink;
 use std::future::Future;
 use std::time::Duration;
 
@@ -93,8 +92,8 @@ pub enum Limiter {
 
 /// A queue with metrics.
 pub trait Metered: Fifo {
-    /// An empty queue that tells the sink.
-    fn metered(sink: Sink) -> Self;
+    /// An empty queue that tells counters and histograms of a Prometheus client.
+    fn metered() -> Self;
 }
 
 /// An exponential limiter alone, from 1 ms to 1,000 s.

@@ -1,4 +1,5 @@
-//! Where metrics go: the counters and histograms of a Prometheus client.
+//! Where the metrics of queues go that bring nothing of their own: the counters and
+//! histograms of a Prometheus client, as they are.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};

@@ -3,7 +3,6 @@
 use crate::keys::keys;
 use crate::measure::Spent;
 use crate::queues::{Fifo, Metered};
-use crate::sink::Sink;
 use crate::w1::{cycle, cycle_next};
 use crate::{Args, Line, Usage};
 
@@ -26,7 +25,7 @@ pub fn run<U: Metered<Key = u64>, S: Metered<Key = String>>(args: &mut Args) -> 
 }
 
 fn measure<Q: Metered>(metrics: &str, form: &str, n: usize) -> Spent {
-    let q = if metrics == "on" { Q::metered(Sink::default()) } else { <Q as Fifo>::new() };
+    let q = if metrics == "on" { Q::metered() } else { <Q as Fifo>::new() };
     let keys = keys(0, n);
     if form == "next" { cycle_next(&q, keys) } else { cycle(&q, keys) }
 }

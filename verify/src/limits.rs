@@ -2,7 +2,7 @@
 //! that counts, limiters that record, a metrics sink that remembers.
 
 use crate::probe::{Hook, Key};
-use requeue::{Alarm, Clock, FakeClock, Instant, Metrics, Parker, RateLimiter, ReadGauges};
+use requeue::{Alarm, Clock, FakeClock, Gauges, Instant, Metrics, Parker, RateLimiter, ReadGauges, RunEnd};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -172,6 +172,12 @@ pub struct Told {
     pub waited: Vec<Duration>,
     /// The work duration of each run that ended.
     pub worked: Vec<Duration>,
+    /// How each of them ended.
+    pub ends: Vec<RunEnd>,
+    /// Accepted triggers that changed nothing.
+    pub coalesced: u64,
+    /// How late each timer fired.
+    pub late: Vec<Duration>,
 }
 
 /// A metrics sink that remembers what it was told.
@@ -206,12 +212,16 @@ impl Metered {
         let told = self.told();
         (told.adds, told.retries, told.waited.len(), told.worked.len())
     }
-    /// The gauges as the queue computes them now: depth, unfinished work, longest
-    /// running. `None` once the queue is gone.
+    /// All gauges as the queue computes them now. `None` once the queue is gone.
+    #[must_use]
+    pub fn all_gauges(&self) -> Option<Gauges> {
+        let gauges = locked(&self.gauges).clone()?.upgrade()?;
+        Some(gauges.gauges())
+    }
+    /// Of them: depth, unfinished work, longest running.
     #[must_use]
     pub fn gauges(&self) -> Option<(usize, Duration, Duration)> {
-        let gauges = locked(&self.gauges).clone()?.upgrade()?;
-        let gauges = gauges.gauges();
+        let gauges = self.all_gauges()?;
         Some((gauges.depth, gauges.unfinished_work, gauges.longest_running))
     }
     fn push(&self, tell: impl FnOnce(&mut Told)) {
@@ -230,8 +240,17 @@ impl Metrics for Metered {
     fn handed_out(&self, waited: Duration) {
         self.push(|told| told.waited.push(waited));
     }
-    fn run_ended(&self, took: Duration) {
-        self.push(|told| told.worked.push(took));
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        self.push(|told| {
+            told.worked.push(took);
+            told.ends.push(end);
+        });
+    }
+    fn coalesced(&self, triggers: u64) {
+        self.push(|told| told.coalesced += triggers);
+    }
+    fn timer_fired(&self, late: Duration) {
+        self.push(|told| told.late.push(late));
     }
     fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
         *locked(&self.gauges) = Some(gauges);

@@ -15,7 +15,7 @@ use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
-use requeue::Instant;
+use requeue::{Instant, RunEnd};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -466,11 +466,17 @@ impl<'q, A: Adapter> Step<'q, A> {
                 self.model().end(&run);
                 sound(guard.done());
             }
-            Word::Succeed | Word::GiveUp => {
-                // Whether an inert guard may still forget is not said.
+            // Whether an inert guard may still forget is not said.
+            Word::Succeed => {
                 if self.model().holds(&run) {
                     self.model().succeed(&run);
-                    sound(if word == Word::Succeed { guard.succeed() } else { guard.give_up() });
+                    sound(guard.succeed());
+                }
+            }
+            Word::GiveUp => {
+                if self.model().holds(&run) {
+                    self.model().give_up(&run);
+                    sound(guard.give_up());
                 }
             }
             Word::Retry => {
@@ -617,13 +623,30 @@ impl<A: Adapter> Step<'_, A> {
             assert_eq!(self.q.num_requeues(key), self.model().num_requeues(key), "num_requeues of key {key}");
         }
         if self.setup.metered {
-            let (depth, unfinished, longest) = self.model().gauges();
-            let expected = (depth, Duration::from_nanos(unfinished), Duration::from_nanos(longest));
-            assert_eq!(self.metrics.gauges(), Some(expected), "gauges");
+            let gauges = self.metrics.all_gauges().expect("the queue is there");
+            let gauges = model::Gauges {
+                keys: model::Counts {
+                    ready: gauges.depth,
+                    held: gauges.held,
+                    dirty: gauges.dirty,
+                    waiting: gauges.waiting,
+                },
+                oldest_ready: nanos(gauges.oldest_ready),
+                unfinished: nanos(gauges.unfinished_work),
+                longest: nanos(gauges.longest_running),
+            };
+            assert_eq!(gauges, self.model().gauges(), "gauges");
             let told = self.metrics.told();
             let all = |durations: &[Duration]| durations.iter().map(|d| nanos(*d)).collect();
-            let (waited, worked) = (all(&told.waited), all(&told.worked));
-            let told = model::Told { adds: told.adds, retries: told.retries, waited, worked };
+            let told = model::Told {
+                adds: told.adds,
+                retries: told.retries,
+                waited: all(&told.waited),
+                worked: all(&told.worked),
+                ends: told.ends.into_iter().map(end).collect(),
+                coalesced: told.coalesced,
+                fired: told.late.len() as u64,
+            };
             assert_eq!(&told, self.model().told(), "what the metrics were told");
         }
         assert_eq!(self.q.shutting_down(), self.model().shutting_down(), "shutting_down");
@@ -656,6 +679,16 @@ fn none(expected: model::Nothing) -> Nothing {
     match expected {
         model::Nothing::Empty => Nothing::Empty,
         model::Nothing::ShutDown => Nothing::ShutDown,
+    }
+}
+
+fn end(end: RunEnd) -> model::End {
+    match end {
+        RunEnd::Done => model::End::Done,
+        RunEnd::Again => model::End::Again,
+        RunEnd::Retry => model::End::Retry,
+        RunEnd::GiveUp => model::End::GiveUp,
+        other => panic!("a run ended as {other:?}"),
     }
 }
 

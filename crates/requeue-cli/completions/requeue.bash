@@ -200,7 +200,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -j -q -h --null --tag --dry-run --workers --timeout --grace --base-delay --max-delay --jitter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --log --summary --quiet --help"
+            opts="-0 -j -q -h --null --tag --dry-run --workers --timeout --grace --base-delay --max-delay --jitter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --listen --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -259,6 +259,10 @@ _requeue() {
                     return 0
                     ;;
                 --failed-to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,14 +1,15 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::duration;
 use crate::plan::{self, Plan};
+use crate::{duration, listen};
 
 /// A keyed work queue for the shell.
 #[derive(Debug, Parser)]
@@ -85,7 +86,7 @@ Signals:
 Exit status:
   0     all keys ended well
   1     some gave up, were left by --drain-timeout, or something could not be read or written
-  2     the command line is wrong
+  2     the command line is wrong, or names what cannot be had: a file, an address
   126   PROGRAM cannot be executed
   127   PROGRAM is not found
   128+n stopped by signal n with work left; 141 (PIPE) when nobody reads the output any more
@@ -180,6 +181,10 @@ pub(crate) struct Run {
     /// At the end write the keys that gave up to FILE, fit to be read again
     #[arg(long, value_name = "FILE", help_heading = "Reporting")]
     pub(crate) failed_to: Option<PathBuf>,
+
+    /// Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", allow_hyphen_values = true, value_parser = listen::address, help_heading = "Reporting")]
+    pub(crate) listen: Option<SocketAddr>,
 
     /// What is told on standard error about runs that fail [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]

@@ -12,9 +12,11 @@ mod duration;
 mod failed_to;
 #[cfg(test)]
 mod generated;
+mod http;
 mod keys;
 mod limits;
 mod linger;
+mod listen;
 mod log;
 mod lookup;
 mod outcome;

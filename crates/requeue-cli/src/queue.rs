@@ -2,15 +2,18 @@
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::limiter::{Bucket, Exponential, Jitter};
 use requeue::{Drain, DrainOptions, WaitingKeys, WorkQueue};
+use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
+use crate::listen;
 use crate::tally::Key;
 
-/// The queue that the options ask for.
+/// The queue that the options ask for, which tells `sink` what happens.
 ///
 /// A run absorbs the timers that were set before it: a success after a failure is not
 /// run again by the old back-off.
@@ -18,7 +21,10 @@ use crate::tally::Key;
 /// # Errors
 ///
 /// What the library refuses of the options, beyond what was refused before.
-pub(crate) fn build(args: &Run) -> Result<WorkQueue<Key>, Box<dyn Error + Send + Sync>> {
+pub(crate) fn build(
+    args: &Run,
+    sink: Option<Arc<QueueSink>>,
+) -> Result<WorkQueue<Key>, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
     let back_off = Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)?;
@@ -29,6 +35,10 @@ pub(crate) fn build(args: &Run) -> Result<WorkQueue<Key>, Box<dyn Error + Send +
             let burst = args.retry_burst.unwrap_or(1);
             builder.limiter((back_off, Bucket::new(rate, burst)?))
         }
+    };
+    let builder = match sink {
+        None => builder,
+        Some(sink) => builder.name(listen::NAME).metrics(sink),
     };
     Ok(builder.build()?)
 }

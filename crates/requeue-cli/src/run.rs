@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use requeue::{Added, WorkQueue};
+use requeue::{Added, Metrics as _, WorkQueue};
 
 use crate::args::{Form, Run};
 use crate::child::Keeper;
@@ -17,6 +17,7 @@ use crate::failed_to::FailedTo;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
+use crate::listen::{Hands, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::outcome::Failure;
@@ -56,7 +57,11 @@ pub(crate) fn run(args: Run) -> u8 {
             return refuse(USAGE, &format!("--failed-to {}: {e}", path.display()));
         }
     };
-    match control(args, template, failed_to) {
+    let listening = match args.listen.map(Listening::at).transpose() {
+        Ok(listening) => listening,
+        Err(why) => return refuse(USAGE, &format!("--listen {why}")),
+    };
+    match control(args, template, failed_to, listening) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -76,10 +81,16 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     status
 }
 
-fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Result<u8> {
+fn control(
+    args: Run,
+    template: Template,
+    failed_to: Option<FailedTo>,
+    listening: Option<Listening>,
+) -> io::Result<u8> {
     let began = Instant::now();
-    limits::raise_for(workers_wanted(&args));
-    let queue = queue::build(&args).map_err(io::Error::other)?;
+    limits::raise_for(workers_wanted(&args), args.listen.is_some());
+    let sink = listening.as_ref().map(|listening| Arc::clone(&listening.sink));
+    let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
     let shutter = queue.clone();
     let control = Arc::new(Control::new(move || {
         shutter.shut_down();
@@ -99,8 +110,19 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
         template,
         tally: Tally::default(),
         log: Arc::clone(&log),
+        hands: Arc::new(Hands::default()),
+        sink,
         unusable: Mutex::new(None),
         args,
+    };
+    let server = match listening {
+        None => None,
+        Some(listening) => {
+            if let Some(address) = listening.chosen(shop.args.listen) {
+                log.note(&format!("listening on http://{address}"));
+            }
+            Some(listening.serve(&queue, &shop.hands)?)
+        }
     };
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     let (end_progress, progress_ends) = mpsc::channel();
@@ -139,6 +161,7 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
     });
     shop.keeper.linger.end();
     signals.messages_said();
+    drop(server);
     let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
     let status = report(&shop, &ending, failed_to);
     // Only now: somebody may want to interrupt the last words, too.
@@ -171,6 +194,9 @@ fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
         Piece::Repeated => {
             Tally::add(&tally.triggers);
             Tally::add(&tally.coalesced);
+            if let Some(sink) = &shop.sink {
+                sink.coalesced(1);
+            }
             true
         }
         Piece::TooLong { start, bytes } => {

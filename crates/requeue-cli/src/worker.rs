@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use requeue::{Item, WorkQueue};
+use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
+use crate::listen::Hands;
 use crate::log::{Log, Subject};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
 use crate::output;
@@ -29,6 +31,9 @@ pub(crate) struct Shop {
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) log: Arc<Log>,
+    pub(crate) hands: Arc<Hands>,
+    /// What hears of triggers that never come to the queue, under `--listen`.
+    pub(crate) sink: Option<Arc<QueueSink>>,
     /// PROGRAM cannot be started at all: exit status and reason.
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
 }
@@ -49,8 +54,10 @@ impl Shop {
     /// Works until the queue says that it is shut down.
     pub(crate) fn work(&self, queue: &WorkQueue<Key>) {
         let _leave = LeaveOnPanic(self);
+        let _here = self.hands.worker();
         let mut scratch = vec![0; SCRATCH];
         while let Some(item) = queue.get_blocking() {
+            let _busy = self.hands.busy();
             if self.keeper.control.reached(Level::LastRuns) {
                 self.tally.discard(item.key());
                 item.give_up();

@@ -51,9 +51,9 @@ mod timers;
 
 pub use arena::KeyRef;
 pub use machine::{
-    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout, How,
-    KeyState, Limit, MayRead, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunRef, ShutDown,
-    Stats, Trigger, WaitingKeys,
+    Accepted, Added, Asking, Config, Core, Counts, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout,
+    How, KeyState, Limit, MayRead, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef,
+    ShutDown, Stats, Trigger, WaitingKeys,
 };
 pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

@@ -123,8 +123,8 @@ fn q_a_key_goes_through_its_states_and_is_forgotten() {
     let item = q.get();
     assert_eq!(q.end(item.run, How::Done).key, Some(1), "the key comes out to be dropped");
     assert_eq!(q.counts(), [0; 5]);
-    assert_eq!(q.core.take_adds(), 2);
-    assert_eq!(q.core.take_adds(), 0);
+    assert_eq!(q.core.take_counts().adds, 2);
+    assert_eq!(q.core.take_counts().adds, 0);
 }
 
 #[test]
@@ -871,7 +871,7 @@ fn m_durations_and_gauges() {
     let _ = q.end(four.run, How::Done);
     let g = q.core.gauges();
     assert_eq!((g.depth, g.unfinished_work, g.longest_running), (0, Duration::ZERO, Duration::ZERO));
-    assert_eq!(q.core.take_adds(), 5);
+    assert_eq!(q.core.take_counts().adds, 5);
 }
 
 #[test]

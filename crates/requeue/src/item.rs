@@ -189,6 +189,18 @@ impl<K> Ending<'_, K> {
         self.finish(shared, true, None);
     }
 
+    /// Ends the run as a failure that is not tried again.
+    pub(crate) fn give_up<V>(&mut self, shared: &Shared<K, V>) {
+        if shared.metrics.is_none() {
+            return self.succeed(shared);
+        }
+        // what metrics are told of plain ends is that they were done
+        if let Some(run) = self.run() {
+            shared.forget_own(run.key());
+        }
+        let _ = self.end(shared, How::GiveUp, None::<V>, None);
+    }
+
     #[inline]
     pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
         self.finish(shared, false, None);
@@ -259,7 +271,7 @@ pub(crate) fn drop_key<K>(key: K) {
 #[inline]
 pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
     let Some(ended) = ended else { return };
-    shared.tell_worked(ended.worked);
+    shared.tell_worked(ended.worked, ended.end);
     if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
         in_drop(|| drop(ended));
     }
@@ -469,8 +481,9 @@ impl<'q, K, V> Item<'q, K, V> {
     /// assert!(q.state("a").is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn give_up(self) {
-        self.succeed();
+    pub fn give_up(mut self) {
+        let (shared, mut ending) = self.guard.ending();
+        ending.give_up(shared);
     }
 
     /// Ends the run as a failure: the limiter says when the key comes back, and

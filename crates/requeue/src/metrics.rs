@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-pub use requeue_core::Gauges;
+pub use requeue_core::{Gauges, RunEnd};
 
 /// Where a queue's gauges are read.
 ///
@@ -30,7 +30,62 @@ pub use requeue_core::Gauges;
 /// ```
 pub trait ReadGauges: Send + Sync {
     /// The gauges now. Reads the queue's clock once and takes its lock.
+    ///
+    /// ```
+    /// # use requeue::ReadGauges;
+    /// fn is_stuck(queue: &dyn ReadGauges) -> bool {
+    ///     queue.gauges().longest_running.as_secs() > 300
+    /// }
+    /// ```
     fn gauges(&self) -> Gauges;
+}
+
+/// How many worker threads, or tasks, a queue has, and how many of them have a key.
+///
+/// ```
+/// # use requeue::WorkerCounts;
+/// let idle = |counts: WorkerCounts| counts.workers - counts.busy;
+/// assert_eq!(idle(WorkerCounts { workers: 4, busy: 3 }), 1);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Those that have not ended.
+    pub workers: usize,
+    /// Those of them that work on a key.
+    pub busy: usize,
+}
+
+/// Where it is read how many workers a queue has and how many of them are busy.
+///
+/// Implement it for workers of your own, and hand it to the sink yourself
+/// ([`Metrics::attach_workers`]).
+///
+/// ```
+/// use requeue::{Metrics, ReadWorkers, WorkerCounts};
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+/// use std::sync::Arc;
+///
+/// struct Loops { threads: usize, busy: AtomicUsize }
+/// impl ReadWorkers for Loops {
+///     fn workers(&self) -> WorkerCounts {
+///         WorkerCounts { workers: self.threads, busy: self.busy.load(Relaxed) }
+///     }
+/// }
+/// fn tell(sink: &impl Metrics, loops: &Arc<Loops>) {
+///     let loops: Arc<dyn ReadWorkers> = loops.clone();
+///     sink.attach_workers(Arc::downgrade(&loops));
+/// }
+/// ```
+pub trait ReadWorkers: Send + Sync {
+    /// The counts now.
+    ///
+    /// ```
+    /// # use requeue::ReadWorkers;
+    /// fn is_idle(crew: &dyn ReadWorkers) -> bool {
+    ///     crew.workers().busy == 0
+    /// }
+    /// ```
+    fn workers(&self) -> WorkerCounts;
 }
 
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
@@ -39,8 +94,9 @@ pub trait ReadGauges: Send + Sync {
 /// lock, from whatever thread called the queue; a panic in one is caught and
 /// goes no further than the panic hook, because a metric must not lose a key.
 ///
-/// The names are Kubernetes': see [the table](crate#metrics) for which call
-/// feeds which.
+/// The names are Kubernetes', where it has one: see [the table](crate#metrics) for
+/// which call feeds which. A sink that exports them to Prometheus is the crate
+/// `requeue-prometheus`.
 ///
 /// ```
 /// use requeue::{Metrics, WorkQueue};
@@ -62,26 +118,192 @@ pub trait ReadGauges: Send + Sync {
 /// ```
 pub trait Metrics: Send + Sync + 'static {
     /// So many keys became ready or dirty: `workqueue_adds_total`.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, WorkQueue};
+    /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    /// #[derive(Default)]
+    /// struct Sink(AtomicU64);
+    /// impl Metrics for Sink {
+    ///     fn added(&self, keys: u64) {
+    ///         self.0.fetch_add(keys, Relaxed);
+    ///     }
+    /// }
+    /// # let sink = Arc::new(Sink::default());
+    /// # let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
+    /// q.add_many(["a", "b", "a"]).all()?;
+    /// assert_eq!(sink.0.load(Relaxed), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn added(&self, keys: u64) {
         let _ = keys;
     }
+    /// So many accepted triggers changed nothing, because what was pending already
+    /// covers them: those for which the call says [`Added::Coalesced`](crate::Added).
+    ///
+    /// It is called for adds that take no lock too, from many threads at once: a
+    /// sink that counts in one place makes them wait for each other.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, WorkQueue};
+    /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    /// #[derive(Default)]
+    /// struct Sink(AtomicU64);
+    /// impl Metrics for Sink {
+    ///     fn coalesced(&self, triggers: u64) {
+    ///         self.0.fetch_add(triggers, Relaxed);
+    ///     }
+    /// }
+    /// # let sink = Arc::new(Sink::default());
+    /// # let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
+    /// q.add_many(["a", "b", "a"]).all()?;
+    /// assert_eq!(sink.0.load(Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn coalesced(&self, triggers: u64) {
+        let _ = triggers;
+    }
     /// An add_after or add_rate_limited was accepted: `workqueue_retries_total`.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, WorkQueue};
+    /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    /// #[derive(Default)]
+    /// struct Sink(AtomicU64);
+    /// impl Metrics for Sink {
+    ///     fn retried(&self) {
+    ///         self.0.fetch_add(1, Relaxed);
+    ///     }
+    /// }
+    /// # let sink = Arc::new(Sink::default());
+    /// # let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
+    /// q.add_rate_limited("a")?;
+    /// assert_eq!(sink.0.load(Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn retried(&self) {}
+    /// A timer fired, that long after its instant: because everybody was busy, and
+    /// only who looks can notice, or because the clock woke late.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, Metrics, WorkQueue};
+    /// # use std::sync::{Arc, Mutex};
+    /// # use std::time::Duration;
+    /// #[derive(Default)]
+    /// struct Latest(Mutex<Duration>);
+    /// impl Metrics for Latest {
+    ///     fn timer_fired(&self, late: Duration) {
+    ///         *self.0.lock().unwrap() = late;
+    ///     }
+    /// }
+    /// # let (sink, clock) = (Arc::new(Latest::default()), FakeClock::new());
+    /// # let q = WorkQueue::builder().name("pods").clock(clock.clone()).metrics(sink.clone()).build()?;
+    /// q.add_after("a", Duration::from_secs(1))?;
+    /// clock.advance(Duration::from_secs(3)); // nobody looks
+    /// assert_eq!(q.len(), 1);
+    /// assert_eq!(*sink.0.lock().unwrap(), Duration::from_secs(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn timer_fired(&self, late: Duration) {
+        let _ = late;
+    }
     /// A key was handed out that long after the first trigger of its run:
     /// `workqueue_queue_duration_seconds`.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, Metrics, WorkQueue};
+    /// # use std::sync::{Arc, Mutex};
+    /// # use std::time::Duration;
+    /// #[derive(Default)]
+    /// struct Longest(Mutex<Duration>);
+    /// impl Metrics for Longest {
+    ///     fn handed_out(&self, waited: Duration) {
+    ///         let mut longest = self.0.lock().unwrap();
+    ///         *longest = waited.max(*longest);
+    ///     }
+    /// }
+    /// # let (sink, clock) = (Arc::new(Longest::default()), FakeClock::new());
+    /// # let q = WorkQueue::builder().name("pods").clock(clock.clone()).metrics(sink.clone()).build()?;
+    /// q.add("a")?;
+    /// clock.advance(Duration::from_secs(2));
+    /// q.try_get()?.done();
+    /// assert_eq!(*sink.0.lock().unwrap(), Duration::from_secs(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn handed_out(&self, waited: Duration) {
         let _ = waited;
     }
-    /// A run ended that took that long: `workqueue_work_duration_seconds`.
-    fn run_ended(&self, took: Duration) {
-        let _ = took;
+    /// A run ended that took that long: `workqueue_work_duration_seconds`; and how.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, RunEnd, WorkQueue};
+    /// # use std::sync::{Arc, Mutex};
+    /// # use std::time::Duration;
+    /// #[derive(Default)]
+    /// struct Ends(Mutex<Vec<RunEnd>>);
+    /// impl Metrics for Ends {
+    ///     fn run_ended(&self, _took: Duration, end: RunEnd) {
+    ///         self.0.lock().unwrap().push(end);
+    ///     }
+    /// }
+    /// # let sink = Arc::new(Ends::default());
+    /// # let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.try_get()?.done();
+    /// q.try_get()?.give_up();
+    /// assert_eq!(*sink.0.lock().unwrap(), [RunEnd::Done, RunEnd::GiveUp]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        let _ = (took, end);
     }
     /// Called once, when the queue `name` is built: where to read
-    /// `workqueue_depth`, `workqueue_unfinished_work_seconds` and
-    /// `workqueue_longest_running_processor_seconds`. Once the queue is gone
-    /// the reference cannot be upgraded any more.
+    /// `workqueue_depth`, `workqueue_unfinished_work_seconds`,
+    /// `workqueue_longest_running_processor_seconds` and the other [`Gauges`]. Once
+    /// the queue is gone the reference cannot be upgraded any more.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, ReadGauges, WorkQueue};
+    /// # use std::sync::{Arc, Mutex, Weak};
+    /// #[derive(Default)]
+    /// struct Names(Mutex<Vec<String>>);
+    /// impl Metrics for Names {
+    ///     fn attach(&self, name: &str, _gauges: Weak<dyn ReadGauges>) {
+    ///         self.0.lock().unwrap().push(name.to_owned());
+    ///     }
+    /// }
+    /// let names = Arc::new(Names::default());
+    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(names.clone()).build()?;
+    /// assert_eq!(*names.0.lock().unwrap(), ["pods"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         let _ = (name, gauges);
+    }
+    /// Called once for each [`Worker`](crate::Worker) of the queue, when it is
+    /// started: where to read how many threads it has and how many are busy. Once
+    /// they have ended the reference cannot be upgraded any more.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, ReadWorkers, WorkQueue, Worker};
+    /// # use std::sync::{Arc, Mutex, Weak};
+    /// #[derive(Default)]
+    /// struct Crews(Mutex<Vec<Weak<dyn ReadWorkers>>>);
+    /// impl Metrics for Crews {
+    ///     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+    ///         self.0.lock().unwrap().push(workers);
+    ///     }
+    /// }
+    /// let crews = Arc::new(Crews::default());
+    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(crews.clone()).build()?;
+    /// let worker = Worker::of(&q).workers(3).start_threads(|_| ())?;
+    /// let crew = crews.0.lock().unwrap()[0].upgrade().expect("they are there");
+    /// assert_eq!((crew.workers().workers, crew.workers().busy), (3, 0));
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+        let _ = workers;
     }
 }
 
@@ -89,16 +311,25 @@ impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
     fn added(&self, keys: u64) {
         (**self).added(keys);
     }
+    fn coalesced(&self, triggers: u64) {
+        (**self).coalesced(triggers);
+    }
     fn retried(&self) {
         (**self).retried();
+    }
+    fn timer_fired(&self, late: Duration) {
+        (**self).timer_fired(late);
     }
     fn handed_out(&self, waited: Duration) {
         (**self).handed_out(waited);
     }
-    fn run_ended(&self, took: Duration) {
-        (**self).run_ended(took);
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        (**self).run_ended(took, end);
     }
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         (**self).attach(name, gauges);
+    }
+    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+        (**self).attach_workers(workers);
     }
 }

@@ -14,20 +14,20 @@ use crate::filter::{Filter, Open};
 use crate::item::{Item, Owner};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::Lock;
-use crate::metrics::{Gauges, Metrics, ReadGauges};
+use crate::metrics::{Gauges, Metrics, ReadGauges, ReadWorkers};
 use crate::sync::{MutexGuard, atomic};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use crate::{AddError, AddResult, Instant};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Accepted, Added, Asking, Config, Core, Delay, DrainBase, Got, Handout, Limit, Policy, Refused, RunRef,
-    Trigger,
+    Accepted, Added, Asking, Config, Core, Counts, Delay, DrainBase, Got, Handout, Limit, Policy, Refused,
+    RunEnd, RunRef, Trigger,
 };
 use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -162,7 +162,8 @@ impl<K, V> Shared<K, V> {
                     let (waited, worked) = state.core.last_times();
                     self.unlock_and_tell(state);
                     self.tell_waited(waited);
-                    self.tell_worked(worked);
+                    // what ends otherwise does not end plainly
+                    self.tell_worked(worked, RunEnd::Done);
                 }
                 return Ok(done);
             }
@@ -173,9 +174,17 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold that left the state calm, in a queue that has metrics.
     #[inline]
     fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let adds = state.core.take_adds();
+        let counts = state.core.take_counts();
         drop(state);
-        self.tell_adds(adds);
+        self.tell_counts(counts);
+    }
+
+    /// The same of a hold that fired the last timers.
+    #[cold]
+    fn unlock_and_tell_late(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let late = state.core.take_late();
+        self.unlock_and_tell(state);
+        self.tell_late(&late);
     }
 
     /// The next key of a queue in which nothing else is the matter, in a hold that
@@ -318,14 +327,15 @@ impl<K, V> Shared<K, V> {
     {
         match self.filter.open() {
             None => self.add_now_in_lock(key, hash),
-            Some(open) => self.add_through_filter(open, key, hash),
+            Some(open) if self.metrics.is_some() => self.add_through_filter::<true>(open, key, hash),
+            Some(open) => self.add_through_filter::<false>(open, key, hash),
         }
     }
 
     /// Apart, and what it does not mostly do apart from this, so that what needs
-    /// few registers saves few.
+    /// few registers saves few. `METERED` as in [`plainly`](Self::plainly).
     #[inline(never)]
-    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    fn add_through_filter<const METERED: bool>(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
@@ -333,6 +343,9 @@ impl<K, V> Shared<K, V> {
         let mut key = DropsQuietly(Some(key));
         let Some(look_for) = &key.0 else { unreachable!("it was put there") };
         if self.is_redundant(open, look_for, hash) {
+            if METERED {
+                self.tell_redundant();
+            }
             return Ok(Added::Coalesced);
         }
         match key.0.take() {
@@ -453,6 +466,7 @@ impl<K, V> Shared<K, V> {
     {
         if let Some(open) = self.filter.open() {
             if self.is_redundant(open, key, hash) {
+                self.tell_redundant();
                 return Ok(Some(Added::Coalesced));
             }
             self.filter.grow_if_too_small();
@@ -547,7 +561,7 @@ impl<K, V> Shared<K, V> {
         });
         set(&self.timed, core.is_timed());
         set(&self.troubled, true);
-        let adds = if self.metrics.is_some() { core.take_adds() } else { 0 };
+        let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
         if core.has_limbo() {
             self.filter.retry_limbo(core);
         }
@@ -560,7 +574,10 @@ impl<K, V> Shared<K, V> {
         if idle {
             self.tend(None);
         }
-        self.tell_adds(adds);
+        if let Some((counts, late)) = told {
+            self.tell_counts(counts);
+            self.tell_late(&late);
+        }
         // keys that went by themselves: whoever happened to call has nothing to do
         // with a panic of their drop, nor must it take the key that was handed out
         for (key, value) in trash {
@@ -570,9 +587,25 @@ impl<K, V> Shared<K, V> {
     }
 
     #[inline]
-    fn tell_adds(&self, adds: u64) {
-        if adds > 0 {
-            self.tell(|m| m.added(adds));
+    fn tell_counts(&self, counts: Counts) {
+        if counts.adds > 0 {
+            self.tell(|m| m.added(counts.adds));
+        }
+        if counts.coalesced > 0 {
+            self.tell(|m| m.coalesced(counts.coalesced));
+        }
+    }
+
+    /// Tells the metrics of an add that took no lock.
+    #[inline]
+    fn tell_redundant(&self) {
+        self.tell(|m| m.coalesced(1));
+    }
+
+    /// Tells the metrics of timers that fired.
+    fn tell_late(&self, late: &[Duration]) {
+        for late in late {
+            self.tell(|m| m.timer_fired(*late));
         }
     }
 
@@ -586,10 +619,16 @@ impl<K, V> Shared<K, V> {
 
     /// Tells the metrics of a run that ended.
     #[inline]
-    pub(crate) fn tell_worked(&self, worked: Option<Duration>) {
+    pub(crate) fn tell_worked(&self, worked: Option<Duration>, end: RunEnd) {
         if let Some(took) = worked {
-            self.tell(|m| m.run_ended(took));
+            self.tell(|m| m.run_ended(took, end));
         }
+    }
+
+    /// Tells the metrics where to read how many workers there are.
+    pub(crate) fn tell_of_workers<W: ReadWorkers + 'static>(&self, workers: &Arc<W>) {
+        let workers: Weak<W> = Arc::downgrade(workers);
+        self.tell(|m| m.attach_workers(workers));
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.
@@ -743,7 +782,11 @@ impl<K, V> Drop for Session<'_, K, V> {
             && state.drains.is_empty();
         if state.calm {
             if self.shared.metrics.is_some() {
-                self.shared.unlock_and_tell(state);
+                if state.core.has_late() {
+                    self.shared.unlock_and_tell_late(state);
+                } else {
+                    self.shared.unlock_and_tell(state);
+                }
             } else {
                 set(&self.shared.timed, false);
                 set(&self.shared.troubled, false);

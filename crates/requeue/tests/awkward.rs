@@ -1,8 +1,8 @@
 //! Users' code and tasks that misbehave, and what must hold beside them.
 
 use requeue::{
-    Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, Ticket, WaitingKeys,
-    WorkQueue, Worker,
+    Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,
+    WaitingKeys, WorkQueue, Worker,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -241,7 +241,7 @@ struct Large([u64; 40]);
 struct Runs(std::sync::Mutex<Vec<Duration>>, std::sync::Mutex<Option<std::sync::Weak<dyn ReadGauges>>>);
 
 impl Metrics for Runs {
-    fn run_ended(&self, took: Duration) {
+    fn run_ended(&self, took: Duration, _: RunEnd) {
         self.0.lock().unwrap().push(took);
     }
     fn attach(&self, _: &str, gauges: std::sync::Weak<dyn ReadGauges>) {

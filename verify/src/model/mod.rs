@@ -130,6 +130,39 @@ pub struct Told {
     pub waited: Vec<Nanos>,
     /// Of each run, from its start to its end.
     pub worked: Vec<Nanos>,
+    /// How each of these ended.
+    pub ends: Vec<End>,
+    /// Accepted triggers that changed nothing.
+    pub coalesced: u64,
+    /// Timers that fired. How late depends on who looked when, which the model does
+    /// not know: "promotion may be lazy" (D4).
+    pub fired: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Done, or dropped.
+    Done,
+    /// It comes again, and did not fail.
+    Again,
+    /// It failed and comes again.
+    Retry,
+    /// It failed and does not.
+    GiveUp,
+}
+
+/// What the gauges show (M).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gauges {
+    /// How many keys are where.
+    pub keys: Counts,
+    /// How long the key that has been ready the longest has been so.
+    pub oldest_ready: Nanos,
+    /// How long all runs that go on have taken together.
+    pub unfinished: Nanos,
+    /// How long the longest of them has taken.
+    pub longest: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -158,6 +191,8 @@ struct Entry {
     failed: u32,
     /// The first trigger of the next run.
     since: Nanos,
+    /// When the key became ready.
+    ready_since: Nanos,
     /// When the run that goes on started.
     started: Nanos,
 }
@@ -176,6 +211,9 @@ enum Phase {
 pub struct Model {
     options: Options,
     now: Nanos,
+    /// What the clock showed, which is later than `now` while what came before a
+    /// drain's deadline is made up for.
+    reading: Nanos,
     keys: BTreeMap<u64, Entry>,
     /// The ready keys in the order in which they became ready.
     line: Vec<u64>,
@@ -199,6 +237,7 @@ impl Model {
         Self {
             options,
             now: 0,
+            reading: 0,
             keys: BTreeMap::new(),
             line: Vec::new(),
             touches: BTreeMap::new(),
@@ -221,6 +260,7 @@ impl Model {
     /// what is due later does not run any more.
     pub fn look(&mut self, now: Nanos) {
         let now = self.now.max(now);
+        self.reading = now;
         if let Some(deadline) = self.drain_waits.filter(|deadline| *deadline <= now) {
             self.pass_to(deadline.max(self.now));
         }
@@ -259,6 +299,8 @@ impl Model {
         // "For a timer it begins at the due instant" (M), also where a drain
         // fires it early: then now.
         let since = timer.due.min(self.now);
+        // one that a drain fires before its time is none
+        self.told.fired += u64::from(timer.due <= self.reading);
         self.make_due(key, timer.by_outcome, since);
     }
 
@@ -287,6 +329,7 @@ impl Model {
         }
         entry.ready = true;
         entry.since = since;
+        entry.ready_since = since;
         self.told.adds += 1;
         self.line.push(key);
         Added::Ready
@@ -301,6 +344,7 @@ impl Model {
         self.outside()?;
         let added = self.trigger_now(key);
         self.merge_newer(key, value);
+        self.told.coalesced += u64::from(added == Added::Coalesced);
         Ok(added)
     }
 
@@ -333,6 +377,7 @@ impl Model {
         let added =
             if delay == 0 { self.trigger_now(key) } else { self.set_timer(key, delay, policy, false) };
         self.merge_newer(key, value);
+        self.told.coalesced += u64::from(added == Added::Coalesced);
         Ok(added)
     }
 
@@ -497,6 +542,10 @@ impl Model {
 
     /// Ends a run: "at `done` it goes to the back of the line" (Q4).
     pub fn end(&mut self, run: &Run) {
+        self.end_as(run, End::Done);
+    }
+
+    fn end_as(&mut self, run: &Run, end: End) {
         if !self.holds(run) {
             return;
         }
@@ -504,9 +553,11 @@ impl Model {
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.run = None;
         self.told.worked.push(self.now - entry.started);
+        self.told.ends.push(end);
         if entry.dirty {
             entry.dirty = false;
             entry.ready = true;
+            entry.ready_since = self.now;
             self.line.push(run.key);
         }
         self.tidy(run.key);
@@ -532,10 +583,16 @@ impl Model {
         true
     }
 
-    /// `succeed`: forget and done. `give_up` does the same.
+    /// `succeed`: forget and done.
     pub fn succeed(&mut self, run: &Run) {
         self.forget(run.key);
         self.end(run);
+    }
+
+    /// `give_up`: "reported, forgotten" (W).
+    pub fn give_up(&mut self, run: &Run) {
+        self.forget(run.key);
+        self.end_as(run, End::GiveUp);
     }
 
     /// `retry`, with the limiter's delay or one of its own: "with its own delay
@@ -583,7 +640,7 @@ impl Model {
         }
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.failed = if failed && !restarted { run.attempt } else { 0 };
-        self.end(run);
+        self.end_as(run, if failed { End::Retry } else { End::Again });
     }
 
     fn holders(&mut self, run: &Run) -> Result<(), Refused> {
@@ -636,12 +693,18 @@ impl Model {
         &self.told
     }
 
-    /// The gauges: depth, unfinished work, longest running.
+    /// The gauges.
     #[must_use]
-    pub fn gauges(&self) -> (usize, Nanos, Nanos) {
+    pub fn gauges(&self) -> Gauges {
         let held = self.keys.values().filter(|entry| entry.run.is_some());
         let running: Vec<Nanos> = held.map(|entry| self.now - entry.started).collect();
-        (self.len(), running.iter().sum(), running.iter().max().copied().unwrap_or(0))
+        let ready = self.keys.values().filter(|entry| entry.ready);
+        Gauges {
+            keys: self.counts(),
+            oldest_ready: ready.map(|entry| self.now - entry.ready_since).max().unwrap_or(0),
+            unfinished: running.iter().sum(),
+            longest: running.iter().max().copied().unwrap_or(0),
+        }
     }
 
     /// `state`: `None` for a key that is neither ready, held nor waiting.

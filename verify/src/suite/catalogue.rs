@@ -203,6 +203,15 @@ macro_rules! m_metrics {
             m_a_drain_and_its_drops_are_told_once,
             m_a_sink_may_call_the_queue,
             m_a_sink_that_panics_loses_no_key,
+            m_coalesced_counts_accepted_triggers_that_changed_nothing,
+            m_coalesced_counts_each_of_many_redundant_adds,
+            m_each_end_of_a_run_tells_which_it_was,
+            m_a_run_whose_retry_is_refused_is_done,
+            m_lateness_runs_from_the_due_instant_to_who_looks,
+            m_lateness_is_not_told_of_timers_that_a_drain_fires_or_drops,
+            m_gauges_count_waiting_held_and_dirty_keys,
+            m_the_oldest_ready_key_is_the_one_that_became_ready_first,
+            m_the_oldest_ready_key_is_right_in_an_order_of_ones_own,
         }
     };
 }

@@ -1,8 +1,10 @@
 //! M: what the queue tells of itself.
 
-use crate::adapter::{Adapter, Config, Held, Subject, Waiters, When, ms, sound};
+use crate::adapter::{Accepted, Adapter, Config, Held, Line, Subject, Waiters, When, ms, sound};
 use crate::limits::Metered;
+use crate::suite::b_value::Smallest;
 use crate::wake::{Count, poll_once};
+use requeue::RunEnd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -350,4 +352,197 @@ pub fn m_a_sink_that_panics_loses_no_key<A: Adapter>() {
     q.has(0, 0, 0, 0);
     q.add(3);
     assert_eq!(q.work_off(), [3]);
+}
+
+pub fn m_coalesced_counts_accepted_triggers_that_changed_nothing<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let coalesced = || metrics.told().coalesced;
+    q.add(1);
+    assert_eq!(coalesced(), 0);
+    q.add(1);
+    q.add_value(1, 1);
+    assert_eq!(coalesced(), 2, "of a ready key, with a value too");
+    let one = q.take(1);
+    q.add(1);
+    assert_eq!(coalesced(), 2, "it made the held key dirty");
+    q.add(1);
+    assert_eq!(coalesced(), 3);
+    q.add_after(2, ms(5));
+    q.add_after(2, ms(3));
+    assert_eq!(coalesced(), 3, "both moved the timer");
+    q.add_after(2, ms(9));
+    assert_eq!(coalesced(), 4, "the earlier instant stayed");
+    q.clock.advance(ms(3));
+    assert_eq!(q.len(), 1);
+    q.add_after(2, ms(0));
+    assert_eq!(coalesced(), 5, "ready already");
+    q.add_many([2, 3, 3]);
+    assert_eq!(coalesced(), 7);
+    q.add_after(3, ms(1));
+    q.clock.advance(ms(1));
+    assert_eq!(q.len(), 2);
+    assert_eq!(coalesced(), 7, "a timer that fires for a ready key is no trigger");
+    sound(one.done());
+    q.shut_down();
+    assert!(q.trigger(2, When::Now, None).is_err());
+    assert_eq!(coalesced(), 7, "refused");
+}
+
+pub fn m_coalesced_counts_each_of_many_redundant_adds<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    q.add(1);
+    for _ in 0..1000 {
+        assert_eq!(q.add(1), Accepted::Coalesced);
+        assert_eq!(sound(q.queue.add_ref(&1.into())), Ok(Accepted::Coalesced));
+    }
+    assert_eq!(metrics.told().coalesced, 2000, "also those that take no lock");
+    assert_eq!(metrics.told().adds, 1);
+}
+
+pub fn m_each_end_of_a_run_tells_which_it_was<A: Adapter>() {
+    type End<A> = fn(&Subject<A>, <A as Adapter>::Held<'_>);
+    let ends: [(RunEnd, End<A>); 9] = [
+        (RunEnd::Done, |_, item| sound(item.done())),
+        (RunEnd::Done, |_, item| sound(item.succeed())),
+        (RunEnd::Done, |_, item| drop(item)),
+        (RunEnd::Done, |_, item| drop(item.nexting())),
+        (RunEnd::Done, |q, item| assert!(q.done(sound(item.detach()).0.id))),
+        (RunEnd::Again, |_, item| assert!(sound(item.requeue_after(ms(1))).is_ok())),
+        (RunEnd::Retry, |_, item| assert!(sound(item.retry()).is_ok())),
+        (RunEnd::Retry, |_, item| assert!(sound(item.retry_after(ms(1))).is_ok())),
+        (RunEnd::GiveUp, |_, item| sound(item.give_up())),
+    ];
+    // with failures on record, and triggered meanwhile, a run ends the long way
+    for long in [false, true] {
+        for (index, (expected, end)) in ends.into_iter().enumerate() {
+            let (q, metrics) = metered::<A>();
+            if long {
+                q.add_rate_limited(1);
+            }
+            q.add(1);
+            let item = q.take(1);
+            if long {
+                q.add(1);
+            }
+            end(&q, item);
+            assert_eq!(metrics.told().ends, [expected], "way {index} to end a run, the long one: {long}");
+        }
+    }
+}
+
+pub fn m_a_run_whose_retry_is_refused_is_done<A: Adapter>() {
+    let (q, metrics) = metered_with::<A>(Config { unfinished_retries: true, ..Config::default() });
+    q.add(1);
+    q.add(2);
+    let (one, two) = (q.take(1), q.take(2));
+    drop(one);
+    assert_eq!(metrics.told().ends, [RunEnd::Retry], "a guard that was dropped without a word");
+    q.shut_down();
+    drop(two);
+    assert_eq!(metrics.told().ends, [RunEnd::Retry, RunEnd::Done]);
+}
+
+pub fn m_lateness_runs_from_the_due_instant_to_who_looks<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let late = || metrics.told().late;
+    q.add_after(1, ms(10));
+    q.add_after(2, ms(12));
+    q.clock.advance(ms(9));
+    assert_eq!(q.len(), 0);
+    assert_eq!(late(), [], "none has fired");
+    q.clock.advance(ms(1));
+    assert_eq!(q.len(), 1);
+    assert_eq!(late(), [ms(0)]);
+    // nobody looks until long after it was due
+    q.clock.advance(ms(17));
+    q.work_off();
+    assert_eq!(late(), [ms(0), ms(15)]);
+    q.add(3);
+    q.add_after(3, ms(5));
+    q.clock.advance(ms(6));
+    q.work_off();
+    assert_eq!(late(), [ms(0), ms(15), ms(1)], "also of a key that is ready");
+}
+
+pub fn m_lateness_is_not_told_of_timers_that_a_drain_fires_or_drops<A: Adapter>() {
+    for waiters in [Waiters::RunNow, Waiters::Drop] {
+        let (q, metrics) = metered::<A>();
+        q.add_after(1, ms(5));
+        q.clock.advance(ms(1));
+        let mut drain = q.drain(waiters);
+        q.work_off();
+        assert!(poll_once(&mut drain).is_ready());
+        assert_eq!(metrics.told().late, [], "{waiters:?}");
+    }
+}
+
+pub fn m_gauges_count_waiting_held_and_dirty_keys<A: Adapter>() {
+    let (q, metrics) = metered::<A>();
+    let shows = |waiting, held, dirty| {
+        let gauges = metrics.all_gauges().expect("the queue is there");
+        assert_eq!((gauges.waiting, gauges.held, gauges.dirty), (waiting, held, dirty));
+    };
+    shows(0, 0, 0);
+    q.add_after(1, ms(5));
+    q.add(1);
+    shows(1, 0, 0);
+    let one = q.take(1);
+    shows(1, 1, 0);
+    q.add(1);
+    shows(1, 1, 1);
+    q.clock.advance(ms(5));
+    shows(0, 1, 1);
+    sound(one.done());
+    shows(0, 0, 0);
+    q.add_after(2, ms(5));
+    q.shut_down();
+    shows(0, 0, 0);
+}
+
+pub fn m_the_oldest_ready_key_is_the_one_that_became_ready_first<A: Adapter>() {
+    for order in [Line::Fifo, Line::Lifo] {
+        let (q, metrics) = metered_with::<A>(Config { order, ..Config::default() });
+        let oldest = || metrics.all_gauges().expect("the queue is there").oldest_ready;
+        assert_eq!(oldest(), ms(0));
+        q.add(1);
+        q.clock.advance(ms(3));
+        q.add(2);
+        q.add(1);
+        q.clock.advance(ms(4));
+        assert_eq!(oldest(), ms(7), "a second trigger changes nothing");
+        let first = q.get().key().id;
+        assert_eq!(oldest(), if first == 1 { ms(4) } else { ms(7) }, "after key {first}");
+        q.work_off();
+        assert_eq!(oldest(), ms(0), "none is ready");
+        // a timer's key from its instant, a dirty one's from the end of its run
+        q.add_after(3, ms(2));
+        q.clock.advance(ms(5));
+        assert_eq!(oldest(), ms(3));
+        let three = q.take(3);
+        q.add(3);
+        q.clock.advance(ms(5));
+        assert_eq!(oldest(), ms(0));
+        sound(three.done());
+        q.clock.advance(ms(1));
+        assert_eq!(oldest(), ms(1));
+        q.work_off();
+        assert_eq!(oldest(), ms(0));
+    }
+}
+
+pub fn m_the_oldest_ready_key_is_right_in_an_order_of_ones_own<A: Adapter>() {
+    let order = Line::Own(Box::new(Smallest::default()));
+    let (q, metrics) = metered_with::<A>(Config { order, ..Config::default() });
+    for key in [5, 1, 4, 2, 3] {
+        q.add(key);
+        q.clock.advance(ms(10));
+    }
+    let mut ages = Vec::new();
+    while !q.is_empty() {
+        ages.push(metrics.all_gauges().expect("the queue is there").oldest_ready);
+        sound(q.get().done());
+    }
+    // 1, 2, 3, 4 and 5 go in this order; 5 came first
+    assert_eq!(ages, [ms(50); 5]);
+    assert_eq!(metrics.all_gauges().expect("the queue is there").oldest_ready, ms(0));
 }

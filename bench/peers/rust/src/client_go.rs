@@ -329,8 +329,8 @@ impl<K: Key> RateLimited for Port<K> {
 }
 
 impl<K: Key> Metered for Port<K> {
-    fn metered(sink: Sink) -> Self {
-        let port = Self::new();
+    fn metered() -> Self {
+        let (port, sink) = (Self::new(), Sink::default());
         port.shared.state().metrics = Some(Told { sink, added: HashMap::new(), started: HashMap::new() });
         port
     }

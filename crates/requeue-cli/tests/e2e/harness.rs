@@ -152,6 +152,19 @@ impl Job {
         });
     }
 
+    /// Where it serves its metrics, which it says where the port was left to it.
+    pub(crate) fn address(&self) -> String {
+        let before = "listening on http://";
+        self.said(before);
+        until("the end of the line", || {
+            let seen = self.err.seen.lock().unwrap();
+            String::from_utf8_lossy(&seen).split_once(before).is_some_and(|(_, rest)| rest.contains('\n'))
+        });
+        let seen = String::from_utf8_lossy(&self.err.seen.lock().unwrap()).into_owned();
+        let (_, rest) = seen.split_once(before).unwrap();
+        rest.lines().next().unwrap().to_owned()
+    }
+
     /// Whether standard output has this by now.
     pub(crate) fn out_seen(&self, text: &[u8]) -> bool {
         let seen = self.out.seen.lock().unwrap();
@@ -203,6 +216,18 @@ pub(crate) fn until(what: &str, come: impl Fn() -> bool) {
         assert!(Instant::now() < end, "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Asks a server for a page: its status, its headers and its body.
+pub(crate) fn fetch(address: &str, path: &str) -> (u16, String, String) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, head.to_owned(), body.to_owned())
 }
 
 /// A pipe that no other test's command inherits.

@@ -22,9 +22,9 @@ mod run;
 mod shutdown;
 mod trigger;
 
-pub use self::observe::{Gauges, KeyState, Stats};
+pub use self::observe::{Counts, Gauges, KeyState, Stats};
 pub use self::publish::MayRead;
-pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunRef};
+pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunEnd, RunRef};
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
 
@@ -181,8 +181,8 @@ pub struct Core<K, V = ()> {
     refused: u64,
     /// Calls of `shut_down`: each releases the drains begun before it.
     releases: u64,
-    /// Keys that became ready or dirty.
-    adds: u64,
+    /// What metrics are told of.
+    counts: Counts,
 
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
@@ -229,7 +229,7 @@ impl<K, V> Core<K, V> {
             dropped: 0,
             refused: 0,
             releases: 0,
-            adds: 0,
+            counts: Counts::default(),
             inert: BTreeMap::new(),
             hand: 0,
             may_read: None,
@@ -365,9 +365,9 @@ impl<K, V> Core<K, V> {
     fn make_ready(&mut self, slot: u32, since: Instant) {
         self.arena.set_flags(slot, (self.arena.flags(slot) | READY) & !BACKOFF);
         self.ready += 1;
-        self.adds += 1;
+        self.counts.adds += 1;
         if let Some(times) = &mut self.times {
-            times.triggered(slot, since);
+            times.triggered_ready(slot, since);
         }
     }
 
@@ -380,7 +380,7 @@ impl<K, V> Core<K, V> {
         }
         self.arena.set_flags(slot, flags | DIRTY);
         self.dirty += 1;
-        self.adds += 1;
+        self.counts.adds += 1;
         if let Some(times) = &mut self.times {
             times.triggered(slot, since);
         }

@@ -4,6 +4,7 @@ use super::shutdown::Sweep;
 use super::{Core, DIRTY, HELD, READY};
 use crate::Instant;
 use crate::column::Column;
+use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
@@ -71,10 +72,29 @@ pub struct KeyState {
 pub struct Gauges {
     /// Keys in line.
     pub depth: usize,
+    /// Keys with a timer, whatever else they are.
+    pub waiting: usize,
+    /// Keys that workers have.
+    pub held: usize,
+    /// Held keys that were triggered during their run.
+    pub dirty: usize,
+    /// How long the key that has been in line the longest has been there; zero if
+    /// there is none.
+    pub oldest_ready: Duration,
     /// How long all runs that are going on have taken together.
     pub unfinished_work: Duration,
     /// How long the longest of them has taken.
     pub longest_running: Duration,
+}
+
+/// What was counted since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Keys that became ready or dirty.
+    pub adds: u64,
+    /// Accepted triggers that changed nothing: what was pending already covered them.
+    pub coalesced: u64,
 }
 
 impl<K, V> Core<K, V> {
@@ -107,10 +127,25 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Keys that became ready or dirty since this was last asked.
+    /// What was counted since this was last asked.
     #[inline]
-    pub fn take_adds(&mut self) -> u64 {
-        core::mem::take(&mut self.adds)
+    pub fn take_counts(&mut self) -> Counts {
+        core::mem::take(&mut self.counts)
+    }
+
+    /// Whether timers have fired since [`take_late`](Self::take_late) was last called,
+    /// if timestamps are kept.
+    #[inline]
+    #[must_use]
+    pub fn has_late(&self) -> bool {
+        self.times.as_ref().is_some_and(|times| !times.late.is_empty())
+    }
+
+    /// How long after its instant each timer fired that has fired since this was last
+    /// called, if timestamps are kept. One that a drain fired before its time is not
+    /// among them.
+    pub fn take_late(&mut self) -> Vec<Duration> {
+        self.times.as_mut().map(|times| core::mem::take(&mut times.late)).unwrap_or_default()
     }
 
     /// How long the last key that was handed out had waited, and how long the last
@@ -122,12 +157,21 @@ impl<K, V> Core<K, V> {
         self.times.as_mut().map_or((None, None), |times| core::mem::take(&mut times.last))
     }
 
-    /// The gauges; all 0 but the depth if the queue keeps no timestamps.
+    /// The gauges; all durations are 0 if the queue keeps no timestamps.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
+        let times = self.times.as_ref();
         let (unfinished_work, longest_running) =
-            self.times.as_ref().map_or_else(Default::default, |t| t.running(self.now, self.held));
-        Gauges { depth: self.ready, unfinished_work, longest_running }
+            times.map_or_else(Default::default, |t| t.running(self.now, self.held));
+        Gauges {
+            depth: self.ready,
+            waiting: self.waiting(),
+            held: self.held,
+            dirty: self.dirty,
+            oldest_ready: times.map_or(Duration::ZERO, |t| t.oldest(&t.ready, self.now)),
+            unfinished_work,
+            longest_running,
+        }
     }
 
     /// What the queue knows of a key; `None` if it does not know it.
@@ -142,7 +186,7 @@ impl<K, V> Core<K, V> {
         let state = KeyState {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
-            held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).started),
+            held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).since),
             dirty: flags & DIRTY != 0,
             waiting_until: self.timers.due(slot),
             failures: self.failures(slot),
@@ -177,24 +221,65 @@ impl<K, V> Core<K, V> {
     }
 }
 
-/// No slot: the end of the list of held ones.
+/// No slot: the end of a list.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     /// The first trigger of the next run.
     triggered: Instant,
-    /// When the run that is going on started.
-    started: Instant,
-    /// The held keys in the order of their starts, so that the longest running
-    /// is at hand.
+    /// When the key became ready, or when the run that is going on started.
+    since: Instant,
+    /// The ready keys, and the held ones, in the order of `since`, so that the oldest
+    /// of each is at hand. A key is in one of the lists at most.
     before: u32,
     after: u32,
 }
 
 impl Default for Stamp {
     fn default() -> Self {
-        Self { triggered: Instant::ORIGIN, started: Instant::ORIGIN, before: NONE, after: NONE }
+        Self { triggered: Instant::ORIGIN, since: Instant::ORIGIN, before: NONE, after: NONE }
+    }
+}
+
+/// Keys in the order in which they came.
+#[derive(Debug)]
+struct List {
+    oldest: u32,
+    newest: u32,
+}
+
+impl List {
+    const EMPTY: Self = Self { oldest: NONE, newest: NONE };
+
+    /// Enters a key that is in no list, at the end; what it was before is known.
+    #[inline]
+    fn enter(&mut self, stamps: &mut Column<Stamp>, slot: u32, since: Instant) {
+        let newest = core::mem::replace(&mut self.newest, slot);
+        if newest == NONE {
+            self.oldest = slot;
+        } else {
+            stamps.entry(newest).after = slot;
+        }
+        let stamp = stamps.entry(slot);
+        stamp.since = since;
+        stamp.before = newest;
+        stamp.after = NONE;
+    }
+
+    /// Takes out a key whose stamp this is.
+    #[inline]
+    fn leave(&mut self, stamps: &mut Column<Stamp>, Stamp { before, after, .. }: Stamp) {
+        if before == NONE {
+            self.oldest = after;
+        } else {
+            stamps.entry(before).after = after;
+        }
+        if after == NONE {
+            self.newest = before;
+        } else {
+            stamps.entry(after).before = before;
+        }
     }
 }
 
@@ -202,20 +287,29 @@ impl Default for Stamp {
 #[derive(Debug)]
 pub(super) struct Times {
     stamps: Column<Stamp>,
-    /// The held key that started first, and the one that started last.
-    oldest: u32,
-    newest: u32,
+    ready: List,
+    held: List,
     /// The starts of all held keys added up, so that the unfinished work needs
     /// no walk.
     starts: u128,
     /// How long the last key that was handed out had waited, and how long the last
     /// run that ended took, until somebody asks.
     last: (Option<Duration>, Option<Duration>),
+    /// How late timers fired, until somebody asks: a batch of [`settle`](Core::settle)
+    /// at most, where that is after each hold.
+    late: Vec<Duration>,
 }
 
 impl Times {
     pub(super) fn new() -> Self {
-        Self { stamps: Column::new(), oldest: NONE, newest: NONE, starts: 0, last: (None, None) }
+        Self {
+            stamps: Column::new(),
+            ready: List::EMPTY,
+            held: List::EMPTY,
+            starts: 0,
+            last: (None, None),
+            late: Vec::new(),
+        }
     }
 
     fn of(&self, slot: u32) -> Stamp {
@@ -226,52 +320,64 @@ impl Times {
         self.stamps.entry(slot).triggered = at;
     }
 
-    /// The key is handed out; returns how long it waited.
+    /// The key became ready; its trigger is known.
+    #[inline]
+    pub(super) fn readied(&mut self, slot: u32, at: Instant) {
+        self.ready.enter(&mut self.stamps, slot, at);
+    }
+
+    /// The key became ready by a trigger.
+    #[inline]
+    pub(super) fn triggered_ready(&mut self, slot: u32, at: Instant) {
+        self.triggered(slot, at);
+        self.readied(slot, at);
+    }
+
+    /// A timer fired that long after its instant.
+    pub(super) fn fired(&mut self, late: Duration) {
+        self.late.push(late);
+    }
+
+    /// The ready key is handed out; returns how long it waited.
+    #[inline]
     pub(super) fn started(&mut self, slot: u32, now: Instant) -> Duration {
-        let newest = core::mem::replace(&mut self.newest, slot);
-        if newest == NONE {
-            self.oldest = slot;
-        } else {
-            self.stamps.entry(newest).after = slot;
-        }
+        let stamp = self.of(slot);
+        self.ready.leave(&mut self.stamps, stamp);
+        self.held.enter(&mut self.stamps, slot, now);
         self.starts += u128::from(now.as_nanos());
-        let stamp = self.stamps.entry(slot);
-        stamp.started = now;
-        stamp.before = newest;
-        stamp.after = NONE;
         let waited = now.saturating_since(stamp.triggered);
         self.last.0 = Some(waited);
         waited
     }
 
     /// The key's run ended; returns how long it took.
+    #[inline]
     pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
-        let Stamp { started, before, after, .. } = self.of(slot);
-        if before == NONE {
-            self.oldest = after;
-        } else {
-            self.stamps.entry(before).after = after;
-        }
-        if after == NONE {
-            self.newest = before;
-        } else {
-            self.stamps.entry(after).before = before;
-        }
-        self.starts -= u128::from(started.as_nanos());
-        let took = now.saturating_since(started);
+        let stamp = self.of(slot);
+        self.held.leave(&mut self.stamps, stamp);
+        self.starts -= u128::from(stamp.since.as_nanos());
+        let took = now.saturating_since(stamp.since);
         self.last.1 = Some(took);
         took
     }
 
+    /// How long the oldest of a list has been in it.
+    fn oldest(&self, list: &List, now: Instant) -> Duration {
+        if list.oldest == NONE {
+            return Duration::ZERO;
+        }
+        now.saturating_since(self.of(list.oldest).since)
+    }
+
     /// How long all runs have taken together, and the longest of them.
     fn running(&self, now: Instant, held: usize) -> (Duration, Duration) {
-        if self.oldest == NONE {
+        if self.held.oldest == NONE {
             return Default::default();
         }
         let all = u128::from(now.as_nanos()) * held as u128 - self.starts;
         let secs = u64::try_from(all / 1_000_000_000).unwrap_or(u64::MAX);
         let unfinished = Duration::new(secs, (all % 1_000_000_000) as u32);
-        (unfinished, now.saturating_since(self.of(self.oldest).started))
+        (unfinished, self.oldest(&self.held, now))
     }
 
     pub(super) fn free_page(&mut self, chunk: u32) {

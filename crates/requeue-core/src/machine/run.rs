@@ -62,6 +62,8 @@ pub enum How<'a> {
     Done,
     /// Done, and the failures are forgotten.
     Succeed,
+    /// A failure that is not tried again: as [`Succeed`](Self::Succeed) but for its name.
+    GiveUp,
     /// Not a failure: forgets, and the key comes again after the delay.
     Again(Duration),
     /// A failure: the key comes back.
@@ -79,6 +81,48 @@ pub enum RetryDelay<'a> {
     Asked(Duration, Asking),
 }
 
+/// How a run ended, for those who count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// It was done, or dropped; a retry that was refused ends so too.
+    #[default]
+    Done,
+    /// Not a failure, and the key comes again.
+    Again,
+    /// A failure, and the key comes again.
+    Retry,
+    /// A failure that is not tried again.
+    GiveUp,
+}
+
+impl RunEnd {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Done, Self::Again, Self::Retry, Self::GiveUp];
+
+    /// Its name as metrics have it: `done`, `again`, `retry`, `give_up`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Again => "again",
+            Self::Retry => "retry",
+            Self::GiveUp => "give_up",
+        }
+    }
+}
+
+impl From<&How<'_>> for RunEnd {
+    fn from(how: &How<'_>) -> Self {
+        match how {
+            How::Done | How::Succeed => Self::Done,
+            How::GiveUp => Self::GiveUp,
+            How::Again(_) => Self::Again,
+            How::Retry(_) => Self::Retry,
+        }
+    }
+}
+
 /// A run that has ended.
 #[derive(Debug)]
 #[must_use = "what is in here is to be dropped outside the lock"]
@@ -90,6 +134,8 @@ pub struct Ended<K, V> {
     /// How long the run took, if timestamps are kept; `None` too if it had
     /// been ended before.
     pub worked: Option<Duration>,
+    /// How it ended.
+    pub end: RunEnd,
     /// The delay after which a retried key comes back.
     pub delay: Duration,
 }
@@ -481,6 +527,9 @@ impl<K, V> Core<K, V> {
             self.dirty -= 1;
             self.ready += 1;
             self.arena.set_flags(slot, self.arena.flags(slot) | READY);
+            if let Some(times) = &mut self.times {
+                times.readied(slot, now);
+            }
             self.line.enter(slot);
         }
 
@@ -490,7 +539,7 @@ impl<K, V> Core<K, V> {
         let mut failed = false;
         match how {
             How::Done => self.restart_attempts(slot),
-            How::Succeed | How::Again(_) => {
+            How::Succeed | How::GiveUp | How::Again(_) => {
                 self.forget_failures(slot);
                 self.restart_attempts(slot);
                 if let How::Again(after) = how {
@@ -530,7 +579,7 @@ impl<K, V> Core<K, V> {
         } else if let Some(also) = self.dead_value(slot) {
             self.trash.push((None, Some(also)));
         }
-        Ended { key: None, value: dead, worked, delay: delay.unwrap_or_default() }
+        Ended { key: None, value: dead, worked, end: RunEnd::from(&how), delay: delay.unwrap_or_default() }
     }
 
     fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
@@ -592,6 +641,6 @@ impl<K> Drop for Picked<'_, K> {
 
 impl<K, V> Ended<K, V> {
     const fn nothing() -> Self {
-        Self { key: None, value: None, worked: None, delay: Duration::ZERO }
+        Self { key: None, value: None, worked: None, end: RunEnd::Done, delay: Duration::ZERO }
     }
 }

@@ -151,6 +151,9 @@ impl<K, V> Core<K, V> {
         while left > 0 {
             left -= match self.timers.next(until) {
                 Next::Due(slot, due) => {
+                    if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
+                        times.fired(self.now.saturating_since(due));
+                    }
                     self.fire(slot, due.min(self.now));
                     STEPS
                 }

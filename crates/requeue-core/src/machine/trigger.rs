@@ -444,9 +444,9 @@ impl<K: Eq, V> Core<K, V> {
     #[inline]
     fn entered_ready(&mut self, slot: u32) {
         self.ready += 1;
-        self.adds += 1;
+        self.counts.adds += 1;
         if let Some(times) = &mut self.times {
-            times.triggered(slot, self.now);
+            times.triggered_ready(slot, self.now);
         }
         self.line.enter(slot);
     }
@@ -520,7 +520,7 @@ impl<K: Eq, V> Core<K, V> {
                 } else if self.set_timer(slot, plan) {
                     Added::Waiting
                 } else {
-                    Added::Coalesced
+                    self.coalesced()
                 }
             }
         };
@@ -534,11 +534,11 @@ impl<K: Eq, V> Core<K, V> {
         let flags = self.arena.flags(slot);
         if flags & HELD != 0 {
             self.merge_in(slot, value.take());
-            if self.make_dirty(slot, self.now) { Added::Dirty } else { Added::Coalesced }
+            if self.make_dirty(slot, self.now) { Added::Dirty } else { self.coalesced() }
         } else if flags & READY != 0 {
             self.line.touch(&self.arena, slot);
             self.merge_in(slot, value.take());
-            Added::Coalesced
+            self.coalesced()
         } else {
             self.line.announce(&self.arena, slot);
             self.merge_in(slot, value.take());
@@ -547,5 +547,12 @@ impl<K: Eq, V> Core<K, V> {
             self.line.enter_announced(slot);
             Added::Ready
         }
+    }
+
+    /// The trigger changed nothing.
+    #[inline]
+    fn coalesced(&mut self) -> Added {
+        self.counts.coalesced += 1;
+        Added::Coalesced
     }
 }

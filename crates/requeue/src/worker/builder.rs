@@ -289,6 +289,7 @@ impl<K, V> WorkerBuilder<K, V> {
         self.queue.enter(&mut None).core.expire_failures_after(self.expire_failures_after);
         let hiring = Hiring::new();
         let roster = Arc::new(Roster::new(self.queue.clone(), &hiring));
+        self.queue.tell_of_workers(&roster);
         (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
     }
 }

@@ -43,8 +43,10 @@ impl End {
 /// How a run is to end.
 #[derive(Clone, Copy)]
 enum Verdict {
-    /// Forgotten and done: it succeeded, or was given up.
+    /// Forgotten and done.
     Succeed,
+    /// The same of a failure that is not tried again.
+    GiveUp,
     Again(Duration),
     /// With a delay instead of the limiter's.
     Retry(Option<Duration>),
@@ -102,13 +104,14 @@ impl<K, V> Crew<K, V> {
             }
         }
         quietly(|| drop(said));
-        if last { Verdict::Succeed } else { Verdict::Retry(instead) }
+        if last { Verdict::GiveUp } else { Verdict::Retry(instead) }
     }
 
     fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
         let queue = &*self.queue;
         let refused = match verdict {
             Verdict::Succeed => return ending.succeed(queue),
+            Verdict::GiveUp => return ending.give_up(queue),
             Verdict::Again(delay) => ending.again(queue, delay).is_err(),
             Verdict::Retry(instead) => {
                 let retried = catch_unwind(AssertUnwindSafe(|| {

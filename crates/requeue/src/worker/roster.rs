@@ -15,7 +15,7 @@ use crate::drain::DrainOptions;
 use crate::shared::{Shared, wake_each};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
-use crate::{Instant, Stats};
+use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::DrainBase;
 use std::fmt;
 use std::io;
@@ -393,6 +393,14 @@ impl Roster {
             dropped,
             refused,
         }
+    }
+}
+
+impl ReadWorkers for Roster {
+    fn workers(&self) -> WorkerCounts {
+        let state = self.state.lock();
+        let busy = state.places.iter().filter(|place| place.running.is_some()).count();
+        WorkerCounts { workers: state.alive, busy }
     }
 }
 

@@ -1,0 +1,174 @@
+//! `--listen`: what is served, and where.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use requeue::{Metrics as _, ReadWorkers, WorkQueue, WorkerCounts};
+use requeue_prometheus::prometheus_client::encoding::text::encode;
+use requeue_prometheus::prometheus_client::registry::Registry;
+use requeue_prometheus::{QueueMetrics, QueueSink};
+
+use crate::http::{Page, Server};
+use crate::tally::Key;
+
+/// The value of the label `name`. Which run it is, is said by the address that is scraped.
+pub(crate) const NAME: &str = "run";
+
+/// As prometheus-client writes it.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const EXPECTED: &str = "give a port, such as 9090 (then on 127.0.0.1 only), or an IP address and a port, \
+                        such as 0.0.0.0:9090 or [::]:9090";
+
+/// Reads an address. Who gives only a port means this machine.
+///
+/// # Errors
+///
+/// What would be right, to be put behind the option's name.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
+    // a number that is parsed may have a plus in front
+    if port.bytes().all(|b| b.is_ascii_digit()) {
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        return port.parse().map(|port| SocketAddr::new(here, port)).map_err(|_| EXPECTED.to_owned());
+    }
+    text.parse().map_err(|_| EXPECTED.to_owned())
+}
+
+/// The workers, as the metrics see them.
+#[derive(Debug, Default)]
+pub(crate) struct Hands {
+    workers: AtomicUsize,
+    busy: AtomicUsize,
+}
+
+/// One more, until it is dropped.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct OneMore<'a>(&'a AtomicUsize);
+
+impl<'a> OneMore<'a> {
+    fn of(number: &'a AtomicUsize) -> Self {
+        number.fetch_add(1, Ordering::Relaxed);
+        Self(number)
+    }
+}
+
+impl Drop for OneMore<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Hands {
+    /// A worker is there.
+    pub(crate) fn worker(&self) -> OneMore<'_> {
+        OneMore::of(&self.workers)
+    }
+
+    /// A worker has a key.
+    pub(crate) fn busy(&self) -> OneMore<'_> {
+        OneMore::of(&self.busy)
+    }
+}
+
+impl ReadWorkers for Hands {
+    fn workers(&self) -> WorkerCounts {
+        WorkerCounts {
+            workers: self.workers.load(Ordering::Relaxed),
+            busy: self.busy.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// An address that was taken, and what will be told there.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    listener: TcpListener,
+    registry: Registry,
+    pub(crate) sink: Arc<QueueSink>,
+}
+
+impl Listening {
+    /// Takes the address.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, to be put behind the option's name.
+    pub(crate) fn at(address: SocketAddr) -> Result<Self, String> {
+        let listener = crate::http::bind(address)?;
+        let mut registry = Registry::default();
+        let sink = QueueMetrics::register(&mut registry).queue(NAME).map_err(|e| e.to_string())?;
+        Ok(Self { listener, registry, sink: Arc::new(sink) })
+    }
+
+    /// Where that is, if it was left to the system.
+    pub(crate) fn chosen(&self, wanted: Option<SocketAddr>) -> Option<SocketAddr> {
+        wanted.filter(|wanted| wanted.port() == 0).and_then(|_| self.listener.local_addr().ok())
+    }
+
+    /// Begins to serve.
+    ///
+    /// # Errors
+    ///
+    /// The system has no thread left.
+    pub(crate) fn serve(self, queue: &WorkQueue<Key>, hands: &Arc<Hands>) -> std::io::Result<Server> {
+        let workers: Arc<dyn ReadWorkers> = hands.clone();
+        self.sink.attach_workers(Arc::downgrade(&workers));
+        let (queue, registry, sink) = (queue.clone(), self.registry, self.sink);
+        Server::start(self.listener, move |path| {
+            // as long as it is served it is exported
+            let _ = &sink;
+            match path {
+                "/metrics" => metrics(&registry),
+                // also at the end: whoever is worked off is well, and must not be killed
+                "/healthz" if queue.shutting_down() => Page::text("200 OK", "draining"),
+                "/healthz" => Page::text("200 OK", "ok"),
+                _ => Page::text("404 Not Found", "there are /metrics and /healthz"),
+            }
+        })
+    }
+}
+
+fn metrics(registry: &Registry) -> Page {
+    let mut body = String::new();
+    match encode(&mut body, registry) {
+        Ok(()) => Page { status: "200 OK", content_type: OPEN_METRICS, body },
+        Err(e) => Page::text("500 Internal Server Error", &e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_on_this_machine_only() {
+        for text in ["9090", ":9090", "localhost:9090", "127.0.0.1:9090"] {
+            assert_eq!(address(text).unwrap().to_string(), "127.0.0.1:9090", "{text}");
+        }
+        assert_eq!(address("0.0.0.0:80").unwrap().to_string(), "0.0.0.0:80");
+        assert_eq!(address("[::]:0").unwrap().to_string(), "[::]:0");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_what_would_be_right() {
+        for text in [
+            "",
+            ":",
+            "65536",
+            "-1",
+            "+80",
+            ":+80",
+            "host:80",
+            "127.0.0.1",
+            "[::1]",
+            "::1",
+            "1.2.3.4:x",
+            " 80",
+        ] {
+            assert_eq!(address(text).unwrap_err(), EXPECTED, "{text:?}");
+        }
+    }
+}

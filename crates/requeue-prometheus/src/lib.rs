@@ -1,0 +1,201 @@
+//! The metrics of [`requeue`]'s work queues for [`prometheus_client`], the official
+//! Prometheus client, under Kubernetes' names: so that dashboards and alerts made for
+//! controllers work unchanged.
+//!
+//! ```
+//! use requeue::WorkQueue;
+//! use requeue_prometheus::QueueMetrics;
+//! use requeue_prometheus::prometheus_client::{encoding::text::encode, registry::Registry};
+//!
+//! let mut registry = Registry::default();
+//! let metrics = QueueMetrics::register(&mut registry); // once a registry
+//! let pods = WorkQueue::builder().name("pods").metrics(metrics.queue("pods")?).build()?;
+//! let nodes = WorkQueue::builder().name("nodes").metrics(metrics.queue("nodes")?).build()?;
+//!
+//! pods.add("web-1")?;
+//! nodes.add("a")?;
+//! nodes.get_blocking().expect("a is ready").done();
+//!
+//! let mut text = String::new(); // what a scrape gets
+//! encode(&mut text, &registry)?;
+//! assert!(text.contains("workqueue_depth{name=\"pods\"} 1\n"));
+//! assert!(text.contains("workqueue_work_duration_seconds_count{name=\"nodes\"} 1\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is exported
+//!
+//! Each series has the label `name`, which is the queue's.
+//!
+//! | metric | type | what it says |
+//! |---|---|---|
+//! | `workqueue_depth` | gauge | keys that are ready. (Kubernetes' also counts held keys that were triggered again: here those are `requeue_dirty_keys`) |
+//! | `workqueue_adds_total` | counter | keys that became ready, or dirty |
+//! | `workqueue_queue_duration_seconds` | histogram | from the first trigger of a run to its start |
+//! | `workqueue_work_duration_seconds` | histogram | how long runs took |
+//! | `workqueue_unfinished_work_seconds` | gauge | how long the runs that go on have taken together |
+//! | `workqueue_longest_running_processor_seconds` | gauge | how long the longest of them has taken |
+//! | `workqueue_retries_total` | counter | accepted `add_after` and `add_rate_limited`, and what holders put back |
+//! | `requeue_waiting_keys` | gauge | keys with a timer |
+//! | `requeue_held_keys` | gauge | keys that workers have |
+//! | `requeue_dirty_keys` | gauge | those of them that get one more run |
+//! | `requeue_oldest_ready_seconds` | gauge | how long the key that has been ready the longest has been so |
+//! | `requeue_timer_lateness_seconds` | histogram | how long after its instant a timer fired |
+//! | `requeue_coalesced_triggers_total` | counter | triggers that changed nothing |
+//! | `requeue_runs_total` | counter | runs that ended, with the label `outcome`: `done`, `again`, `retry`, `give_up` |
+//! | `requeue_workers` | gauge | threads of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
+//! | `requeue_busy_workers` | gauge | those of them that have a key |
+//!
+//! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a
+//! name that Kubernetes gives to something else tomorrow cannot be one of them.
+//!
+//! The histograms' buckets are controller-runtime's, twelve powers of ten from 10 ns to
+//! 1,000 s; Kubernetes' ten are the first of them.
+//!
+//! # When it is counted
+//!
+//! Gauges are read from the queue as it is scraped, all of a queue in one hold of its
+//! lock: they are true at and after shutdown too, and nothing ticks. Counters and
+//! histograms are told at each call, after the queue's lock was released: one or two
+//! atomic additions.
+//!
+//! A dashboard and alert rules are in the repository's folder `contrib`.
+
+mod collect;
+mod histogram;
+mod sink;
+mod striped;
+
+pub use prometheus_client;
+pub use sink::QueueSink;
+
+use collect::Queues;
+use prometheus_client::registry::Registry;
+use sink::{Stats, locked};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+/// The queues of one registry: where each queue gets its sink.
+///
+/// A clone is another handle to the same.
+///
+/// ```
+/// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
+/// let mut registry = Registry::default();
+/// let metrics = QueueMetrics::register(&mut registry);
+/// let q = requeue::WorkQueue::<u64>::builder().name("pods").metrics(metrics.queue("pods")?).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    names: Arc<Names>,
+}
+
+/// The sinks that exist, by name.
+#[derive(Default)]
+struct Names {
+    by_name: Mutex<BTreeMap<String, Weak<Stats>>>,
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(locked(&self.by_name).keys()).finish()
+    }
+}
+
+/// Frees a name whose sink goes.
+fn forget(names: &Names, name: &str) {
+    locked(&names.by_name).remove(name);
+}
+
+impl QueueMetrics {
+    /// Registers the metrics of work queues, of which there are none yet.
+    ///
+    /// Once a registry, whatever the number of queues: the metrics of two of these in
+    /// one registry would be told twice in each scrape, which Prometheus refuses. (A
+    /// registry does not say what is in it, so this cannot be checked here.)
+    ///
+    /// Names and labels are Kubernetes' in a registry that has neither a prefix nor
+    /// labels of its own.
+    ///
+    /// ```
+    /// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
+    /// let mut registry = Registry::default();
+    /// let metrics = QueueMetrics::register(&mut registry);
+    /// ```
+    #[must_use = "queues get their sinks from it"]
+    pub fn register(registry: &mut Registry) -> Self {
+        let names = Arc::<Names>::default();
+        registry.register_collector(Box::new(Queues(names.clone())));
+        Self { names }
+    }
+
+    /// The sink of one queue, which is exported with `name` as the value of the label
+    /// of that name. Give the queue the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`NameError`] if the name is empty, or that of another sink that still exists.
+    ///
+    /// ```
+    /// use requeue_prometheus::{NameError, QueueMetrics, prometheus_client::registry::Registry};
+    /// let metrics = QueueMetrics::register(&mut Registry::default());
+    /// let pods = metrics.queue("pods")?;
+    /// assert_eq!(metrics.queue("pods").unwrap_err(), NameError::Taken("pods".to_owned()));
+    /// drop(pods);
+    /// assert!(metrics.queue("pods").is_ok());
+    /// # Ok::<(), NameError>(())
+    /// ```
+    pub fn queue(&self, name: impl Into<String>) -> Result<QueueSink, NameError> {
+        let name = name.into();
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        let stats = Arc::<Stats>::default();
+        match locked(&self.names.by_name).entry(name.clone()) {
+            Entry::Occupied(_) => return Err(NameError::Taken(name)),
+            Entry::Vacant(place) => place.insert(Arc::downgrade(&stats)),
+        };
+        Ok(QueueSink::new(name, stats, self.names.clone()))
+    }
+}
+
+/// Why a queue gets no sink of this name.
+///
+/// ```
+/// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
+/// let metrics = QueueMetrics::register(&mut Registry::default());
+/// let first = metrics.queue("pods")?;
+/// assert_eq!(
+///     metrics.queue("pods").unwrap_err().to_string(),
+///     "there is a queue \"pods\" in this registry already: give each queue a name of its own",
+/// );
+/// # Ok::<(), requeue_prometheus::NameError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// A queue in the same registry has this name.
+    Taken(String),
+    /// The name is empty: nobody could tell its series from others'.
+    Empty,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(name) => {
+                write!(
+                    f,
+                    "there is a queue {name:?} in this registry already: give each queue a name of its own"
+                )
+            }
+            Self::Empty => f.write_str("a queue with metrics needs a name: give it one that is not empty"),
+        }
+    }
+}
+
+impl Error for NameError {}

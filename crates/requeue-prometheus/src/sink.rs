@@ -1,0 +1,208 @@
+//! What one queue tells.
+
+use crate::histogram::{Counted, Histogram};
+use crate::striped::{Apart, Striped};
+use crate::{Names, forget};
+use requeue::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+const ENDS: usize = RunEnd::ALL.len();
+
+/// The place of an end among [`RunEnd::ALL`].
+#[inline]
+fn kind(end: RunEnd) -> usize {
+    match end {
+        RunEnd::Again => 1,
+        RunEnd::Retry => 2,
+        RunEnd::GiveUp => 3,
+        // a test sees to it that no other end is taken for this
+        _ => 0,
+    }
+}
+
+/// A queue's metrics: give it to [`Builder::metrics`](requeue::Builder::metrics).
+///
+/// Made by [`QueueMetrics::queue`](crate::QueueMetrics::queue). The queue's series are
+/// exported as long as this exists, which is as long as the queue if it was given
+/// away; then its name is free again. To keep the counts of a queue that is gone, put
+/// this in an [`Arc`] and keep a clone.
+///
+/// Several queues that share one such `Arc` are one queue to Prometheus: their counts
+/// and depths are added up.
+///
+/// Telling it something is one or two atomic additions. It has no lock, reads no clock
+/// and allocates nothing, but when a queue or a worker is built.
+///
+/// ```
+/// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
+/// use requeue::WorkQueue;
+/// use std::sync::Arc;
+///
+/// let metrics = QueueMetrics::register(&mut Registry::default());
+/// let sink = Arc::new(metrics.queue("pods")?);
+/// let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
+/// q.add("web")?;
+/// drop(q);
+/// assert_eq!(sink.name(), "pods"); // still exported, with one add
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct QueueSink {
+    name: String,
+    stats: Arc<Stats>,
+    names: Arc<Names>,
+}
+
+impl QueueSink {
+    pub(crate) fn new(name: String, stats: Arc<Stats>, names: Arc<Names>) -> Self {
+        Self { name, stats, names }
+    }
+
+    /// The value of the label `name`.
+    ///
+    /// ```
+    /// # use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
+    /// let metrics = QueueMetrics::register(&mut Registry::default());
+    /// assert_eq!(metrics.queue("pods")?.name(), "pods");
+    /// # Ok::<(), requeue_prometheus::NameError>(())
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for QueueSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueSink").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for QueueSink {
+    fn drop(&mut self) {
+        forget(&self.names, &self.name);
+    }
+}
+
+impl Metrics for QueueSink {
+    #[inline]
+    fn added(&self, keys: u64) {
+        self.stats.adds.0.fetch_add(keys, Relaxed);
+    }
+    #[inline]
+    fn coalesced(&self, triggers: u64) {
+        self.stats.coalesced.add(triggers);
+    }
+    #[inline]
+    fn retried(&self) {
+        self.stats.retries.0.fetch_add(1, Relaxed);
+    }
+    #[inline]
+    fn timer_fired(&self, late: Duration) {
+        self.stats.late.0.observe(0, late);
+    }
+    #[inline]
+    fn handed_out(&self, waited: Duration) {
+        self.stats.waited.0.observe(0, waited);
+    }
+    #[inline]
+    fn run_ended(&self, took: Duration, end: RunEnd) {
+        self.stats.worked.0.observe(kind(end), took);
+    }
+    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
+        let mut read = locked(&self.stats.gauges);
+        read.retain(|queue| queue.strong_count() > 0);
+        read.push(gauges);
+    }
+    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
+        let mut read = locked(&self.stats.workers);
+        read.retain(|workers| workers.strong_count() > 0);
+        read.push(workers);
+    }
+}
+
+/// The numbers behind a sink. Each of those that other threads write is apart.
+#[derive(Default)]
+pub(crate) struct Stats {
+    adds: Apart<AtomicU64>,
+    retries: Apart<AtomicU64>,
+    waited: Apart<Histogram>,
+    worked: Apart<Histogram<ENDS>>,
+    late: Apart<Histogram>,
+    coalesced: Striped,
+    /// Where gauges are read; mostly one.
+    gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
+    workers: Mutex<Vec<Weak<dyn ReadWorkers>>>,
+}
+
+/// All numbers of one queue, read for one scrape: its gauges are of one moment.
+pub(crate) struct Reading {
+    pub(crate) name: String,
+    pub(crate) adds: u64,
+    pub(crate) retries: u64,
+    pub(crate) coalesced: u64,
+    pub(crate) waited: Counted<1>,
+    pub(crate) worked: Counted<ENDS>,
+    pub(crate) late: Counted<1>,
+    pub(crate) depth: usize,
+    pub(crate) waiting: usize,
+    pub(crate) held: usize,
+    pub(crate) dirty: usize,
+    pub(crate) oldest_ready: Duration,
+    pub(crate) unfinished_work: Duration,
+    pub(crate) longest_running: Duration,
+    pub(crate) workers: WorkerCounts,
+}
+
+impl Stats {
+    pub(crate) fn read(&self, name: String) -> Reading {
+        // the queues are asked without a lock of ours: they may be users' code, or
+        // end here
+        let queues: Vec<_> = locked(&self.gauges).iter().filter_map(Weak::upgrade).collect();
+        let crews: Vec<_> = locked(&self.workers).iter().filter_map(Weak::upgrade).collect();
+        let gauges: Vec<Gauges> = queues.iter().map(|queue| queue.gauges()).collect();
+        let mut workers = WorkerCounts::default();
+        for crew in crews.iter().map(|crew| crew.workers()) {
+            workers.workers += crew.workers;
+            workers.busy += crew.busy;
+        }
+        let sum = |number: fn(&Gauges) -> usize| gauges.iter().map(number).sum();
+        let longest = |time: fn(&Gauges) -> Duration| gauges.iter().map(time).max().unwrap_or_default();
+        Reading {
+            name,
+            adds: self.adds.0.load(Relaxed),
+            retries: self.retries.0.load(Relaxed),
+            coalesced: self.coalesced.read(),
+            waited: self.waited.0.read(),
+            worked: self.worked.0.read(),
+            late: self.late.0.read(),
+            depth: sum(|g| g.depth),
+            waiting: sum(|g| g.waiting),
+            held: sum(|g| g.held),
+            dirty: sum(|g| g.dirty),
+            oldest_ready: longest(|g| g.oldest_ready),
+            unfinished_work: gauges
+                .iter()
+                .fold(Duration::ZERO, |all, g| all.saturating_add(g.unfinished_work)),
+            longest_running: longest(|g| g.longest_running),
+            workers,
+        }
+    }
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_has_a_place_of_its_own() {
+        assert_eq!(RunEnd::ALL.map(kind), [0, 1, 2, 3]);
+    }
+}
