@@ -11,11 +11,15 @@
 //!    directory. Where a path has another number than before, it is another directory,
 //!    and all in it is told anew; where it has the same, the events tell all.
 //! 3. **Whatever is not known is told anew.** An overflow, a root that comes back.
+//! 4. **A deletion is told again when something came and went unseen.** Whoever is told
+//!    of a deletion may find the file, because it is back; if it has gone again before it
+//!    is looked for here, it was never known to be back, and only the memory of the first
+//!    deletion tells that somebody may have seen it (`ghosts`).
 //!
 //! Directories are listed one at a time ([`Tree::step`]), so that whoever drives this
 //! can take the events that come meanwhile.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,9 +91,15 @@ pub(crate) struct Tree {
     todo: VecDeque<(Node, Scan)>,
     /// Directories of which it was said that they cannot be read. They are tried again.
     unreadable: HashSet<Node>,
+    /// What was told as deleted, with the path below its root, and is not known to be
+    /// back; [`GHOSTS`] at most.
+    ghosts: BTreeMap<PathBuf, PathBuf>,
     next: u64,
     out: Vec<Report>,
 }
+
+/// How many deleted paths are remembered.
+const GHOSTS: usize = 100_000;
 
 impl Tree {
     pub(crate) fn new(rules: Rules, dir_keys: bool, roots: Vec<PathBuf>) -> Self {
@@ -101,6 +111,7 @@ impl Tree {
             watched: HashMap::new(),
             todo: VecDeque::new(),
             unreadable: HashSet::new(),
+            ghosts: BTreeMap::new(),
             next: 0,
             out: Vec::new(),
         }
@@ -197,8 +208,12 @@ impl Tree {
             Some(Kind::Other) | None => {
                 // What is there, but hidden by now, was not deleted.
                 let event = kind.is_none().then_some(Event::Delete);
+                let known = dir.files.contains(name) || dir.dirs.contains_key(name);
                 self.forget_file(node, name, event);
                 self.forget_dir(disk, node, name, event);
+                if !known {
+                    self.tell_ghosts(node, name);
+                }
             }
         }
     }
@@ -361,17 +376,40 @@ impl Tree {
     }
 
     fn tell(&mut self, node: Node, name: Option<&OsStr>, event: Event, changed: Option<SystemTime>) {
-        let Some(dir) = self.dirs.get(&node) else { return };
-        let root = &self.roots[dir.root];
-        let (path, relative) = match (&root.shape, name) {
+        let Some((path, relative)) = self.names(node, name) else { return };
+        if event == Event::Delete {
+            self.ghosts.insert(path.clone(), relative.clone());
+            if self.ghosts.len() > GHOSTS {
+                self.ghosts.pop_first();
+            }
+        } else if !self.ghosts.is_empty() {
+            self.ghosts.remove(&path);
+        }
+        let change = Change { changed, ..Change::new(path, relative, event) };
+        self.out.push(Report::Change(change));
+    }
+
+    /// The path as it is told, and the one below the root.
+    fn names(&self, node: Node, name: Option<&OsStr>) -> Option<(PathBuf, PathBuf)> {
+        let root = &self.roots[self.dirs.get(&node)?.root];
+        Some(match (&root.shape, name) {
             (Shape::File { name, .. }, _) => (root.typed.clone(), Path::new(name).to_owned()),
             (Shape::Dir, Some(name)) => {
                 let relative = self.below(node).join(name);
                 (root.typed.join(&relative), relative)
             }
             (Shape::Dir, None) => (self.place(node), self.below(node)),
-        };
-        let change = Change { changed, ..Change::new(path, relative, event) };
-        self.out.push(Report::Change(change));
+        })
+    }
+
+    /// Something of this name, or in a directory of this name, came and went.
+    fn tell_ghosts(&mut self, node: Node, name: &OsStr) {
+        if self.ghosts.is_empty() {
+            return;
+        }
+        let Some((path, _)) = self.names(node, Some(name)) else { return };
+        let below = self.ghosts.range(path.clone()..).take_while(|(ghost, _)| ghost.starts_with(&path));
+        let again = below.map(|(path, below)| Change::new(path.clone(), below.clone(), Event::Delete));
+        self.out.extend(again.map(Report::Change));
     }
 }

