@@ -12,11 +12,13 @@ mod duration;
 mod failed_to;
 #[cfg(test)]
 mod generated;
+mod intake;
 mod keys;
 mod limits;
 mod linger;
 mod log;
 mod lookup;
+mod loops;
 mod outcome;
 mod output;
 mod plan;
@@ -28,6 +30,7 @@ mod signals;
 mod summary;
 mod tally;
 mod template;
+mod watch;
 mod whole_file;
 mod worker;
 

@@ -7,26 +7,29 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use requeue::{Added, WorkQueue};
+use requeue_watch::Watcher;
 
 use crate::args::{Form, Run};
 use crate::child::Keeper;
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::failed_to::FailedTo;
+use crate::intake::Intake;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
+use crate::loops::Loops;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue};
-use crate::queue::{self, Retries};
+use crate::queue::{self, Queue, Retries};
 use crate::signals::Listener;
 use crate::summary::Summary;
-use crate::tally::{Distinct, GaveUp, Key, Tally};
+use crate::tally::{GaveUp, Tally};
 use crate::template::{Template, Unpassable};
+use crate::watch;
 use crate::worker::Shop;
 
 /// Exit status: the command line is wrong.
@@ -46,8 +49,12 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
     let template = Template::new(file, args.program[0].clone(), template_args);
+    let watcher = match watch::watcher(&args) {
+        Ok(watcher) => watcher,
+        Err(e) => return refuse(watch::refusal(&e), &e.to_string()),
+    };
     if args.dry_run {
-        return dry_run::print(&template, args.separator());
+        return dry_run::print(&template, &args, watcher);
     }
     let failed_to = match args.failed_to.as_deref().map(|path| (path, FailedTo::open(path))) {
         None => None,
@@ -56,7 +63,7 @@ pub(crate) fn run(args: Run) -> u8 {
             return refuse(USAGE, &format!("--failed-to {}: {e}", path.display()));
         }
     };
-    match control(args, template, failed_to) {
+    match control(args, template, watcher, failed_to) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -76,14 +83,18 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     status
 }
 
-fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Result<u8> {
+fn control(
+    args: Run,
+    template: Template,
+    watcher: Option<Watcher>,
+    failed_to: Option<FailedTo>,
+) -> io::Result<u8> {
     let began = Instant::now();
     limits::raise_for(workers_wanted(&args));
     let queue = queue::build(&args).map_err(io::Error::other)?;
-    let shutter = queue.clone();
-    let control = Arc::new(Control::new(move || {
-        shutter.shut_down();
-    })?);
+    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max));
+    let shutter = Arc::clone(&intake);
+    let control = Arc::new(Control::new(move || shutter.shut_down())?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
@@ -99,6 +110,8 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
         template,
         tally: Tally::default(),
         log: Arc::clone(&log),
+        intake,
+        loops: watcher.as_ref().map(|_| Loops::default()),
         unusable: Mutex::new(None),
         args,
     };
@@ -127,7 +140,10 @@ fn control(args: Run, template: Template, failed_to: Option<FailedTo>) -> io::Re
                 }
             }
         }
-        let (input, mut error) = read(&shop, &queue);
+        let (input, mut error) = match watcher {
+            None => read(&shop),
+            Some(watcher) => watch::feed(&shop, watcher, || read(&shop)),
+        };
         see_off(&shop, &queue);
         for worker in workers {
             if worker.join().is_err() {
@@ -154,20 +170,10 @@ fn workers_wanted(args: &Run) -> usize {
 }
 
 /// Feeds the queue until the input or our patience with it ends.
-fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
+fn read(shop: &Shop) -> (End, Option<io::Error>) {
     let tally = &shop.tally;
-    let mut distinct = Distinct::default();
     let mut each = |piece: Piece<'_>| match piece {
-        Piece::Key(key) => {
-            let Ok(added) = queue.add_ref(key) else { return false };
-            Tally::add(&tally.triggers);
-            if matches!(added, Added::Coalesced) {
-                Tally::add(&tally.coalesced);
-            } else if distinct.is_new(key) {
-                Tally::add(&tally.keys);
-            }
-            true
-        }
+        Piece::Key(key) => shop.intake.add(tally, key, None),
         Piece::Repeated => {
             Tally::add(&tally.triggers);
             Tally::add(&tally.coalesced);
@@ -201,7 +207,7 @@ fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
 }
 
 /// Waits until everything is worked off, or may be left.
-fn see_off(shop: &Shop, queue: &WorkQueue<Key>) {
+fn see_off(shop: &Shop, queue: &Queue) {
     let control = &shop.keeper.control;
     let limit = shop.args.drain_timeout;
     let drain = control.before_the_end(|| queue::drain(queue, Retries::WorkOff, limit));
@@ -240,6 +246,9 @@ fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
         let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
         complain(&format!("{name}: cannot be executed: {e}"));
         return status;
+    }
+    for key in shop.intake.left() {
+        shop.tally.owe(&key);
     }
     let left = shop.tally.left();
     let unread = ending.input == End::Stopped { unread: true };

@@ -15,7 +15,7 @@
 //! std::fs::write(dir.path().join("old"), "")?;
 //! let (stop, _writer) = std::os::unix::net::UnixStream::pair()?;
 //! let mut seen = Vec::new();
-//! Watcher::new(Options::new(), [dir.path()])?.run(&stop, |report| {
+//! Watcher::new(&Options::new(), [dir.path()])?.run(&stop, |report| {
 //!     match report {
 //!         Report::Ready { .. } => std::fs::write(dir.path().join("new"), "").is_ok(),
 //!         Report::Change(change) => {

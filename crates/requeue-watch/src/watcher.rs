@@ -41,7 +41,7 @@ mod linux {
         ///
         /// ```
         /// use requeue_watch::{Options, Watcher};
-        /// let why = Watcher::new(Options::new(), ["no/such/path"]).unwrap_err();
+        /// let why = Watcher::new(&Options::new(), ["no/such/path"]).unwrap_err();
         /// assert!(why.to_string().starts_with("no/such/path: cannot be watched: "));
         /// ```
         ///
@@ -50,7 +50,7 @@ mod linux {
         /// A root is not there or cannot be reached, a glob is none, or the system has no
         /// inotify instance left.
         pub fn new<P: Into<PathBuf>>(
-            options: Options,
+            options: &Options,
             roots: impl IntoIterator<Item = P>,
         ) -> Result<Self, WatchError> {
             let rules = Rules::new(&options.globs, &options.ignores, options.gitignore)?;
@@ -189,7 +189,7 @@ impl Watcher {
     ///
     /// Always.
     pub fn new<P: Into<PathBuf>>(
-        _options: Options,
+        _options: &Options,
         _roots: impl IntoIterator<Item = P>,
     ) -> Result<Self, WatchError> {
         let error = std::io::Error::from(std::io::ErrorKind::Unsupported);

@@ -69,7 +69,9 @@ impl Tree {
     /// Finds out what the root leads to, and has it listed.
     fn attach(&mut self, disk: &mut impl Disk, index: usize, event: Event) -> io::Result<()> {
         let typed = self.roots[index].typed.clone();
-        let found = disk.root(&typed)?.ok_or(io::ErrorKind::NotFound)?;
+        let found = disk
+            .root(&typed)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such file or directory"))?;
         let (shape, real) = match found.kind {
             Kind::Dir => (Shape::Dir, disk.real(&typed)?),
             Kind::File => {
