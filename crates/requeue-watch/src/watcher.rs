@@ -56,7 +56,8 @@ mod linux {
             let rules = Rules::new(&options.globs, &options.ignores, options.gitignore)?;
             let what = "inotify (the limits are fs.inotify.max_user_instances and that on open files)";
             let mut disk = Inotify::new().map_err(|error| WatchError::System { what, error })?;
-            let mut tree = Tree::new(rules, options.dirs, roots.into_iter().map(Into::into).collect());
+            let mut tree =
+                Tree::new(rules, options.dirs, roots.into_iter().map(Into::into).collect(), Instant::now());
             tree.begin(&mut disk).map_err(|(path, error)| WatchError::Root { path, error })?;
             Ok(Self { tree, disk, resync: options.resync })
         }
@@ -92,6 +93,7 @@ mod linux {
                         return Ok(());
                     }
                 }
+                self.tree.time(Instant::now());
                 let due = resync_due.map_or(roots_due, |resync| resync.min(roots_due));
                 let wait = match self.tree.is_busy() {
                     true => Duration::ZERO,

@@ -14,24 +14,26 @@
 //! 4. **A deletion is told again when something came and went unseen.** Whoever is told
 //!    of a deletion may find the file, because it is back; if it has gone again before it
 //!    is looked for here, it was never known to be back, and only the memory of the first
-//!    deletion tells that somebody may have seen it (`ghosts`).
+//!    deletion tells that somebody may have seen it ([`Ghosts`]).
 //!
 //! Directories are listed one at a time ([`Tree::step`]), so that whoever drives this
 //! can take the events that come meanwhile.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use ignore::gitignore::Gitignore;
 
+use self::ghosts::Ghosts;
 use self::root::{Root, Shape};
 use crate::disk::{Disk, Kind, Links, Watch, is_gone};
 use crate::report::{Change, Event, Report};
 use crate::rules::{self, GITIGNORE, Rules, Verdict};
 
+mod ghosts;
 mod root;
 mod scan;
 #[cfg(test)]
@@ -91,18 +93,13 @@ pub(crate) struct Tree {
     todo: VecDeque<(Node, Scan)>,
     /// Directories of which it was said that they cannot be read. They are tried again.
     unreadable: HashSet<Node>,
-    /// What was told as deleted, with the path below its root, and is not known to be
-    /// back; [`GHOSTS`] at most.
-    ghosts: BTreeMap<PathBuf, PathBuf>,
+    ghosts: Ghosts,
     next: u64,
     out: Vec<Report>,
 }
 
-/// How many deleted paths are remembered.
-const GHOSTS: usize = 100_000;
-
 impl Tree {
-    pub(crate) fn new(rules: Rules, dir_keys: bool, roots: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(rules: Rules, dir_keys: bool, roots: Vec<PathBuf>, now: Instant) -> Self {
         Self {
             rules,
             dir_keys,
@@ -111,10 +108,15 @@ impl Tree {
             watched: HashMap::new(),
             todo: VecDeque::new(),
             unreadable: HashSet::new(),
-            ghosts: BTreeMap::new(),
+            ghosts: Ghosts::new(now),
             next: 0,
             out: Vec::new(),
         }
+    }
+
+    /// It is that late by now. Never goes back.
+    pub(crate) fn time(&mut self, now: Instant) {
+        self.ghosts.time(now);
     }
 
     /// What is to be told since the last call.
@@ -379,10 +381,7 @@ impl Tree {
         let Some((path, relative)) = self.names(node, name) else { return };
         if event == Event::Delete {
             self.ghosts.insert(path.clone(), relative.clone());
-            if self.ghosts.len() > GHOSTS {
-                self.ghosts.pop_first();
-            }
-        } else if !self.ghosts.is_empty() {
+        } else {
             self.ghosts.remove(&path);
         }
         let change = Change { changed, ..Change::new(path, relative, event) };
@@ -408,8 +407,9 @@ impl Tree {
             return;
         }
         let Some((path, _)) = self.names(node, Some(name)) else { return };
-        let below = self.ghosts.range(path.clone()..).take_while(|(ghost, _)| ghost.starts_with(&path));
-        let again = below.map(|(path, below)| Change::new(path.clone(), below.clone(), Event::Delete));
-        self.out.extend(again.map(Report::Change));
+        for (path, relative) in self.ghosts.below(&path) {
+            self.ghosts.insert(path.clone(), relative.clone());
+            self.out.push(Report::Change(Change::new(path, relative, Event::Delete)));
+        }
     }
 }

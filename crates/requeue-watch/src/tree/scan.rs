@@ -84,9 +84,12 @@ impl Tree {
     /// Another directory stands here than before, perhaps not the first other one: what
     /// was told as deleted and is not in this one may have been in another.
     fn tell_ghosts_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
+        if self.ghosts.is_empty() {
+            return;
+        }
         let here = self.place(node);
-        let below = self.ghosts.range(here.clone()..).take_while(|(ghost, _)| ghost.starts_with(&here));
-        let names = below.filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
+        let below = self.ghosts.below(&here);
+        let names = below.iter().filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
         let mut names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
         for (name, _) in list {
             names.remove(name);

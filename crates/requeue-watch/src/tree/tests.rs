@@ -297,7 +297,7 @@ impl Disk for Fake {
 fn tree(only: &[&str], dirs: bool, roots: &[&str]) -> Tree {
     let only: Vec<String> = only.iter().map(|g| (*g).to_owned()).collect();
     let rules = Rules::new(&only, &[], true).unwrap();
-    Tree::new(rules, dirs, roots.iter().map(PathBuf::from).collect())
+    Tree::new(rules, dirs, roots.iter().map(PathBuf::from).collect(), Instant::now())
 }
 
 /// What a program saw that looks at each key when it is told.
