@@ -21,9 +21,12 @@ const MEMORY: Duration = Duration::from_secs(60);
 /// So many runs are remembered before old ones are forgotten.
 const ROOM: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Loops {
     last: Mutex<Last>,
+    /// How much older than its run's begin a change of the run's own may look. No more
+    /// than a trigger is older than the run that it brings, or that would be taken for it.
+    slack: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +47,11 @@ struct LastRun {
 }
 
 impl Loops {
+    /// Of keys whose triggers wait so long for quiet.
+    pub(crate) fn new(debounce: Duration) -> Self {
+        Self { last: Mutex::default(), slack: debounce.min(TICK) }
+    }
+
     pub(crate) fn begins(&self, key: &[u8], now: SystemTime) {
         let mut last = self.last();
         let streak = match last.runs.get(key) {
@@ -70,7 +78,7 @@ impl Loops {
     pub(crate) fn changed(&self, key: &[u8], at: SystemTime) -> bool {
         let mut last = self.last();
         let Some(run) = last.runs.get_mut(key) else { return false };
-        let during = at + TICK >= run.began && run.ended.is_none_or(|ended| at <= ended);
+        let during = at + self.slack > run.began && run.ended.is_none_or(|ended| at <= ended);
         if !during || run.changed {
             return false;
         }
@@ -101,7 +109,7 @@ mod tests {
 
     /// Runs of a second each, every ten; the file is changed so long after each begins.
     fn said(changes: &[Option<u64>]) -> Vec<bool> {
-        let loops = Loops::default();
+        let loops = Loops::new(TICK);
         let mut said = Vec::new();
         for (n, change) in (0..).zip(changes) {
             loops.begins(b"a", second(10 * n));
@@ -127,14 +135,14 @@ mod tests {
 
     #[test]
     fn several_changes_in_a_run_count_once() {
-        let loops = Loops::default();
+        let loops = Loops::new(TICK);
         loops.begins(b"a", second(0));
         assert!((0..100).all(|_| !loops.changed(b"a", second(0))));
     }
 
     #[test]
     fn old_runs_are_forgotten() {
-        let loops = Loops::default();
+        let loops = Loops::new(TICK);
         for n in 0..100_000u64 {
             let key = n.to_string().into_bytes();
             loops.begins(&key, second(n));

@@ -111,7 +111,7 @@ fn control(
         tally: Tally::default(),
         log: Arc::clone(&log),
         intake,
-        loops: watcher.as_ref().map(|_| Loops::default()),
+        loops: watcher.as_ref().map(|_| Loops::new(args.debounce)),
         unusable: Mutex::new(None),
         args,
     };

@@ -197,7 +197,7 @@ pub(crate) fn run(command: Command, input: &[u8]) -> Done {
 }
 
 /// Waits for something that must come.
-pub(crate) fn until(what: &str, come: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !come() {
         assert!(Instant::now() < end, "waited in vain for: {what}");

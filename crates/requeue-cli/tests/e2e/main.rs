@@ -16,4 +16,6 @@ mod plan;
 mod program;
 mod reports;
 mod usage;
+#[cfg(target_os = "linux")]
+mod watch;
 mod wrong;
