@@ -66,7 +66,7 @@ pub(crate) fn feed(
             // It would be news no more; and what is known is worked off.
             control.raise(Level::WorkOff);
         }
-        let (end, error) = match reader.map(|reader| reader.join()) {
+        let (end, error) = match reader.map(std::thread::ScopedJoinHandle::join) {
             None => (End::Stopped { unread: false }, None),
             Some(Ok(read)) => read,
             Some(Err(_)) => (End::Stopped { unread: true }, Some(io::Error::other("the reader failed"))),

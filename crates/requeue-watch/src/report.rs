@@ -135,10 +135,10 @@ pub enum WatchError {
 impl std::fmt::Display for WatchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Root { path, error } => write!(f, "{}: cannot be watched: {error}", path.display()),
+            Self::Root { path, error } => write!(f, "{path:?}: cannot be watched: {error}"),
             Self::Glob { glob, why } => write!(f, "{glob:?} is not a glob: {why}"),
             Self::Limit { path, limit, wanted } => {
-                write!(f, "{}: no inotify watch is left for it", path.display())?;
+                write!(f, "{path:?}: no inotify watch is left for it")?;
                 if let Some(limit) = limit {
                     write!(f, " (fs.inotify.max_user_watches is {limit})")?;
                 }
