@@ -164,7 +164,7 @@ pub(crate) fn mirror(source: &Path, target: &Path, stop: impl AsFd) -> Result<u6
         staged: AtomicU64::new(0),
     });
     let options = Options::new().dirs(true).gitignore(false);
-    let mut watcher = Watcher::new(&options, [source])?;
+    let watcher = Watcher::new(&options, [source])?;
     let theirs = Arc::clone(&shared);
     let workers = Worker::of(&queue).workers(2).start_threads(move |run| theirs.reconcile(run.key()))?;
 

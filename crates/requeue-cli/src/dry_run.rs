@@ -48,7 +48,7 @@ fn write(template: &Template, args: &Run, watcher: Option<Watcher>) -> io::Resul
         result.is_ok()
     };
     let reads = args.stdin || watcher.is_none();
-    if let Some(mut watcher) = watcher {
+    if let Some(watcher) = watcher {
         // What is there; what happens later nobody waits for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
             Report::Change(change) => each(Piece::Key(watch::key(&change))),

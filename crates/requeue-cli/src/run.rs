@@ -51,7 +51,7 @@ pub(crate) fn run(args: Run) -> u8 {
     let template = Template::new(file, args.program[0].clone(), template_args);
     let watcher = match watch::watcher(&args) {
         Ok(watcher) => watcher,
-        Err(e) => return refuse(watch::refusal(&e), &e.to_string()),
+        Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
     };
     if args.dry_run {
         return dry_run::print(&template, &args, watcher);

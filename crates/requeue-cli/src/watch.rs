@@ -38,6 +38,18 @@ pub(crate) fn watcher(args: &Run) -> Result<Option<Watcher>, WatchError> {
     Watcher::new(&options, &args.watch).map(Some)
 }
 
+/// What is said of it.
+pub(crate) fn complaint(e: &WatchError) -> String {
+    match e {
+        WatchError::Root { path, error } => format!("{}: cannot be watched: {error}", shown(path)),
+        other => other.to_string(),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    show::key(path.as_os_str().as_bytes())
+}
+
 /// The exit status of a command that cannot begin to watch: 2 if it is the command line.
 pub(crate) fn refusal(e: &WatchError) -> u8 {
     match e {
@@ -55,7 +67,7 @@ pub(crate) fn key(change: &Change) -> &[u8] {
 /// the end is asked for.
 pub(crate) fn feed(
     shop: &Shop,
-    mut watcher: Watcher,
+    watcher: Watcher,
     read: impl FnOnce() -> (End, Option<io::Error>) + Send,
 ) -> (End, Option<io::Error>) {
     let control = &shop.keeper.control;
@@ -77,7 +89,6 @@ pub(crate) fn feed(
 
 /// False once the queue takes nothing any more.
 fn take(shop: &Shop, report: Report) -> bool {
-    let shown = |path: &Path| show::key(path.as_os_str().as_bytes());
     let message = match report {
         Report::Change(change) => {
             let key = key(&change);

@@ -74,8 +74,7 @@ pub(crate) trait Disk {
 
 /// Whether the error says that the directory is not there any more.
 pub(crate) fn is_gone(e: &io::Error) -> bool {
-    // A directory that became a link in between: its parent will tell.
-    const ELOOP: i32 = 40;
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || e.raw_os_error() == Some(ELOOP)
+        // A directory that became a link in between: its parent will tell.
+        || rustix::io::Errno::from_io_error(e) == Some(rustix::io::Errno::LOOP)
 }

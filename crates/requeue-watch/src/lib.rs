@@ -37,6 +37,7 @@
 mod disk;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod inotify;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 mod options;
 mod report;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]

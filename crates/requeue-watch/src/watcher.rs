@@ -42,7 +42,7 @@ mod linux {
         /// ```
         /// use requeue_watch::{Options, Watcher};
         /// let why = Watcher::new(&Options::new(), ["no/such/path"]).unwrap_err();
-        /// assert!(why.to_string().starts_with("no/such/path: cannot be watched: "));
+        /// assert!(why.to_string().starts_with("\"no/such/path\": cannot be watched: "));
         /// ```
         ///
         /// # Errors
@@ -68,12 +68,30 @@ mod linux {
         /// `each` is called on this thread, and while it works events wait in the kernel:
         /// it should hand the key on and return.
         ///
+        /// ```
+        /// # use requeue_watch::{Options, Report, Watcher};
+        /// # let dir = tempfile::tempdir()?;
+        /// let (stop, hang_up) = std::os::unix::net::UnixStream::pair()?;
+        /// let watcher = Watcher::new(&Options::new(), [dir.path()])?;
+        /// let watching = std::thread::spawn(move || {
+        ///     watcher.run(stop, |report| {
+        ///         if let Report::Change(change) = report {
+        ///             println!("{}: {}", change.event.name(), change.path.display());
+        ///         }
+        ///         true
+        ///     })
+        /// });
+        /// drop(hang_up);
+        /// watching.join().expect("it does not panic")?;
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        ///
         /// # Errors
         ///
         /// No watch is left for a directory (see [`WatchError::Limit`]), or the system
         /// fails otherwise. What was told until then was true.
         pub fn run(
-            &mut self,
+            mut self,
             stop: impl AsFd,
             mut each: impl FnMut(Report) -> bool,
         ) -> Result<(), WatchError> {
@@ -203,7 +221,7 @@ impl Watcher {
     /// # Errors
     ///
     /// None.
-    pub fn run(&mut self, _stop: impl AsFd, _each: impl FnMut(Report) -> bool) -> Result<(), WatchError> {
+    pub fn run(self, _stop: impl AsFd, _each: impl FnMut(Report) -> bool) -> Result<(), WatchError> {
         match self.0 {}
     }
 }
