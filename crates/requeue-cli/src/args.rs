@@ -87,7 +87,8 @@ Watching:
   first at the latest, and it may be that nothing changed: the program looks for itself.
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
   key is run again. Changes made by other machines on a network file system, and through
-  memory maps, it does not tell of: --resync finds them.
+  memory maps, it does not tell of: --resync finds them. Where names may hold newlines,
+  -0 keeps what --failed-to writes apart.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
@@ -415,6 +416,17 @@ mod tests {
         assert_eq!((run.timeout, run.drain_timeout, run.again_after), (None, None, None));
         assert_eq!((run.log_form(), run.summary_form()), (Form::Text, Form::Text));
         assert_eq!(run.separator(), b'\n');
+    }
+
+    #[test]
+    fn watching_has_defaults_of_its_own() {
+        let run = parse(&["true"]).unwrap();
+        assert_eq!((run.debounce, run.debounce_max), (Duration::ZERO, Duration::from_secs(1)));
+        let run = parse(&["--watch", "a", "--watch", "b", "true"]).unwrap();
+        assert_eq!(run.watch, ["a", "b"].map(PathBuf::from));
+        assert_eq!((run.max_attempts, run.debounce), (0, Duration::from_millis(50)));
+        let run = parse(&["--watch", "a", "--max-attempts", "3", "--debounce", "1s", "true"]).unwrap();
+        assert_eq!((run.max_attempts, run.debounce), (3, Duration::from_secs(1)));
     }
 
     #[test]

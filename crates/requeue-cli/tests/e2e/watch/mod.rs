@@ -38,7 +38,6 @@ struct Seen {
 }
 
 fn command(args: &[&str], dir: &Path, script: &str) -> Command {
-    // Lines are more than enough, and the summary is looked at.
     let mut command = requeue(&["--summary", "json"]);
     command.args(args).args(["sh", "-c", script, "sh"]).env("D", dir).current_dir(dir.join("tree"));
     command
