@@ -135,7 +135,7 @@ pub(crate) struct Run {
     pub(crate) dry_run: bool,
 
     /// Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times
-    #[arg(long, value_name = "PATH", help_heading = "Watching")]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = "Watching")]
     pub(crate) watch: Vec<PathBuf>,
 
     /// With --watch, keys are read from standard input too
