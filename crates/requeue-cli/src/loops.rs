@@ -1,7 +1,8 @@
 //! Notices a program that writes its own key: each of its runs then triggers the next.
 //!
 //! By the file's own time of change, not by when its event is read, which can be long
-//! after the run's end.
+//! after the run's end. So somebody else who writes the file within a tick of the clock
+//! after each run is taken for the program; but that is a loop too.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

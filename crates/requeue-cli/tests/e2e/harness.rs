@@ -146,9 +146,14 @@ impl Job {
 
     /// Waits until standard error has this text.
     pub(crate) fn said(&self, text: &str) {
+        self.said_times(text, 1);
+    }
+
+    /// Waits until standard error has this text so many times.
+    pub(crate) fn said_times(&self, text: &str, times: usize) {
         until(text, || {
             let seen = self.err.seen.lock().unwrap();
-            String::from_utf8_lossy(&seen).contains(text)
+            String::from_utf8_lossy(&seen).matches(text).count() >= times
         });
     }
 
