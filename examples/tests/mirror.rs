@@ -6,7 +6,6 @@
 mod mirror;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,8 @@ use std::time::{Duration, Instant};
 /// Set for the process that mirrors and is killed: this very test, started once more.
 const CHILD: &str = "REQUEUE_MIRROR_IN";
 const NAME: &str = "killed_at_any_moment_it_leaves_whole_files_and_converges_when_it_is_started_again";
+/// The file by which it says that it is about to begin.
+const BEGUN: &str = "begun";
 const ROUNDS: u32 = 100;
 
 /// Numbers that look random and are the same in every run.
@@ -82,16 +83,19 @@ fn files(top: &Path) -> Vec<PathBuf> {
 
 /// Starts the mirror; it is at work when this returns.
 fn start(dir: &Path) -> Child {
+    let begun = dir.join(BEGUN);
+    let _ = fs::remove_file(&begun);
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture"])
+        .args(["--exact", NAME])
         .env(CHILD, dir)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let begun = lines.map_while(Result::ok).any(|line| line.contains("mirroring"));
-    assert!(begun, "it ended: {:?}", child.wait());
+    while !begun.exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     child
 }
 
@@ -104,7 +108,7 @@ fn kill(mut child: Child) {
 fn killed_at_any_moment_it_leaves_whole_files_and_converges_when_it_is_started_again() {
     if let Some(dir) = std::env::var_os(CHILD) {
         let dir = Path::new(&dir);
-        println!("mirroring");
+        fs::write(dir.join(BEGUN), "").unwrap();
         mirror::mirror(&dir.join("source"), &dir.join("target"), std::io::stdin()).unwrap();
         return;
     }
