@@ -86,9 +86,9 @@ Watching:
   below PATH. A run begins after 50ms without a further event on its key, 1s after the
   first at the latest, and it may be that nothing changed: the program looks for itself.
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
-  key is run again. Changes made by other machines on a network file system, and through
-  memory maps, it does not tell of: --resync finds them. Where names may hold newlines,
-  -0 keeps what --failed-to writes apart.
+  key is run again. It does not tell of changes made by other machines on a network file
+  system, through memory maps, and through another hard link: --resync finds them. Where
+  names may hold newlines, -0 keeps what --failed-to writes apart.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries

@@ -30,6 +30,11 @@
 //! # }
 //! ```
 //!
+//! The kernel does not tell of what other machines do on a network file system, of writes
+//! through memory maps, and of those through another hard link of a file: a resync
+//! ([`Options::resync`]) finds them. Of two writes to a file that stays open in between it
+//! tells when it is closed.
+//!
 //! Only Linux is served so far; elsewhere [`Watcher::new`] says so.
 #![forbid(unsafe_code)]
 

@@ -5,6 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Why a key is told.
+///
+/// ```
+/// use requeue_watch::Event;
+/// // Whatever it was, the one who acts on it looks at the file.
+/// let went = |event: Event, path: &std::path::Path| event == Event::Delete && !path.exists();
+/// assert!(went(Event::Delete, "no/such/file".as_ref()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
@@ -35,6 +42,13 @@ impl Event {
 
 /// One key to look at. What it says of the file was true at some moment; the one who
 /// acts on it looks at the file.
+///
+/// ```
+/// use requeue_watch::Change;
+/// fn mirrored(change: &Change) -> std::path::PathBuf {
+///     std::path::Path::new("copy").join(&change.relative)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
@@ -50,6 +64,18 @@ pub struct Change {
 }
 
 /// What a watcher tells.
+///
+/// ```
+/// use requeue_watch::Report;
+/// fn line(report: &Report) -> String {
+///     match report {
+///         Report::Change(change) => format!("{} {}", change.event.name(), change.path.display()),
+///         Report::Ready { files, .. } => format!("watching {files} files"),
+///         other => format!("{other:?}"),
+///     }
+/// }
+/// assert_eq!(line(&Report::Overflow), "Overflow");
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Report {
@@ -96,6 +122,13 @@ pub enum Report {
 pub const ROOT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why there is nothing to watch, or no more watching.
+///
+/// ```
+/// use requeue_watch::{Options, WatchError, Watcher};
+/// let e = Watcher::new(&Options::new().glob("["), ["."]).unwrap_err();
+/// assert!(matches!(e, WatchError::Glob { .. }));
+/// assert!(e.to_string().starts_with("\"[\" is not a glob: "));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WatchError {

@@ -27,7 +27,19 @@ mod linux {
 
     /// Tells which files below some roots changed, from [`run`](Self::run) on.
     ///
-    /// There is an example [at the top](crate).
+    /// ```
+    /// use requeue_watch::{Options, Report, Watcher};
+    /// # let dir = tempfile::tempdir()?;
+    /// # std::fs::write(dir.path().join("a"), "")?;
+    /// let (stop, _open) = std::os::unix::net::UnixStream::pair()?;
+    /// let mut found = 0;
+    /// Watcher::new(&Options::new(), [dir.path()])?.run(stop, |report| match report {
+    ///     Report::Change(_) => { found += 1; true }
+    ///     _ => false, // ready: enough
+    /// })?;
+    /// assert_eq!(found, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[derive(Debug)]
     pub struct Watcher {
         tree: Tree,
