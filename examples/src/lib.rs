@@ -7,6 +7,7 @@
 //! | `order_timeouts` | a million orders, closed after thirty minutes unless paid, on a clock that the program steps |
 //! | `burst` | five tasks at once, then one a second |
 //! | `tokio_workers` | workers on Tokio: back-off, a time limit, more of them while the line is long |
+//! | `mirror` | a controller: keeps a directory equal to another one, from file events |
 //! | `write_limit` | a fast producer in front of a store that takes fifty writes a second |
 //!
 //! ```text

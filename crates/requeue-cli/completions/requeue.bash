@@ -200,12 +200,36 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -j -q -h --null --tag --dry-run --workers --timeout --grace --base-delay --max-delay --jitter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --listen --log --summary --quiet --help"
+            opts="-0 -j -q -h --null --tag --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --resync --debounce --debounce-max --workers --timeout --grace --base-delay --max-delay --jitter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --listen --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --glob)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resync)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --debounce)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --debounce-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --workers)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

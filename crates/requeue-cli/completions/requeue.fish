@@ -29,6 +29,12 @@ complete -c requeue -n "__fish_requeue_needs_command" -s V -l version -d 'Print 
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only what matches GLOB, written as in a .gitignore, is a key; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'What matches GLOB, with all that is below it, is no key; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Look at everything again, and run every key again, each D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'A trigger runs its key when no other has come for D [default: none; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d '--debounce puts a run off for D at most, from the first trigger on' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
@@ -37,7 +43,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'Th
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
@@ -52,6 +58,9 @@ off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to writes them so, too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'What .gitignore files hide, and .git, are keys like any others'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless asked for'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::ArgPredicate;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::plan::{self, Plan};
@@ -56,7 +57,7 @@ Examples:
 const ABOUT: &str = "\
 Run PROGRAM once per key, never twice at a time for one key.
 
-Keys are the lines of standard input. A key that comes while it waits is run once; \
+Keys are the lines of standard input, or with --watch the files of directories. A key that comes while it waits is run once; \
 a key that comes while PROGRAM runs for it is run once more afterwards, however often \
 it came. A key whose run fails comes back with back-off until it succeeds or has had \
 its attempts. At the end of the input everything is worked off, retries included.";
@@ -67,6 +68,8 @@ The program:
   of requeue stand before PROGRAM; what follows PROGRAM belongs to it.
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
+  With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
+  REQUEUE_REL (the path below PATH).
   Its standard input is empty, and it runs in a process group of its own.
   Its output is passed on line by line. A last line without newline gets one; a line
   longer than 1 MiB is cut into lines of that length.
@@ -77,6 +80,16 @@ What a run's end means:
   one of --fatal-code      the key gives up
   anything else            failure: retry after base-delay x 2^failures
   A key that no program can be given (with a NUL, or too long) gives up without a run.
+
+Watching:
+  Keys are paths as find prints them: PATH as it was given, and what is below it. Files
+  and symbolic links are keys, pipes, sockets and devices are not; links are not followed
+  below PATH. A run begins after 50ms without a further event on its key, 1s after the
+  first at the latest, and it may be that nothing changed: the program looks for itself.
+  Nothing is missed that the kernel tells of. Where its queue of events runs over, every
+  key is run again. It does not tell of changes made by other machines on a network file
+  system, through memory maps, and through another hard link: --resync finds them. Where
+  names may hold newlines, -0 keeps what --failed-to writes apart.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
@@ -99,6 +112,9 @@ Examples:
   Make `site` when something in src changes, once more for all that changes meanwhile:
     inotifywait -mrq -e close_write --format site src | requeue run make
 
+  Make a thumbnail of every picture, now and whenever one changes:
+    requeue run --watch pictures --glob '*.jpg' sh -c 'convert \"$REQUEUE_KEY\" -resize 200 \"thumbs/$REQUEUE_REL\"'
+
   Names with any character in them:
     find . -name '*.wav' -print0 | requeue run -0 sh -c 'flac -s \"$REQUEUE_KEY\"'
 
@@ -118,6 +134,51 @@ pub(crate) struct Run {
     /// Print what would be run, once for each key, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+
+    /// Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = "Watching")]
+    pub(crate) watch: Vec<PathBuf>,
+
+    /// With --watch, keys are read from standard input too
+    #[arg(long, requires = "watch", help_heading = "Watching")]
+    pub(crate) stdin: bool,
+
+    /// Directories are keys too
+    #[arg(long, requires = "watch", help_heading = "Watching")]
+    pub(crate) dirs: bool,
+
+    /// Only what matches GLOB, written as in a .gitignore, is a key; can be given several times
+    #[arg(long, value_name = "GLOB", requires = "watch", help_heading = "Watching")]
+    pub(crate) glob: Vec<String>,
+
+    /// What matches GLOB, with all that is below it, is no key; can be given several times
+    #[arg(long, value_name = "GLOB", requires = "watch", help_heading = "Watching")]
+    pub(crate) ignore: Vec<String>,
+
+    /// What .gitignore files hide, and .git, are keys like any others
+    #[arg(long, requires = "watch", help_heading = "Watching")]
+    pub(crate) no_gitignore: bool,
+
+    /// Look at everything again, and run every key again, each D
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, requires = "watch", help_heading = "Watching")]
+    pub(crate) resync: Option<Duration>,
+
+    /// A trigger runs its key when no other has come for D [default: none; with --watch 50ms]
+    #[arg(
+        long,
+        value_name = "D",
+        allow_hyphen_values = true,
+        value_parser = duration::parse,
+        default_value = "0s",
+        default_value_if("watch", ArgPredicate::IsPresent, "50ms"),
+        hide_default_value = true,
+        help_heading = "Watching"
+    )]
+    pub(crate) debounce: Duration,
+
+    /// --debounce puts a run off for D at most, from the first trigger on
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", help_heading = "Watching")]
+    pub(crate) debounce_max: Duration,
 
     /// Run at most N programs at a time [default: number of cores]
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
@@ -151,12 +212,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = at_least_one, help_heading = "Retrying")]
     pub(crate) retry_burst: Option<u32>,
 
-    /// A key gives up at its N-th failed attempt; 0: never
+    /// A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0]
     #[arg(
         long,
         value_name = "N",
         allow_hyphen_values = true,
         default_value = "5",
+        default_value_if("watch", ArgPredicate::IsPresent, "0"),
+        hide_default_value = true,
         value_parser = attempts,
         help_heading = "Retrying"
     )]
@@ -224,6 +287,13 @@ impl Run {
                 "--base-delay ({}) is longer than --max-delay ({})",
                 duration::show(self.base_delay),
                 duration::show(self.max_delay)
+            ));
+        }
+        if self.debounce > self.debounce_max {
+            return Err(format!(
+                "--debounce ({}) is longer than --debounce-max ({})",
+                duration::show(self.debounce),
+                duration::show(self.debounce_max)
             ));
         }
         if self.again_after.is_some() && self.fatal_code.contains(&AGAIN) {
@@ -351,6 +421,17 @@ mod tests {
         assert_eq!((run.timeout, run.drain_timeout, run.again_after), (None, None, None));
         assert_eq!((run.log_form(), run.summary_form()), (Form::Text, Form::Text));
         assert_eq!(run.separator(), b'\n');
+    }
+
+    #[test]
+    fn watching_has_defaults_of_its_own() {
+        let run = parse(&["true"]).unwrap();
+        assert_eq!((run.debounce, run.debounce_max), (Duration::ZERO, Duration::from_secs(1)));
+        let run = parse(&["--watch", "a", "--watch", "b", "true"]).unwrap();
+        assert_eq!(run.watch, ["a", "b"].map(PathBuf::from));
+        assert_eq!((run.max_attempts, run.debounce), (0, Duration::from_millis(50)));
+        let run = parse(&["--watch", "a", "--max-attempts", "3", "--debounce", "1s", "true"]).unwrap();
+        assert_eq!((run.max_attempts, run.debounce), (3, Duration::from_secs(1)));
     }
 
     #[test]

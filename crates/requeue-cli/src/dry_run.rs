@@ -2,17 +2,21 @@
 
 use std::io::{self, BufWriter, Write as _};
 
+use requeue_watch::{Report, Watcher};
+
+use crate::args::Run;
 use crate::control::Control;
-use crate::keys::{self, Piece};
+use crate::keys::{self, End, Piece};
 use crate::run::refuse;
 use crate::show;
 use crate::tally::Distinct;
 use crate::template::{Template, Unpassable};
+use crate::watch;
 
 /// Prints one command line for each key, in the order in which they come first.
 /// The exit status is that of a run in which the program always ends well.
-pub(crate) fn print(template: &Template, separator: u8) -> u8 {
-    match write(template, separator) {
+pub(crate) fn print(template: &Template, args: &Run, watcher: Option<Watcher>) -> u8 {
+    match write(template, args, watcher) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => crate::run::CLOSED,
@@ -20,7 +24,7 @@ pub(crate) fn print(template: &Template, separator: u8) -> u8 {
     }
 }
 
-fn write(template: &Template, separator: u8) -> io::Result<bool> {
+fn write(template: &Template, args: &Run, watcher: Option<Watcher>) -> io::Result<bool> {
     // Nothing needs to be worked off: a signal may end this as it ends any program.
     let never = Control::new(|| {})?;
     let mut out = BufWriter::new(io::stdout().lock());
@@ -43,8 +47,21 @@ fn write(template: &Template, separator: u8) -> io::Result<bool> {
         };
         result.is_ok()
     };
-    let read = keys::read_keys(rustix::stdio::stdin(), never.reading_ends.fd(), separator, &mut each)
-        .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}")));
+    let reads = args.stdin || watcher.is_none();
+    if let Some(watcher) = watcher {
+        // What is there; what happens later nobody waits for.
+        let found = watcher.run(never.reading_ends.fd(), |report| match report {
+            Report::Change(change) => each(Piece::Key(watch::key(&change))),
+            Report::Ready { .. } => false,
+            _ => true,
+        });
+        found.map_err(io::Error::other)?;
+    }
+    let read = match reads {
+        true => keys::read_keys(rustix::stdio::stdin(), never.reading_ends.fd(), args.separator(), &mut each)
+            .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}"))),
+        false => Ok(End::Input),
+    };
     result.and_then(|()| out.flush()).map_err(|e| match e.kind() {
         io::ErrorKind::BrokenPipe => e,
         _ => io::Error::other(format!("standard output: {e}")),

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use requeue::{Metrics as _, ReadWorkers, WorkQueue, WorkerCounts};
+use requeue::{Metrics as _, ReadWorkers, WorkerCounts};
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{QueueMetrics, QueueSink};
 
 use crate::http::{Page, Server};
-use crate::tally::Key;
+use crate::queue::Queue;
 
 /// The value of the label `name`. Which run it is, is said by the address that is scraped.
 pub(crate) const NAME: &str = "run";
@@ -113,7 +113,7 @@ impl Listening {
     /// # Errors
     ///
     /// The system has no thread left.
-    pub(crate) fn serve(self, queue: &WorkQueue<Key>, hands: &Arc<Hands>) -> std::io::Result<Server> {
+    pub(crate) fn serve(self, queue: &Queue, hands: &Arc<Hands>) -> std::io::Result<Server> {
         let workers: Arc<dyn ReadWorkers> = hands.clone();
         self.sink.attach_workers(Arc::downgrade(&workers));
         let (queue, registry, sink) = (queue.clone(), self.registry, self.sink);

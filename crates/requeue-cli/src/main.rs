@@ -13,12 +13,14 @@ mod failed_to;
 #[cfg(test)]
 mod generated;
 mod http;
+mod intake;
 mod keys;
 mod limits;
 mod linger;
 mod listen;
 mod log;
 mod lookup;
+mod loops;
 mod outcome;
 mod output;
 mod plan;
@@ -30,6 +32,7 @@ mod signals;
 mod summary;
 mod tally;
 mod template;
+mod watch;
 mod whole_file;
 mod worker;
 

@@ -10,8 +10,12 @@ use requeue::{Drain, DrainOptions, WaitingKeys, WorkQueue};
 use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
+use crate::intake::Cause;
 use crate::listen;
 use crate::tally::Key;
+
+/// Keys, each with what it is to be run for, where that is known.
+pub(crate) type Queue = WorkQueue<Key, Cause>;
 
 /// The queue that the options ask for, which tells `sink` what happens.
 ///
@@ -21,14 +25,11 @@ use crate::tally::Key;
 /// # Errors
 ///
 /// What the library refuses of the options, beyond what was refused before.
-pub(crate) fn build(
-    args: &Run,
-    sink: Option<Arc<QueueSink>>,
-) -> Result<WorkQueue<Key>, Box<dyn Error + Send + Sync>> {
+pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
     let back_off = Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)?;
-    let builder = WorkQueue::builder().timers_absorbed(true);
+    let builder = WorkQueue::merging(Cause::merge).timers_absorbed(true);
     let builder = match args.retry_rate {
         None => builder.limiter(back_off),
         Some(rate) => {
@@ -53,7 +54,7 @@ pub(crate) enum Retries {
 /// Begins the end: nothing comes in from outside any more. Waiting on the answer ends
 /// when the workers have worked everything off, or somebody else shuts the queue down,
 /// or `limit` is over.
-pub(crate) fn drain(queue: &WorkQueue<Key>, retries: Retries, limit: Option<Duration>) -> Drain<'_, Key> {
+pub(crate) fn drain(queue: &Queue, retries: Retries, limit: Option<Duration>) -> Drain<'_, Key, Cause> {
     let waiting = match retries {
         Retries::WorkOff => WaitingKeys::Wait,
         Retries::Drop => WaitingKeys::Drop,

@@ -7,27 +7,31 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use requeue::{Added, Metrics as _, WorkQueue};
+use requeue::Metrics as _;
+use requeue_watch::Watcher;
 
 use crate::args::{Form, Run};
 use crate::child::Keeper;
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::failed_to::FailedTo;
+use crate::intake::Intake;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
 use crate::listen::{Hands, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
+use crate::loops::Loops;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue};
-use crate::queue::{self, Retries};
+use crate::queue::{self, Queue, Retries};
 use crate::signals::Listener;
 use crate::summary::Summary;
-use crate::tally::{Distinct, GaveUp, Key, Tally};
+use crate::tally::{GaveUp, Tally};
 use crate::template::{Template, Unpassable};
+use crate::watch;
 use crate::worker::Shop;
 
 /// Exit status: the command line is wrong.
@@ -47,8 +51,12 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
     let template = Template::new(file, args.program[0].clone(), template_args);
+    let watcher = match watch::watcher(&args) {
+        Ok(watcher) => watcher,
+        Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
+    };
     if args.dry_run {
-        return dry_run::print(&template, args.separator());
+        return dry_run::print(&template, &args, watcher);
     }
     let failed_to = match args.failed_to.as_deref().map(|path| (path, FailedTo::open(path))) {
         None => None,
@@ -61,7 +69,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Ok(listening) => listening,
         Err(why) => return refuse(USAGE, &format!("--listen {why}")),
     };
-    match control(args, template, failed_to, listening) {
+    match control(args, template, watcher, failed_to, listening) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -84,6 +92,7 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
 fn control(
     args: Run,
     template: Template,
+    watcher: Option<Watcher>,
     failed_to: Option<FailedTo>,
     listening: Option<Listening>,
 ) -> io::Result<u8> {
@@ -91,10 +100,9 @@ fn control(
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
     let sink = listening.as_ref().map(|listening| Arc::clone(&listening.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
-    let shutter = queue.clone();
-    let control = Arc::new(Control::new(move || {
-        shutter.shut_down();
-    })?);
+    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max));
+    let shutter = Arc::clone(&intake);
+    let control = Arc::new(Control::new(move || shutter.shut_down())?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
@@ -112,6 +120,8 @@ fn control(
         log: Arc::clone(&log),
         hands: Arc::new(Hands::default()),
         sink,
+        intake,
+        loops: watcher.as_ref().map(|_| Loops::new(args.debounce)),
         unusable: Mutex::new(None),
         args,
     };
@@ -149,7 +159,10 @@ fn control(
                 }
             }
         }
-        let (input, mut error) = read(&shop, &queue);
+        let (input, mut error) = match watcher {
+            None => read(&shop),
+            Some(watcher) => watch::feed(&shop, watcher, || read(&shop)),
+        };
         see_off(&shop, &queue);
         for worker in workers {
             if worker.join().is_err() {
@@ -177,20 +190,10 @@ fn workers_wanted(args: &Run) -> usize {
 }
 
 /// Feeds the queue until the input or our patience with it ends.
-fn read(shop: &Shop, queue: &WorkQueue<Key>) -> (End, Option<io::Error>) {
+fn read(shop: &Shop) -> (End, Option<io::Error>) {
     let tally = &shop.tally;
-    let mut distinct = Distinct::default();
     let mut each = |piece: Piece<'_>| match piece {
-        Piece::Key(key) => {
-            let Ok(added) = queue.add_ref(key) else { return false };
-            Tally::add(&tally.triggers);
-            if matches!(added, Added::Coalesced) {
-                Tally::add(&tally.coalesced);
-            } else if distinct.is_new(key) {
-                Tally::add(&tally.keys);
-            }
-            true
-        }
+        Piece::Key(key) => shop.intake.add(tally, key, None),
         Piece::Repeated => {
             Tally::add(&tally.triggers);
             Tally::add(&tally.coalesced);
@@ -227,7 +230,7 @@ fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
 }
 
 /// Waits until everything is worked off, or may be left.
-fn see_off(shop: &Shop, queue: &WorkQueue<Key>) {
+fn see_off(shop: &Shop, queue: &Queue) {
     let control = &shop.keeper.control;
     let limit = shop.args.drain_timeout;
     let drain = control.before_the_end(|| queue::drain(queue, Retries::WorkOff, limit));
@@ -266,6 +269,9 @@ fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
         let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
         complain(&format!("{name}: cannot be executed: {e}"));
         return status;
+    }
+    for key in shop.intake.left() {
+        shop.tally.owe(&key);
     }
     let left = shop.tally.left();
     let unread = ending.input == End::Stopped { unread: true };

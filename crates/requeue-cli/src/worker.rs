@@ -6,18 +6,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
-use requeue::{Item, WorkQueue};
+use requeue::Item;
 use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
+use crate::intake::{Cause, Intake};
 use crate::listen::Hands;
 use crate::log::{Log, Subject};
+use crate::loops::Loops;
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
 use crate::output;
+use crate::queue::Queue;
 use crate::tally::{GaveUp, Key, Tally};
 use crate::template::Template;
 
@@ -34,6 +37,9 @@ pub(crate) struct Shop {
     pub(crate) hands: Arc<Hands>,
     /// What hears of triggers that never come to the queue, under `--listen`.
     pub(crate) sink: Option<Arc<QueueSink>>,
+    pub(crate) intake: Arc<Intake>,
+    /// Only where keys are files that are watched.
+    pub(crate) loops: Option<Loops>,
     /// PROGRAM cannot be started at all: exit status and reason.
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
 }
@@ -52,12 +58,13 @@ impl Drop for LeaveOnPanic<'_> {
 
 impl Shop {
     /// Works until the queue says that it is shut down.
-    pub(crate) fn work(&self, queue: &WorkQueue<Key>) {
+    pub(crate) fn work(&self, queue: &Queue) {
         let _leave = LeaveOnPanic(self);
         let _here = self.hands.worker();
         let mut scratch = vec![0; SCRATCH];
         while let Some(item) = queue.get_blocking() {
             let _busy = self.hands.busy();
+            self.intake.begins(item.key(), item.value());
             if self.keeper.control.reached(Level::LastRuns) {
                 self.tally.discard(item.key());
                 item.give_up();
@@ -67,10 +74,10 @@ impl Shop {
         }
     }
 
-    fn serve(&self, queue: &WorkQueue<Key>, item: Item<'_, Key>, scratch: &mut [u8]) {
+    fn serve(&self, queue: &Queue, item: Item<'_, Key, Cause>, scratch: &mut [u8]) {
         let began = Instant::now();
         let attempt = item.attempt();
-        match self.attempt(queue, item.key(), attempt, scratch) {
+        match self.attempt(queue, &item, scratch) {
             Ok(verdict) => self.settle(item, attempt, verdict, began),
             Err((status, e)) => {
                 self.tally.owe(item.key());
@@ -83,11 +90,11 @@ impl Shop {
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
     fn attempt(
         &self,
-        queue: &WorkQueue<Key>,
-        key: &Key,
-        attempt: u32,
+        queue: &Queue,
+        item: &Item<'_, Key, Cause>,
         scratch: &mut [u8],
     ) -> Result<Verdict, (u8, io::Error)> {
+        let (key, attempt) = (item.key(), item.attempt());
         let arguments = match self.template.arguments(key) {
             Ok(arguments) => arguments,
             Err(why) => return Ok(Verdict::GiveUp(Failure::Unpassable(why))),
@@ -99,9 +106,20 @@ impl Shop {
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
             .env("REQUEUE_FAILURES", queue.num_requeues(key).to_string());
+        match item.value().and_then(|cause| cause.seen.as_ref()) {
+            Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
+            // Not those of a command that runs us.
+            None => command.env_remove("REQUEUE_EVENT").env_remove("REQUEUE_REL"),
+        };
         let tag = self.args.tag.then(|| output::tag(key));
         self.tally.begins(key);
+        if let Some(loops) = &self.loops {
+            loops.begins(key, SystemTime::now());
+        }
         let ended = self.keeper.run(command, tag, scratch);
+        if let Some(loops) = &self.loops {
+            loops.ends(key, SystemTime::now());
+        }
         self.tally.ended();
         match ended {
             Ok(ended) => Ok(judge(ended, attempt, &self.args)),
@@ -115,7 +133,7 @@ impl Shop {
         }
     }
 
-    fn settle(&self, item: Item<'_, Key>, attempt: u32, verdict: Verdict, began: Instant) {
+    fn settle(&self, item: Item<'_, Key, Cause>, attempt: u32, verdict: Verdict, began: Instant) {
         // The queue keeps the key behind the item; the messages below come after its end.
         let key = item.key().clone();
         let subject = Subject { key: &key, attempt };

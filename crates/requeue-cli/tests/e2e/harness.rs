@@ -146,9 +146,14 @@ impl Job {
 
     /// Waits until standard error has this text.
     pub(crate) fn said(&self, text: &str) {
+        self.said_times(text, 1);
+    }
+
+    /// Waits until standard error has this text so many times.
+    pub(crate) fn said_times(&self, text: &str, times: usize) {
         until(text, || {
             let seen = self.err.seen.lock().unwrap();
-            String::from_utf8_lossy(&seen).contains(text)
+            String::from_utf8_lossy(&seen).matches(text).count() >= times
         });
     }
 
@@ -210,7 +215,7 @@ pub(crate) fn run(command: Command, input: &[u8]) -> Done {
 }
 
 /// Waits for something that must come.
-pub(crate) fn until(what: &str, come: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !come() {
         assert!(Instant::now() < end, "waited in vain for: {what}");

@@ -18,4 +18,6 @@ mod program;
 mod prometheus;
 mod reports;
 mod usage;
+#[cfg(target_os = "linux")]
+mod watch;
 mod wrong;

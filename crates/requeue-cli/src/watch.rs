@@ -1,0 +1,121 @@
+//! `--watch`: files as keys.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use requeue_watch::{Change, Options, ROOT_INTERVAL, Report, WatchError, Watcher};
+
+use crate::args::Run;
+use crate::control::Level;
+use crate::duration;
+use crate::intake::Seen;
+use crate::keys::End;
+use crate::loops;
+use crate::show;
+use crate::worker::Shop;
+
+/// A watcher of what the options name; none where they name nothing.
+///
+/// # Errors
+///
+/// A path that is not there, a glob that is none, a system that cannot watch.
+pub(crate) fn watcher(args: &Run) -> Result<Option<Watcher>, WatchError> {
+    if args.watch.is_empty() {
+        return Ok(None);
+    }
+    let mut options = Options::new().dirs(args.dirs).gitignore(!args.no_gitignore);
+    for glob in &args.glob {
+        options = options.glob(glob);
+    }
+    for glob in &args.ignore {
+        options = options.ignore(glob);
+    }
+    if let Some(every) = args.resync {
+        options = options.resync(every);
+    }
+    Watcher::new(&options, &args.watch).map(Some)
+}
+
+/// What is said of it.
+pub(crate) fn complaint(e: &WatchError) -> String {
+    match e {
+        WatchError::Root { path, error } => format!("{}: cannot be watched: {error}", shown(path)),
+        other => other.to_string(),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    show::key(path.as_os_str().as_bytes())
+}
+
+/// The exit status of a command that cannot begin to watch: 2 if it is the command line.
+pub(crate) fn refusal(e: &WatchError) -> u8 {
+    match e {
+        WatchError::Root { .. } | WatchError::Glob { .. } => 2,
+        _ => 1,
+    }
+}
+
+/// The file as a key.
+pub(crate) fn key(change: &Change) -> &[u8] {
+    change.path.as_os_str().as_bytes()
+}
+
+/// Feeds the queue from the watcher, and with `--stdin` from standard input too, until
+/// the end is asked for.
+pub(crate) fn feed(
+    shop: &Shop,
+    watcher: Watcher,
+    read: impl FnOnce() -> (End, Option<io::Error>) + Send,
+) -> (End, Option<io::Error>) {
+    let control = &shop.keeper.control;
+    std::thread::scope(|scope| {
+        let reader = shop.args.stdin.then(|| scope.spawn(read));
+        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report));
+        if watched.is_err() {
+            // It would be news no more; and what is known is worked off.
+            control.raise(Level::WorkOff);
+        }
+        let (end, error) = match reader.map(std::thread::ScopedJoinHandle::join) {
+            None => (End::Stopped { unread: false }, None),
+            Some(Ok(read)) => read,
+            Some(Err(_)) => (End::Stopped { unread: true }, Some(io::Error::other("the reader failed"))),
+        };
+        (end, watched.err().map(io::Error::other).or(error))
+    })
+}
+
+/// False once the queue takes nothing any more.
+fn take(shop: &Shop, report: Report) -> bool {
+    let message = match report {
+        Report::Change(change) => {
+            let key = key(&change);
+            let at = change.changed.unwrap_or_else(SystemTime::now);
+            if shop.loops.as_ref().is_some_and(|loops| loops.changed(key, at)) {
+                shop.log.note(&loops::message(&show::key(key)));
+            }
+            let seen = Seen { event: change.event, relative: change.relative.clone() };
+            return shop.intake.add(&shop.tally, key, Some(seen));
+        }
+        Report::Ready { files, dirs } => format!(
+            "watching {files} {} in {dirs} {}",
+            if files == 1 { "file" } else { "files" },
+            if dirs == 1 { "directory" } else { "directories" },
+        ),
+        Report::Overflow => "more changed at once than the kernel keeps (fs.inotify.max_queued_events): \
+             looking at everything again"
+            .to_owned(),
+        Report::Unreadable { path, error } => {
+            format!("{}: cannot be read: {error}; what changes in it is not seen", shown(&path))
+        }
+        Report::RootGone { path } => {
+            format!("{} is gone; looking for it every {}", shown(&path), duration::show(ROOT_INTERVAL))
+        }
+        Report::RootBack { path } => format!("{} is back, and watched again", shown(&path)),
+        _ => return true,
+    };
+    shop.log.note(&message);
+    true
+}

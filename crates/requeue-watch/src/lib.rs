@@ -1,0 +1,56 @@
+//! Watches directories and says which files changed, without losing any: what
+//! `requeue run --watch` stands on.
+//!
+//! The kernel's own events (inotify) have gaps: files that are made in a new directory
+//! before it is watched, a queue of events that runs over, directories that are renamed.
+//! Here each event is only a reason to look, every new directory is listed after its
+//! watch is set, and where events were lost everything is told again. So what is told is
+//! a key to look at, perhaps once too often, never once too few: just what a keyed work
+//! queue wants, which merges what is too often.
+//!
+//! ```
+//! use requeue_watch::{Event, Options, Report, Watcher};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! std::fs::write(dir.path().join("old"), "")?;
+//! let (stop, _writer) = std::os::unix::net::UnixStream::pair()?;
+//! let mut seen = Vec::new();
+//! Watcher::new(&Options::new(), [dir.path()])?.run(&stop, |report| {
+//!     match report {
+//!         Report::Ready { .. } => std::fs::write(dir.path().join("new"), "").is_ok(),
+//!         Report::Change(change) => {
+//!             seen.push((change.relative, change.event));
+//!             seen.last().is_some_and(|(name, _)| name.as_os_str() != "new") // false: enough
+//!         }
+//!         _ => true,
+//!     }
+//! })?;
+//! assert_eq!(seen, [("old".into(), Event::Initial), ("new".into(), Event::Write)]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The kernel does not tell of what other machines do on a network file system, of writes
+//! through memory maps, and of those through another hard link of a file: a resync
+//! ([`Options::resync`]) finds them. Of two writes to a file that stays open in between it
+//! tells when it is closed.
+//!
+//! Only Linux is served so far; elsewhere [`Watcher::new`] says so.
+#![forbid(unsafe_code)]
+
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod disk;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod inotify;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod options;
+mod report;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod rules;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod tree;
+mod watcher;
+
+pub use self::options::Options;
+pub use self::report::{Change, Event, ROOT_INTERVAL, Report, WatchError};
+pub use self::watcher::Watcher;

@@ -1,0 +1,98 @@
+//! What was told as deleted a moment ago, and is not known to be back.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a deletion is remembered. The memory is for whoever looks at the file late,
+/// at the moment when it is back and about to go: a moment as short as events lie unread.
+const MEMORY: Duration = Duration::from_secs(10);
+
+/// How many are remembered, so that a great deletion does not take memory for ever.
+const ROOM: usize = 100_000;
+
+#[derive(Debug)]
+pub(super) struct Ghosts {
+    now: Instant,
+    /// Path, path below the root, and when it was told last.
+    told: BTreeMap<PathBuf, (PathBuf, Instant)>,
+    /// In the order of telling; those that were told again since stand in it twice.
+    order: VecDeque<(Instant, PathBuf)>,
+}
+
+impl Ghosts {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { now, told: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn time(&mut self, now: Instant) {
+        self.now = now;
+        while self.order.front().is_some_and(|(told, _)| now.saturating_duration_since(*told) > MEMORY) {
+            self.drop_oldest();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, path: PathBuf, relative: PathBuf) {
+        self.order.push_back((self.now, path.clone()));
+        self.told.insert(path, (relative, self.now));
+        if self.order.len() > ROOM {
+            self.drop_oldest();
+        }
+    }
+
+    pub(super) fn remove(&mut self, path: &Path) {
+        self.told.remove(path);
+    }
+
+    /// This path and all below it, with the paths below their roots.
+    pub(super) fn below(&self, path: &Path) -> Vec<(PathBuf, PathBuf)> {
+        let from = self.told.range(path.to_owned()..);
+        let inside = from.take_while(|(ghost, _)| ghost.starts_with(path));
+        inside.map(|(ghost, (relative, _))| (ghost.clone(), relative.clone())).collect()
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some((told, path)) = self.order.pop_front() else { return };
+        if self.told.get(&path).is_some_and(|(_, last)| *last == told) {
+            self.told.remove(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletions_are_forgotten_after_a_while_and_a_directory_has_all_below_it() {
+        let start = Instant::now();
+        let mut ghosts = Ghosts::new(start);
+        for path in ["r/d/x", "r/d", "r/d/e/y", "r/dd", "r/c"] {
+            ghosts.insert(path.into(), path.trim_start_matches("r/").into());
+        }
+        let below = |ghosts: &Ghosts| {
+            ghosts.below(Path::new("r/d")).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+        };
+        assert_eq!(below(&ghosts), ["r/d", "r/d/e/y", "r/d/x"].map(PathBuf::from));
+        ghosts.remove(Path::new("r/d"));
+        ghosts.time(start + MEMORY);
+        ghosts.insert("r/d/x".into(), "d/x".into());
+        ghosts.time(start + MEMORY + Duration::from_nanos(1));
+        assert_eq!(below(&ghosts), [PathBuf::from("r/d/x")]);
+        ghosts.time(start + 3 * MEMORY);
+        assert!(ghosts.is_empty() && ghosts.order.is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut ghosts = Ghosts::new(Instant::now());
+        for n in 0..2 * ROOM {
+            ghosts.insert(n.to_string().into(), n.to_string().into());
+        }
+        assert!(ghosts.told.len() <= ROOM && ghosts.order.len() <= ROOM);
+    }
+}

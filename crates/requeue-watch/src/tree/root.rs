@@ -1,0 +1,144 @@
+//! Roots: what they lead to, and what becomes of one that goes away.
+
+use super::*;
+use crate::disk::Stamp;
+
+/// What a root is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Dir,
+    /// A file of this name. Its directory is watched, because a file that is replaced
+    /// takes its own watch with it.
+    File {
+        name: OsString,
+        dir: PathBuf,
+        /// The path is a link: nobody tells when what it leads to changes, so that is
+        /// looked at.
+        linked: Option<Stamp>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Root {
+    /// As it was given.
+    pub(super) typed: PathBuf,
+    pub(super) shape: Shape,
+    /// None while it is gone.
+    pub(super) node: Option<Node>,
+    /// The path without links, against which `.gitignore` files are matched.
+    pub(super) real: PathBuf,
+    /// The rules of the directories above, the nearest first.
+    pub(super) above: Vec<Gitignore>,
+}
+
+impl Root {
+    pub(super) fn new(typed: PathBuf) -> Self {
+        Self { typed, shape: Shape::Dir, node: None, real: PathBuf::new(), above: Vec::new() }
+    }
+
+    /// The directory that is watched.
+    pub(super) fn place(&self) -> &Path {
+        match &self.shape {
+            Shape::Dir => &self.typed,
+            Shape::File { dir, .. } => dir,
+        }
+    }
+
+    /// Whether this name in the root's directory is any of its business.
+    pub(super) fn wants(&self, name: &OsStr) -> bool {
+        match &self.shape {
+            Shape::Dir => true,
+            Shape::File { name: only, .. } => name == only,
+        }
+    }
+}
+
+impl Tree {
+    /// Begins with all roots.
+    ///
+    /// # Errors
+    ///
+    /// A root that is not there.
+    pub(crate) fn begin(&mut self, disk: &mut impl Disk) -> Result<(), (PathBuf, io::Error)> {
+        for root in 0..self.roots.len() {
+            self.attach(disk, root, Event::Initial).map_err(|e| (self.roots[root].typed.clone(), e))?;
+        }
+        Ok(())
+    }
+
+    /// Finds out what the root leads to, and has it listed.
+    fn attach(&mut self, disk: &mut impl Disk, index: usize, event: Event) -> io::Result<()> {
+        let typed = self.roots[index].typed.clone();
+        let found = disk
+            .root(&typed)?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no such file or directory"))?;
+        let (shape, real) = match found.kind {
+            Kind::Dir => (Shape::Dir, disk.real(&typed)?),
+            Kind::File => {
+                let name = typed.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+                let dir = match typed.parent() {
+                    Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+                    _ => PathBuf::from("."),
+                };
+                let linked = found.linked.then_some(found.stamp);
+                (Shape::File { name, dir: dir.clone(), linked }, disk.real(&dir)?)
+            }
+            Kind::Other => return Err(io::Error::other("it is neither a file nor a directory")),
+        };
+        let is_dir = shape == Shape::Dir;
+        let above = if is_dir && self.rules.gitignore { rules::above(&real, disk) } else { Vec::new() };
+        let key = is_dir && self.dir_keys;
+        let node = self.insert(index, None, OsString::new(), key);
+        let root = &mut self.roots[index];
+        (root.shape, root.real, root.above, root.node) = (shape, real, above, Some(node));
+        if key {
+            self.tell(node, None, event, None);
+        }
+        self.todo.push_back((node, Scan::All(event)));
+        Ok(())
+    }
+
+    /// The roots that are directories.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let dirs = self.roots.iter().filter(|root| root.shape == Shape::Dir);
+        dirs.map(|root| root.typed.clone()).collect()
+    }
+
+    /// Looks whether each root is where it was; one that was gone may be back, and a
+    /// directory that could not be read may be readable.
+    pub(crate) fn look_at_roots(&mut self, disk: &mut impl Disk) {
+        self.todo.extend(self.unreadable.iter().map(|node| (*node, Scan::IfOther)));
+        for index in 0..self.roots.len() {
+            let typed = self.roots[index].typed.clone();
+            let found = disk.root(&typed).ok().flatten();
+            let Some(node) = self.roots[index].node else {
+                if found.is_some() && self.attach(disk, index, Event::Write).is_ok() {
+                    self.out.push(Report::RootBack { path: typed });
+                }
+                continue;
+            };
+            let reshaped = match (&self.roots[index].shape, found.map(|found| found.kind)) {
+                (Shape::Dir, kind) => kind != Some(Kind::Dir),
+                (Shape::File { .. }, kind) => kind == Some(Kind::Dir),
+            };
+            if reshaped {
+                self.forget(disk, node, Some(Event::Delete));
+                if found.is_none() || self.attach(disk, index, Event::Write).is_err() {
+                    self.out.push(Report::RootGone { path: typed });
+                }
+                continue;
+            }
+            // Also sees a directory of the file's that is gone, or another.
+            self.todo.push_back((node, Scan::IfOther));
+            if let (Shape::File { name, linked: Some(stamp), .. }, Some(found)) =
+                (&mut self.roots[index].shape, found)
+            {
+                if *stamp != found.stamp {
+                    *stamp = found.stamp;
+                    let name = name.clone();
+                    self.tell(node, Some(&name), Event::Write, None);
+                }
+            }
+        }
+    }
+}

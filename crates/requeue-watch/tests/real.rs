@@ -1,0 +1,101 @@
+//! The watcher on a real directory in which thousands of things happen at random, as fast
+//! as they can: in the end it has told of the last state of every file.
+#![cfg(target_os = "linux")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use requeue_watch::{Options, Report, Watcher};
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+fn files(top: &Path) -> HashMap<PathBuf, String> {
+    let (mut files, mut todo) = (HashMap::new(), vec![top.to_owned()]);
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => todo.push(path),
+                false => drop(files.insert(path.clone(), fs::read_to_string(path).unwrap())),
+            }
+        }
+    }
+    files
+}
+
+/// Something happens. What cannot be, because something else stands there, does not.
+fn stir(dice: &mut Dice, n: u32, dir: &Path) {
+    let path = |dice: &mut Dice| {
+        let depth = 1 + dice.below(4);
+        (0..depth).fold(dir.join("root"), |path, _| path.join(["a", "b", "c"][dice.below(3) as usize]))
+    };
+    let (one, other) = (path(dice), path(dice));
+    let _ = match dice.below(16) {
+        0..6 => fs::write(one, n.to_string()),
+        6..10 => fs::create_dir_all(one),
+        10 => fs::remove_dir_all(&one).or_else(|_| fs::remove_file(one)),
+        11 => fs::rename(one, dir.join("outside")),
+        12 => fs::rename(dir.join("outside"), one),
+        13 => fs::remove_dir_all(dir.join("outside")).or_else(|_| fs::remove_file(dir.join("outside"))),
+        _ => fs::rename(one, other),
+    };
+}
+
+#[test]
+fn the_last_state_of_every_file_is_told() {
+    for seed in 1..=8 {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ seed << 32);
+        for n in 0..50 {
+            stir(&mut dice, n, dir.path());
+        }
+        let (stop, hang_up) = UnixStream::pair().unwrap();
+        // What a program saw that looks at each file when it is told.
+        let seen: Mutex<HashMap<PathBuf, String>> = Mutex::default();
+        std::thread::scope(|scope| {
+            // In here, so that a failure ends the watcher too.
+            let hang_up = hang_up;
+            let watching = scope.spawn(|| {
+                Watcher::new(&Options::new(), [&root]).unwrap().run(stop, |report| {
+                    if let Report::Change(change) = report {
+                        let mut seen = seen.lock().unwrap();
+                        match fs::read_to_string(&change.path) {
+                            Ok(text) => seen.insert(change.path, text),
+                            Err(_) => seen.remove(&change.path),
+                        };
+                    }
+                    true
+                })
+            });
+            for n in 50..5000 {
+                stir(&mut dice, n, dir.path());
+            }
+            let is = files(&root);
+            let end = Instant::now() + Duration::from_secs(60);
+            while *seen.lock().unwrap() != is {
+                let seen = seen.lock().unwrap();
+                assert!(Instant::now() < end, "seed {seed}: seen {seen:#?}, is {is:#?}");
+                drop(seen);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(hang_up);
+            watching.join().unwrap().unwrap();
+        });
+    }
+}
