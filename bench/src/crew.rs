@@ -4,9 +4,10 @@
 //! channels make a task yield after 128 operations; no other queue does, so
 //! every producer and consumer that is a task does it here.
 
+use crate::measure::{Spent, Stopwatch};
 use crate::queues::{AsyncFifo, Fifo};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
@@ -67,6 +68,31 @@ pub fn runtime() -> Runtime {
 /// Where it cannot be started.
 pub fn spawn<S: Send + 'static>(f: impl FnOnce() -> S + Send + 'static) -> thread::JoinHandle<S> {
     thread::Builder::new().stack_size(64 << 10).spawn(f).expect("a thread: see ulimit -u and the pids cgroup")
+}
+
+/// How many of `n` fall to the one of `of` with this number.
+pub(crate) fn share(n: usize, of: usize, which: usize) -> usize {
+    n / of + usize::from(which < n % of)
+}
+
+/// Has so many threads do `n` operations between them, all at once; each is told its
+/// number and its share.
+pub(crate) fn on_threads(threads: usize, n: usize, work: impl Fn(usize, usize) + Sync) -> Spent {
+    let barrier = Barrier::new(threads + 1);
+    thread::scope(|scope| {
+        for which in 0..threads {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                barrier.wait();
+                work(which, share(n, threads, which));
+                barrier.wait();
+            });
+        }
+        barrier.wait();
+        let watch = Stopwatch::start();
+        barrier.wait();
+        watch.stop()
+    })
 }
 
 impl Crew {

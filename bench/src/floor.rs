@@ -2,6 +2,7 @@
 //! design with one lock, one hash table and one reading of the clock a call cannot
 //! leave out, put together without anything else.
 
+use crate::crew::on_threads;
 use crate::keys::keys;
 use crate::measure::{Percentiles, Spent, Stopwatch};
 use crate::w4::delays_of;
@@ -13,7 +14,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::hash::BuildHasher;
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ fn looks<K: Key>(threads: usize, n: usize) -> Spent {
     let hasher = RandomState::default();
     let keys = keys::<K>(0, 100);
     let places: Vec<AtomicU64> = (0..PLACES).map(|_| AtomicU64::new(1)).collect();
-    on_threads(threads, n, |n| {
+    on_threads(threads, n, |_, n| {
         for key in keys.iter().cycle().take(n) {
             let place = &places[hasher.hash_one(key) as usize % PLACES];
             let seen = place.load(Acquire);
@@ -164,31 +164,12 @@ pub fn bucket(args: &mut Args) -> Result<Line, Usage> {
     let n = args.number("n", 4_000_000)?;
     let params = args.finish()?;
     let zero = AtomicU64::new(0);
-    let spent = on_threads(threads, n, |n| {
+    let spent = on_threads(threads, n, |_, n| {
         for _ in 0..n {
             black_box((Instant::now(), zero.fetch_add(1, Relaxed)));
         }
     });
     Ok(Line::spent(NAME, "bucketfloor", params, n as u64, spent))
-}
-
-fn on_threads(threads: usize, n: usize, work: impl Fn(usize) + Sync) -> Spent {
-    let barrier = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (barrier, work) = (&barrier, &work);
-            let n = n / threads + usize::from(thread < n % threads);
-            scope.spawn(move || {
-                barrier.wait();
-                work(n);
-                barrier.wait();
-            });
-        }
-        barrier.wait();
-        let watch = Stopwatch::start();
-        barrier.wait();
-        watch.stop()
-    })
 }
 
 /// `w8floor`: [`w1`]'s cycle with as many readings of the clock as three calls or,

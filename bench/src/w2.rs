@@ -1,6 +1,6 @@
 //! W2: P producers and C consumers, two million adds.
 
-use crate::crew::{Crew, Form, Running, consume_in_threads, produce_in_threads};
+use crate::crew::{Crew, Form, Running, consume_in_threads, produce_in_threads, share};
 use crate::keys::{Random, keys};
 use crate::measure::Stopwatch;
 use crate::queues::{AsyncFifo, Fifo};
@@ -88,10 +88,6 @@ impl Asked {
         line.extra.insert("handed_out", handed as f64);
         line
     }
-}
-
-fn share(n: usize, of: usize, which: usize) -> usize {
-    n / of + usize::from(which < n % of)
 }
 
 fn distinct(n: usize, producers: usize) -> Vec<impl Iterator<Item = u64> + Send + 'static> {

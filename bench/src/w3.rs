@@ -1,9 +1,9 @@
 //! W3: ten million adds of a hundred keys that are ready already.
 
+use crate::crew::on_threads;
 use crate::keys::keys;
-use crate::measure::{Spent, Stopwatch};
+use crate::measure::Spent;
 use crate::{Args, Fifo, Line, Usage};
-use std::sync::Barrier;
 
 /// How many keys there are.
 const KEYS: usize = 100;
@@ -31,26 +31,13 @@ fn measure<Q: Fifo>(pass: &str, threads: usize, n: usize) -> Spent {
     let q = Q::new();
     let keys = keys::<Q::Key>(0, KEYS);
     keys.iter().for_each(|key| q.add_ref(key));
-    let barrier = Barrier::new(threads + 1);
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (q, barrier) = (&q, &barrier);
-            // a copy of its own for each thread, and another key to begin with
-            let keys = keys.clone();
-            let n = n / threads + usize::from(thread < n % threads);
-            scope.spawn(move || {
-                let keys = keys.iter().cycle().skip(thread * KEYS / threads).take(n);
-                barrier.wait();
-                match pass {
-                    "value" => keys.for_each(|key| q.add(key.clone())),
-                    _ => keys.for_each(|key| q.add_ref(key)),
-                }
-                barrier.wait();
-            });
+    // a copy of its own for each thread, and another key to begin with
+    let copies: Vec<_> = (0..threads).map(|_| keys.clone()).collect();
+    on_threads(threads, n, |which, n| {
+        let keys = copies[which].iter().cycle().skip(which * KEYS / threads).take(n);
+        match pass {
+            "value" => keys.for_each(|key| q.add(key.clone())),
+            _ => keys.for_each(|key| q.add_ref(key)),
         }
-        barrier.wait();
-        let watch = Stopwatch::start();
-        barrier.wait();
-        watch.stop()
     })
 }

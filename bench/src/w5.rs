@@ -1,11 +1,11 @@
 //! W5: rate limits.
 
+use crate::crew::on_threads;
 use crate::keys::keys;
 use crate::measure::{Spent, Stopwatch};
 use crate::queues::{Bucket, Exponential, Limiter, RateLimited};
 use crate::{Args, Line, Usage};
 use std::hint::black_box;
-use std::sync::Barrier;
 
 /// Reads the parameters of `w5` and measures. An operation is an
 /// `add_rate_limited` of a key that was never seen. What comes due meanwhile (the
@@ -71,23 +71,10 @@ pub fn bucket<B: Bucket>(args: &mut Args) -> Result<Line, Usage> {
     let n = args.number("n", 4_000_000)?;
     let params = args.finish()?;
     let bucket = B::new(1e6, 100);
-    let barrier = Barrier::new(threads + 1);
-    let spent = std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (bucket, barrier) = (&bucket, &barrier);
-            let n = n / threads + usize::from(thread < n % threads);
-            scope.spawn(move || {
-                barrier.wait();
-                for _ in 0..n {
-                    black_box(bucket.reserve());
-                }
-                barrier.wait();
-            });
+    let spent = on_threads(threads, n, |_, n| {
+        for _ in 0..n {
+            black_box(bucket.reserve());
         }
-        barrier.wait();
-        let watch = Stopwatch::start();
-        barrier.wait();
-        watch.stop()
     });
     Ok(Line::spent(B::NAME, "w5bucket", params, n as u64, spent))
 }

@@ -333,7 +333,9 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Apart, and what it does not mostly do apart from this, so that what needs
-    /// few registers saves few. `METERED` as in [`plainly`](Self::plainly).
+    /// few registers saves few; and the key goes by value, for one that has an address
+    /// makes a redundant add 102 instructions instead of 80. `METERED` as in
+    /// [`plainly`](Self::plainly).
     #[inline(never)]
     fn add_through_filter<const METERED: bool>(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where

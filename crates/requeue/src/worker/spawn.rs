@@ -1,5 +1,6 @@
 //! Executors, as a worker sees them.
 
+#[cfg(feature = "tokio")]
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
