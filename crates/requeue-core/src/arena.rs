@@ -68,6 +68,13 @@ struct Chunk<K> {
 ///
 /// Made by handing a key out, and to be given back to the same state machine;
 /// one that is dropped instead keeps the key's memory for good.
+///
+/// ```
+/// # use requeue_core::KeyRef;
+/// // a guard may go to another thread, and be looked at from several
+/// fn goes_anywhere<T: Send + Sync>() {}
+/// goes_anywhere::<KeyRef<String>>();
+/// ```
 #[must_use = "a loan that is not given back keeps its key for ever"]
 pub struct KeyRef<K> {
     key: NonNull<K>,
@@ -81,6 +88,14 @@ unsafe impl<K: Sync> Sync for KeyRef<K> {}
 
 impl<K> KeyRef<K> {
     /// The key.
+    ///
+    /// ```
+    /// # use requeue_core::KeyRef;
+    /// // as long as the loan lives, so does what it lends
+    /// fn name(loan: &KeyRef<String>) -> &str {
+    ///     loan.get()
+    /// }
+    /// ```
     #[inline]
     #[must_use]
     pub fn get(&self) -> &K {

@@ -67,9 +67,30 @@ mod flag {
 use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
 
 /// How two payloads of one key become one: the older first.
+///
+/// ```
+/// # use requeue_core::Merge;
+/// let all: Merge<Vec<u32>> = Box::new(|older, newer| older.extend(newer));
+/// let mut value = vec![1];
+/// all(&mut value, vec![2]);
+/// assert_eq!(value, [1, 2]);
+/// ```
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 
 /// How a queue behaves; fixed when it is made.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, Merge, Trigger};
+/// let sum: Merge<u32> = Box::new(|older, newer| *older += newer);
+/// let mut core = Core::<&str, u32>::new(Config { merge: Some(sum), ..Config::default() });
+/// for value in [1, 2] {
+///     core.add(&mut Trigger::new("a", Some(value)), 7, Delay::Now)?;
+/// }
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// assert_eq!(item.value, Some(3));
+/// # let _ = core.finish(item.run, true);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 pub struct Config<K, V = ()> {
     /// The order of the ready line.
     pub order: Order<K>,
@@ -134,6 +155,18 @@ struct Inert {
 }
 
 /// A queue without a lock, a clock or anybody waiting.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+/// let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // during its run
+/// assert!(core.is_empty());
+/// let _ = core.finish(item.run, true);
+/// assert_eq!(core.len(), 1); // it runs once more
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 pub struct Core<K, V = ()> {
     arena: Arena<K>,
     table: Table,
@@ -200,6 +233,12 @@ pub struct Core<K, V = ()> {
 
 impl<K, V> Core<K, V> {
     /// An empty queue.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// let core = Core::<&str>::new(Config::default());
+    /// assert!(core.is_empty() && !core.shutting_down());
+    /// ```
     #[must_use]
     pub fn new(config: Config<K, V>) -> Self {
         Self {
@@ -241,12 +280,35 @@ impl<K, V> Core<K, V> {
 
     /// Lets failure counts expire that long after the end of the last delay
     /// that they gave, unless the limiter says another time.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Limit, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.expire_failures_after(Some(Duration::from_secs(10)));
+    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
+    /// assert_eq!(core.num_requeues("a", 7), 1);
+    /// core.settle(Instant::ORIGIN + Duration::from_secs(11));
+    /// assert_eq!(core.num_requeues("a", 7), 0);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn expire_failures_after(&mut self, after: Option<Duration>) {
         self.expire_after = after;
     }
 
     /// Whether [`take_trash`](Self::take_trash) or
     /// [`retry_limbo`](Self::retry_limbo) has anything to do.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// let mut core = Core::<&str, String>::new(Config::default());
+    /// for value in ["old", "new"] {
+    ///     core.add(&mut Trigger::new("a", Some(value.to_owned())), 7, Delay::Now)?;
+    /// }
+    /// assert!(core.has_trash()); // the newer payload has replaced the older
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn has_trash(&self) -> bool {
@@ -254,6 +316,17 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.publish(accepted.ticket, Some(|| -> MayRead<&str> { Box::new(|_| true) }));
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.finish(item.run, true);
+    /// assert!(core.has_limbo()); // nothing but a reader keeps it
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn has_limbo(&self) -> bool {
@@ -261,6 +334,16 @@ impl<K, V> Core<K, V> {
     }
 
     /// What is to be dropped once the lock is released.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// let mut core = Core::<&str, String>::new(Config::default());
+    /// for value in ["old", "new"] {
+    ///     core.add(&mut Trigger::new("a", Some(value.to_owned())), 7, Delay::Now)?;
+    /// }
+    /// assert_eq!(core.take_trash(), [(None, Some("old".to_owned()))]);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
         core::mem::take(&mut self.trash)

@@ -67,6 +67,17 @@ pub struct KeyState {
 }
 
 /// What the gauges show at one moment.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// core.settle(Instant::ORIGIN + Duration::from_secs(5));
+/// let gauges = core.gauges();
+/// assert_eq!((gauges.depth, gauges.oldest_ready), (1, Duration::from_secs(5)));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauges {
@@ -88,6 +99,17 @@ pub struct Gauges {
 }
 
 /// What was counted since it was last asked.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// for _ in 0..3 {
+///     core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// }
+/// let counts = core.take_counts();
+/// assert_eq!((counts.adds, counts.coalesced), (1, 2));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -99,6 +121,16 @@ pub struct Counts {
 
 impl<K, V> Core<K, V> {
     /// Keys in line.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert_eq!(core.len(), 1); // "b" is not in line yet
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -106,6 +138,17 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether no key is in line.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(!core.is_empty());
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert!(core.is_empty());
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ready == 0
@@ -116,6 +159,17 @@ impl<K, V> Core<K, V> {
     }
 
     /// How many keys are where.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let stats = core.stats();
+    /// assert_eq!((stats.ready, stats.held, stats.dirty), (0, 1, 0));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -128,6 +182,15 @@ impl<K, V> Core<K, V> {
     }
 
     /// What was counted since this was last asked.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Counts, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!(core.take_counts().adds, 1);
+    /// assert_eq!(core.take_counts(), Counts::default());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn take_counts(&mut self) -> Counts {
         core::mem::take(&mut self.counts)
@@ -135,6 +198,17 @@ impl<K, V> Core<K, V> {
 
     /// Whether timers have fired since [`take_late`](Self::take_late) was last called,
     /// if timestamps are kept.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert!(!core.has_late());
+    /// while core.settle(Instant::ORIGIN + Duration::from_secs(1)) {}
+    /// assert!(core.has_late());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn has_late(&self) -> bool {
@@ -144,6 +218,17 @@ impl<K, V> Core<K, V> {
     /// How long after its instant each timer fired that has fired since this was last
     /// called, if timestamps are kept. One that a drain fired before its time is not
     /// among them.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// while core.settle(Instant::ORIGIN + Duration::from_secs(3)) {}
+    /// assert_eq!(core.take_late(), [Duration::from_secs(2)]);
+    /// assert!(core.take_late().is_empty());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn take_late(&mut self) -> Vec<Duration> {
         self.times.as_mut().map(|times| core::mem::take(&mut times.late)).unwrap_or_default()
     }
@@ -152,12 +237,37 @@ impl<K, V> Core<K, V> {
     /// run that ended took, if that was since this was last asked and timestamps are
     /// kept. The plain calls answer with the key alone; whoever keeps timestamps asks
     /// before such a call and after it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.settle(Instant::ORIGIN + Duration::from_secs(1));
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.settle(Instant::ORIGIN + Duration::from_secs(3));
+    /// let _ = core.finish_plainly(item.run);
+    /// assert_eq!(core.last_times(), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn last_times(&mut self) -> (Option<Duration>, Option<Duration>) {
         self.times.as_mut().map_or((None, None), |times| core::mem::take(&mut times.last))
     }
 
     /// The gauges; all durations are 0 if the queue keeps no timestamps.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.settle(Instant::ORIGIN + Duration::from_secs(4));
+    /// assert_eq!(core.gauges().longest_running, Duration::from_secs(4));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let times = self.times.as_ref();
@@ -175,6 +285,17 @@ impl<K, V> Core<K, V> {
     }
 
     /// What the queue knows of a key; `None` if it does not know it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.state("a", 7), None);
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// let state = core.state("a", 7).expect("it waits");
+    /// assert_eq!(state.waiting_until, Some(Instant::ORIGIN + Duration::from_secs(1)));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn state<Q>(&self, key: &Q, hash: u32) -> Option<KeyState>
     where
@@ -199,6 +320,18 @@ impl<K, V> Core<K, V> {
     }
 
     /// How often the key was put back since it was last forgotten.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+    /// for failures in 1..=3 {
+    ///     core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
+    ///     assert_eq!(core.num_requeues("a", 7), failures);
+    /// }
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn num_requeues<Q>(&self, key: &Q, hash: u32) -> u32
     where
@@ -210,6 +343,17 @@ impl<K, V> Core<K, V> {
 
     /// Forgets the key's failures; its timer stays. The key comes back, to be
     /// dropped, if there was no other reason to know it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
+    /// assert_eq!(core.forget("a", 7), None); // its timer keeps it
+    /// assert_eq!((core.num_requeues("a", 7), core.stats().waiting), (0, 1));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn forget<Q>(&mut self, key: &Q, hash: u32) -> Option<K>
     where
         K: Borrow<Q>,

@@ -14,6 +14,17 @@ use alloc::boxed::Box;
 
 /// Whether somebody may still read a key that was published by its address and
 /// withdrawn since. It is asked under the lock and must not panic.
+///
+/// ```
+/// # use requeue_core::MayRead;
+/// use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+/// let readers = Arc::new(AtomicUsize::new(1));
+/// let counted = Arc::clone(&readers);
+/// let may_read: MayRead<String> = Box::new(move |_| counted.load(Ordering::SeqCst) > 0);
+/// assert!(may_read(&"a".to_owned()));
+/// readers.store(0, Ordering::SeqCst);
+/// assert!(!may_read(&"a".to_owned()));
+/// ```
 pub type MayRead<K> = Box<dyn Fn(&K) -> bool + Send>;
 
 impl<K, V> Core<K, V> {
@@ -24,6 +35,19 @@ impl<K, V> Core<K, V> {
     /// With `may_read` it is published by its address: from here on it stays in
     /// its place, until nothing else keeps it and `may_read` (the one that was
     /// given first) says no.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!(core.publish(accepted.ticket, None::<fn() -> MayRead<&'static str>>), Some((&"a", 7)));
+    /// let mut withdrawn = None;
+    /// let got = core.get_and(|key, hash| withdrawn = Some((*key, hash)));
+    /// assert_eq!(withdrawn, Some(("a", 7)));
+    /// # let Got::Item(item) = got else { panic!("a is ready") };
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn publish(
         &mut self,
         ticket: Ticket,
@@ -63,6 +87,23 @@ impl<K, V> Core<K, V> {
     /// Looks again at keys that only readers kept: those that nobody reads any
     /// more go to the [trash](Self::take_trash). True if some are left: call this
     /// in the following lock holds.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # static READ: AtomicBool = AtomicBool::new(true);
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let may_read = || -> MayRead<&str> { Box::new(|_| READ.load(Ordering::SeqCst)) };
+    /// core.publish(accepted.ticket, Some(may_read));
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.finish(item.run, true);
+    /// assert!(core.retry_limbo()); // it is still read
+    /// READ.store(false, Ordering::SeqCst);
+    /// assert!(!core.retry_limbo());
+    /// assert_eq!(core.take_trash(), [(Some("a"), None)]);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[cold]
     pub fn retry_limbo(&mut self) -> bool {
         for slot in core::mem::take(&mut self.limbo) {

@@ -13,6 +13,18 @@ use core::time::Duration;
 
 /// A run that was handed out: the loan of its key and its number. Give it back
 /// through [`Core::end`] or [`Core::give_back`]; dropped, its key stays held.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, RunRef, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// let run: RunRef<&str> = item.run;
+/// assert_eq!(core.stats().held, 1);
+/// let _ = core.finish(run, true);
+/// assert_eq!(core.stats().held, 0);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a run that is not ended keeps its key held for ever"]
 pub struct RunRef<K> {
@@ -22,6 +34,16 @@ pub struct RunRef<K> {
 
 impl<K> RunRef<K> {
     /// The key.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(item.run.key().len(), 1);
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
@@ -30,6 +52,16 @@ impl<K> RunRef<K> {
 }
 
 /// What [`Core::get`] hands out.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// assert_eq!((item.value, item.attempt), (Some(1), 1));
+/// # let _ = core.finish(item.run, true);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Handout<K, V> {
@@ -44,6 +76,14 @@ pub struct Handout<K, V> {
 }
 
 /// The answer of [`Core::get`].
+///
+/// ```
+/// # use requeue_core::{Config, Core, Got, ShutDown};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// assert!(matches!(core.get(), Got::Empty));
+/// core.shut_down();
+/// assert!(matches!(core.get(), Got::ShutDown));
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub enum Got<K, V> {
@@ -56,6 +96,17 @@ pub enum Got<K, V> {
 }
 
 /// How a run ends.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// let Ok(ended) = core.end(item.run, How::Again(Duration::from_secs(60)), None) else { panic!("open") };
+/// assert_eq!((ended.delay, core.num_requeues("a", 7)), (Duration::from_secs(60), 0));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum How<'a> {
     /// Done; what is recorded of failures stays.
@@ -71,6 +122,19 @@ pub enum How<'a> {
 }
 
 /// When a failed key comes back.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+/// let instead = RetryDelay::Instead(limit, Duration::from_secs(60));
+/// let Ok(ended) = core.end(item.run, How::Retry(instead), None) else { panic!("open") };
+/// assert_eq!((ended.delay, core.num_requeues("a", 7)), (Duration::from_secs(60), 1));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum RetryDelay<'a> {
     /// When the limiter says that the key's own count feeds.
@@ -82,6 +146,12 @@ pub enum RetryDelay<'a> {
 }
 
 /// How a run ended, for those who count.
+///
+/// ```
+/// # use requeue_core::{How, RunEnd};
+/// assert_eq!(RunEnd::from(&How::Succeed), RunEnd::Done);
+/// assert_eq!(RunEnd::from(&How::GiveUp), RunEnd::GiveUp);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunEnd {
@@ -98,9 +168,19 @@ pub enum RunEnd {
 
 impl RunEnd {
     /// All of them.
+    ///
+    /// ```
+    /// # use requeue_core::RunEnd;
+    /// assert_eq!(RunEnd::ALL.map(RunEnd::name), ["done", "again", "retry", "give_up"]);
+    /// ```
     pub const ALL: [Self; 4] = [Self::Done, Self::Again, Self::Retry, Self::GiveUp];
 
     /// Its name as metrics have it: `done`, `again`, `retry`, `give_up`.
+    ///
+    /// ```
+    /// # use requeue_core::RunEnd;
+    /// assert_eq!(RunEnd::GiveUp.name(), "give_up");
+    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,6 +204,16 @@ impl From<&How<'_>> for RunEnd {
 }
 
 /// A run that has ended.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
+/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// let Ok(ended) = core.end(item.run, How::Done, item.value) else { panic!("only a retry is refused") };
+/// assert_eq!((ended.key, ended.value), (Some("a"), Some(1))); // no run is left for either
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "what is in here is to be dropped outside the lock"]
 pub struct Ended<K, V> {
@@ -141,6 +231,19 @@ pub struct Ended<K, V> {
 }
 
 /// A retry that was refused: the run goes on.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, How, Refused, ShutDown, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
+/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// core.shut_down();
+/// let Err((run, refused)) = core.end(item.run, How::Again(Duration::ZERO), item.value) else { panic!() };
+/// assert_eq!((refused.value, refused.reason), (Some(1), Refused::ShutDown));
+/// let _ = core.finish(run, true);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Debug)]
 pub struct RefusedEnd<V> {
     /// The payload that was to go back.
@@ -150,6 +253,14 @@ pub struct RefusedEnd<V> {
 }
 
 /// `done` was said of a key that nobody holds.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, NotHeld, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// assert_eq!(core.done("a", 7).err(), Some(NotHeld)); // it is ready, but nobody got it
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NotHeld;
 
@@ -177,6 +288,17 @@ const NONSENSE: u32 = 1_000;
 impl<K, V> Core<K, V> {
     /// Hands out the next key, in a queue whose keys are never
     /// [published](Self::publish).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(*item.run.key(), "a");
+    /// assert!(matches!(core.get(), Got::Empty));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn get(&mut self) -> Got<K, V> {
         self.get_and(unpublished)
@@ -184,6 +306,20 @@ impl<K, V> Core<K, V> {
 
     /// Hands out the next key. If it was [published](Self::publish) `withdraw` is
     /// given it and its hash: before the lock is released it must be withdrawn.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.publish(accepted.ticket, None::<fn() -> MayRead<&'static str>>);
+    /// let mut filter = vec![("a", 7)];
+    /// let Got::Item(item) = core.get_and(|key, hash| filter.retain(|known| *known != (*key, hash))) else {
+    ///     panic!("a is ready")
+    /// };
+    /// assert!(filter.is_empty());
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         if self.ready == 0 {
@@ -206,6 +342,21 @@ impl<K, V> Core<K, V> {
     ///
     /// If an order of the user's own does, and then nothing has been handed out:
     /// it is asked for all the keys before anything changes.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// for (key, hash) in [("a", 7), ("b", 8)] {
+    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
+    /// }
+    /// let mut items = Vec::new();
+    /// assert_eq!(core.get_up_to(10, |_, _| (), |item| items.push(item)), 2);
+    /// assert_eq!((*items[0].run.key(), *items[1].run.key()), ("a", "b"));
+    /// # for item in items {
+    /// #     let _ = core.finish(item.run, true);
+    /// # }
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn get_up_to(
         &mut self,
@@ -257,6 +408,15 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether [`get_plainly`](Self::get_plainly) has a key.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert!(!core.has_plain());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(core.has_plain());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn has_plain(&self) -> bool {
@@ -267,6 +427,17 @@ impl<K, V> Core<K, V> {
     /// ours. `None` if there is none or the order is a user's, and then nothing
     /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
     /// `withdraw` as in [`get_and`](Self::get_and).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let item = core.get_plainly(|_, _| ()).expect("a is ready");
+    /// assert_eq!(*item.run.key(), "a");
+    /// assert!(core.get_plainly(|_, _| ()).is_none());
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn get_plainly(&mut self, withdraw: impl FnOnce(&K, u32)) -> Option<Handout<K, V>> {
         if self.line.is_own() {
@@ -334,6 +505,17 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// A refused retry gives the run back: it goes on.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let Ok(ended) = core.end(item.run, How::Again(Duration::ZERO), None) else { panic!("open") };
+    /// assert_eq!((core.len(), ended.key), (1, None)); // it stays for its next run
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn end(
         &mut self,
         run: RunRef<K>,
@@ -362,6 +544,16 @@ impl<K, V> Core<K, V> {
 
     /// [`end`](Self::end) with [`How::Done`] or, if it `succeeded`,
     /// [`How::Succeed`], and without a payload: what cannot be refused.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let ended = core.finish(item.run, true);
+    /// assert_eq!(ended.key, Some("a")); // to be dropped after unlocking
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         match self.finish_plainly(run) {
@@ -377,6 +569,19 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// The run, if its end is another.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // during its run
+    /// let run = core.finish_plainly(item.run).expect_err("a run is left of it");
+    /// let _ = core.finish(run, true);
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(core.finish_plainly(item.run).ok(), Some("a"));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn finish_plainly(&mut self, run: RunRef<K>) -> Result<K, RunRef<K>> {
         let slot = run.key.slot();
@@ -412,6 +617,18 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// As for [`end`](Self::end).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.end_keeping(&item.run, How::Done, None);
+    /// assert_eq!(core.stats().held, 0);
+    /// assert_eq!(*item.run.key(), "a"); // still lent
+    /// # let _ = core.give_back(item.run);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn end_keeping(
         &mut self,
         run: &RunRef<K>,
@@ -437,6 +654,17 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// [`NotHeld`] if nobody holds the key; nothing has changed then.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.detach(item.run);
+    /// assert!(core.done("a", 7).is_ok());
+    /// assert!(core.done("a", 7).is_err()); // once
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn done<Q>(&mut self, key: &Q, hash: u32) -> Result<Ended<K, V>, NotHeld>
     where
         K: Borrow<Q>,
@@ -457,6 +685,17 @@ impl<K, V> Core<K, V> {
 
     /// Takes the guard from a run: [`done`](Self::done) is promised instead.
     /// For a run that was ended already this is `give_back`.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.detach(item.run);
+    /// assert_eq!(core.stats().held, 1);
+    /// assert_eq!(core.done("a", 7).ok().and_then(|ended| ended.key), Some("a"));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn detach(&mut self, run: RunRef<K>) -> Ended<K, V> {
         if self.is_inert(&run) {
             return self.give_back(run);
@@ -468,6 +707,17 @@ impl<K, V> Core<K, V> {
     }
 
     /// Takes back the loan of a run that has ended.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.done("a", 7); // under the guard, which still lends the key
+    /// let ended = core.give_back(item.run);
+    /// assert_eq!(ended.key, Some("a"));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn give_back(&mut self, run: RunRef<K>) -> Ended<K, V> {
         let slot = run.key.slot();
         self.arena.give_back(run.key);
@@ -481,6 +731,18 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether the run was ended already, and its guard does nothing any more.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert!(!core.is_inert(&item.run));
+    /// let _ = core.done("a", 7);
+    /// assert!(core.is_inert(&item.run));
+    /// # let _ = core.give_back(item.run);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn is_inert(&self, run: &RunRef<K>) -> bool {
         self.inert.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)

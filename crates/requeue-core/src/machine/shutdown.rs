@@ -33,6 +33,17 @@ pub(super) enum Sweep {
 }
 
 /// What a drain does with keys that wait for their timers.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
+/// core.begin_drain(WaitingKeys::RunNow, Instant::NEVER);
+/// while core.settle(Instant::ORIGIN) {}
+/// assert_eq!((core.len(), core.stats().waiting), (1, 0));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitingKeys {
@@ -46,6 +57,17 @@ pub enum WaitingKeys {
 }
 
 /// What `shut_down` found.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
+/// let found = core.shut_down(); // "a" is ready, "b" waits
+/// assert_eq!((found.ready, found.dropped), (1, 1));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ShutDown {
@@ -60,6 +82,21 @@ pub struct ShutDown {
 }
 
 /// Where the counts stood when a drain began.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, DrainBase, Got, Instant, Trigger, WaitingKeys};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # for (key, hash) in [("a", 7), ("b", 8)] {
+/// #     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
+/// # }
+/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// # let _ = core.finish(item.run, true);
+/// let base: DrainBase = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+/// # let Got::Item(item) = core.get() else { panic!("b is ready") };
+/// let _ = core.finish(item.run, true);
+/// assert_eq!(core.drain_counts(&base).done, 1); // those before do not count
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DrainBase {
     done: u64,
@@ -69,6 +106,17 @@ pub struct DrainBase {
 }
 
 /// A drain's answer.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+/// let drained = core.drain_counts(&base); // as where its deadline has come
+/// assert!(!drained.complete);
+/// assert_eq!((drained.ready, drained.done), (1, 0));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Drained {
@@ -92,6 +140,17 @@ impl<K, V> Core<K, V> {
     /// Lets time pass to `now` and fires up to a batch of what is due. True if
     /// there is more: release the lock, take it again and call this again
     /// before any other operation.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert!(core.is_empty());
+    /// while core.settle(Instant::ORIGIN + Duration::from_secs(1)) {}
+    /// assert_eq!(core.len(), 1);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn settle(&mut self, now: Instant) -> bool {
         self.pass(now);
@@ -100,6 +159,17 @@ impl<K, V> Core<K, V> {
 
     /// Lets time pass where nothing waits for it: what there is of
     /// [`settle`](Self::settle) while the state is [untroubled](Self::is_untroubled).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
+    /// # use std::time::Duration;
+    /// let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(core.is_untroubled());
+    /// core.pass(Instant::ORIGIN + Duration::from_secs(3));
+    /// assert_eq!(core.gauges().oldest_ready, Duration::from_secs(3));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn pass(&mut self, now: Instant) {
         if now > self.now {
@@ -179,6 +249,19 @@ impl<K, V> Core<K, V> {
     }
 
     /// Refuses triggers from outside; holders may still retry what they hold.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, How, Refused, ShutDown, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.close();
+    /// assert_eq!(core.add(&mut Trigger::new("b", None), 8, Delay::Now), Err(Refused::ShutDown));
+    /// let again = core.end(item.run, How::Again(Duration::ZERO), None); // the holder of "a"
+    /// assert!(again.is_ok() && core.len() == 1);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn close(&mut self) {
         if self.phase == Phase::Open {
             self.phase = Phase::Closed;
@@ -187,6 +270,17 @@ impl<K, V> Core<K, V> {
 
     /// Refuses all triggers, drops the timers and releases every drain. Call
     /// [`settle`](Self::settle) until it has no more to do.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, ShutDown, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
+    /// assert_eq!(core.shut_down().dropped, 1);
+    /// while core.settle(Instant::ORIGIN) {}
+    /// assert!(matches!(core.get(), Got::ShutDown));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn shut_down(&mut self) -> ShutDown {
         self.releases += 1;
         self.end_phase();
@@ -213,6 +307,19 @@ impl<K, V> Core<K, V> {
     }
 
     /// Begins a drain. Call [`settle`](Self::settle) until it has no more to do.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
+    /// let deadline = Instant::ORIGIN + Duration::from_secs(30);
+    /// let base = core.begin_drain(WaitingKeys::Wait, deadline);
+    /// while core.settle(deadline) {}
+    /// assert!(core.drain_is_over(&base));
+    /// assert_eq!(core.drain_counts(&base).dropped, 1); // it would have waited for longer
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn begin_drain(&mut self, waiting: WaitingKeys, deadline: Instant) -> DrainBase {
         let base = DrainBase {
             done: self.runs_done,
@@ -239,6 +346,19 @@ impl<K, V> Core<K, V> {
 
     /// Ends a drain that waits, if all is worked off. To be called at the end
     /// of every lock hold that may have ended the last run.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
+    /// let _ = core.finish(item.run, true); // the last
+    /// assert!(!core.is_drained());
+    /// core.conclude();
+    /// assert!(core.is_drained());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn conclude(&mut self) {
         if self.waiting_drain.is_some()
@@ -253,6 +373,15 @@ impl<K, V> Core<K, V> {
 
     /// How many calls of `shut_down` there were: each releases the drains
     /// that began before it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.releases(), 0);
+    /// core.shut_down();
+    /// core.shut_down();
+    /// assert_eq!(core.releases(), 2);
+    /// ```
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.releases
@@ -261,6 +390,17 @@ impl<K, V> Core<K, V> {
     /// Whether the time matters to what the next operation finds: a timer or a
     /// drain's deadline may have come, or timestamps are kept. Where it does
     /// not, [`settle`](Self::settle) may be given any earlier instant.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(!core.is_timed());
+    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert!(core.is_timed());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn is_timed(&self) -> bool {
@@ -269,6 +409,17 @@ impl<K, V> Core<K, V> {
 
     /// Whether nothing is due by any time, no call has anything to do before its own
     /// work, and nothing waits to be dropped: most queues are so most of the time.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(core.is_untroubled());
+    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert!(!core.is_untroubled());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn is_untroubled(&self) -> bool {
@@ -277,18 +428,53 @@ impl<K, V> Core<K, V> {
 
     /// Whether a drain that began with `base` has to wait no longer, other
     /// than by its deadline.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+    /// assert!(!core.drain_is_over(&base)); // "a" is ready
+    /// core.shut_down();
+    /// assert!(core.drain_is_over(&base)); // it was released
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn drain_is_over(&self, base: &DrainBase) -> bool {
         self.is_drained() || self.releases > base.releases
     }
 
     /// Whether the queue is shut down and nothing is left of it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.shut_down();
+    /// assert!(!core.is_drained()); // "a" is held
+    /// let _ = core.finish(item.run, true);
+    /// assert!(core.is_drained());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.is_over() && self.held == 0
     }
 
     /// Whether getters are told "shut down": no key is ready and none will be.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.shut_down();
+    /// assert!(!core.is_over()); // "a" is still to be had
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert!(core.is_over());
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -300,12 +486,34 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether anybody is refused: from `close`, a drain or `shut_down` on.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert!(!core.shutting_down());
+    /// core.close();
+    /// assert!(core.shutting_down());
+    /// ```
     #[must_use]
     pub fn shutting_down(&self) -> bool {
         self.phase != Phase::Open
     }
 
     /// A drain's counts.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+    /// assert!(core.add(&mut Trigger::new("b", None), 8, Delay::Now).is_err());
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.finish(item.run, true);
+    /// let drained = core.drain_counts(&base);
+    /// assert!(drained.complete);
+    /// assert_eq!((drained.done, drained.refused), (1, 1));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[must_use]
     pub fn drain_counts(&self, base: &DrainBase) -> Drained {
         Drained {
@@ -321,6 +529,17 @@ impl<K, V> Core<K, V> {
 
     /// Until when a drain that waits for waiting keys waits for them, while one
     /// is on: the latest drain's deadline.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let deadline = Instant::ORIGIN + Duration::from_secs(30);
+    /// core.begin_drain(WaitingKeys::Wait, deadline);
+    /// assert_eq!(core.waiting_until(), Some(deadline));
+    /// core.conclude(); // there was nothing to wait for
+    /// assert_eq!(core.waiting_until(), None);
+    /// ```
     #[must_use]
     pub fn waiting_until(&self) -> Option<Instant> {
         self.waiting_drain.filter(|deadline| !deadline.is_never())
@@ -328,6 +547,16 @@ impl<K, V> Core<K, V> {
 
     /// When something is to happen that no call brings about: the soonest timer,
     /// or the deadline of a drain that waits. `None` if nothing ever will.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.next_wake(), None);
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// assert_eq!(core.next_wake(), Some(Instant::ORIGIN + Duration::from_secs(1)));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {

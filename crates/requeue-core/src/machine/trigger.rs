@@ -12,6 +12,17 @@ use core::fmt;
 use core::time::Duration;
 
 /// What became of an accepted trigger.
+///
+/// ```
+/// # use requeue_core::{Added, Config, Core, Delay, Got, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Ready);
+/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Coalesced);
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Dirty);
+/// # let _ = core.finish(item.run, true);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Added {
@@ -28,6 +39,15 @@ pub enum Added {
 }
 
 /// Why a trigger was refused. A refused trigger changes nothing.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Refused, ShutDown, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.shut_down();
+/// let refused = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap_err();
+/// assert_eq!(refused, Refused::ShutDown);
+/// assert_eq!(refused.to_string(), "the queue is shut down and takes no more keys");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refused {
@@ -52,6 +72,15 @@ impl core::error::Error for Refused {}
 /// A trigger as it is handed to [`Core::add`], which takes out of it what it
 /// keeps: all that is left is the caller's, to be dropped outside the lock, also
 /// where users' code panicked.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Trigger};
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// let mut trigger = Trigger::new("a", Some(1));
+/// core.add(&mut trigger, 7, Delay::Now)?;
+/// assert_eq!(trigger.into_parts(), (None, None)); // the queue has both
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Debug)]
 pub struct Trigger<K, V = ()> {
     key: Option<K>,
@@ -60,18 +89,43 @@ pub struct Trigger<K, V = ()> {
 
 impl<K, V> Trigger<K, V> {
     /// Of a key, with or without a payload.
+    ///
+    /// ```
+    /// # use requeue_core::Trigger;
+    /// let trigger = Trigger::new("a", Some(1));
+    /// assert_eq!(trigger.into_parts(), (Some("a"), Some(1)));
+    /// ```
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
         Self { key: Some(key), value }
     }
 
     /// The same, where the key may have been handed in before; see [`Core::add`].
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let mut key = Some("a");
+    /// core.add_plainly(&mut key, 7, |_, _| ()); // takes it
+    /// let trigger = Trigger::<&str>::of(key, None);
+    /// assert_eq!(trigger.key(), None);
+    /// ```
     #[inline]
     pub fn of(key: Option<K>, value: Option<V>) -> Self {
         Self { key, value }
     }
 
     /// The key, while the queue has not taken it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let mut trigger = Trigger::new("a", None);
+    /// assert_eq!(trigger.key(), Some(&"a"));
+    /// core.add(&mut trigger, 7, Delay::Now)?;
+    /// assert_eq!(trigger.key(), None);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn key(&self) -> Option<&K> {
         self.key.as_ref()
@@ -79,6 +133,15 @@ impl<K, V> Trigger<K, V> {
 
     /// The same for [`Core::add_plainly`]; `None` if there is a payload, which
     /// that does not take.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let mut trigger = Trigger::<&str>::new("a", None);
+    /// let key = trigger.plain().expect("there is no payload");
+    /// assert_eq!(core.add_plainly(key, 7, |_, _| ()), Some(Added::Ready));
+    /// assert_eq!(Trigger::new("b", Some(1)).plain(), None);
+    /// ```
     #[inline]
     pub fn plain(&mut self) -> Option<&mut Option<K>> {
         if self.value.is_none() { Some(&mut self.key) } else { None }
@@ -86,6 +149,15 @@ impl<K, V> Trigger<K, V> {
 
     /// What the queue did not take: both of a refused trigger, the key of one
     /// that the queue has a key of its own for.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str, u32>::new(Config::default());
+    /// core.shut_down();
+    /// let mut trigger = Trigger::new("a", Some(1));
+    /// assert!(core.add(&mut trigger, 7, Delay::Now).is_err());
+    /// assert_eq!(trigger.into_parts(), (Some("a"), Some(1)));
+    /// ```
     #[inline]
     pub fn into_parts(self) -> (Option<K>, Option<V>) {
         (self.key, self.value)
@@ -93,6 +165,16 @@ impl<K, V> Trigger<K, V> {
 }
 
 /// An accepted trigger.
+///
+/// ```
+/// # use requeue_core::{Added, Config, Core, Delay, Policy, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// let delay = Delay::After(Duration::from_secs(1), Policy::Earliest);
+/// let accepted = core.add(&mut Trigger::new("a", None), 7, delay)?;
+/// assert_eq!((accepted.added, accepted.delay), (Added::Waiting, Duration::from_secs(1)));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// What became of it.
@@ -104,6 +186,18 @@ pub struct Accepted {
 }
 
 /// What a timer does when the key has one already (rule D6).
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// for (secs, policy) in [(5, Policy::Earliest), (9, Policy::Earliest), (7, Policy::Replace)] {
+///     core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(secs), policy))?;
+/// }
+/// let state = core.state("a", 7).expect("it waits");
+/// assert_eq!(state.waiting_until, Some(Instant::ORIGIN + Duration::from_secs(7)));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
@@ -123,6 +217,19 @@ pub enum Policy {
 }
 
 /// A built-in limiter as the state machine sees it: a function of the count.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// let five_more = |failures: u32, _| Duration::from_secs(5).saturating_mul(failures.saturating_add(1));
+/// let limit = Limit { delay: &five_more, counts: true, expire_after: None };
+/// for secs in [5, 10, 15] {
+///     let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
+///     assert_eq!(accepted.delay, Duration::from_secs(secs));
+/// }
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Limit<'a> {
     /// The delay of a key that has failed so often before. Must not panic.
@@ -140,6 +247,16 @@ impl fmt::Debug for Limit<'_> {
 }
 
 /// When a trigger wants its run.
+///
+/// ```
+/// # use requeue_core::{Added, Config, Core, Delay, Policy, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// let never = Delay::After(Duration::MAX, Policy::Earliest);
+/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, never)?.added, Added::Waiting);
+/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Ready);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Delay<'a> {
     /// Now.
@@ -154,6 +271,15 @@ pub enum Delay<'a> {
 
 /// A limiter is being asked without the lock: for a shutdown that comes
 /// meanwhile the trigger counts as a waiting key.
+///
+/// ```
+/// # use requeue_core::{Asking, Config, Core};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// let asking: Asking = core.ask(None)?;
+/// assert_eq!(core.shut_down().dropped, 1); // while the limiter thinks
+/// assert!(!core.unask(asking));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
 pub struct Asking {
@@ -170,6 +296,18 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// [`Refused`] where the trigger itself would be refused; nothing is asked then.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let asking = core.ask(None)?;
+    /// core.settle(Instant::ORIGIN + Duration::from_secs(1)); // so long the limiter thinks, and says 5 s
+    /// let delay = Delay::Asked(Duration::from_secs(5), Policy::Earliest, asking);
+    /// core.add(&mut Trigger::new("a", None), 7, delay)?;
+    /// assert_eq!(core.next_wake(), Some(Instant::ORIGIN + Duration::from_secs(5)));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn ask(&mut self, run: Option<&RunRef<K>>) -> Result<Asking, Refused> {
         match run {
             Some(run) => self.admits_holder(run)?,
@@ -184,6 +322,19 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// [`Refused`], counted, if not.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Refused, ShutDown, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.close();
+    /// assert_eq!(core.admits_holder(&item.run), Ok(()));
+    /// core.shut_down();
+    /// assert_eq!(core.admits_holder(&item.run), Err(Refused::ShutDown));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn admits_holder(&mut self, run: &RunRef<K>) -> Result<(), Refused> {
         if self.is_inert(run) {
             return Err(Refused::NotHeld);
@@ -204,6 +355,15 @@ impl<K, V> Core<K, V> {
     }
 
     /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let asking = core.ask(None)?;
+    /// assert!(core.unask(asking)); // the limiter panicked, say
+    /// assert_eq!(core.shut_down().dropped, 0);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     pub fn unask(&mut self, asking: Asking) -> bool {
         let live = asking.epoch == self.ask_epoch;
         if live {
@@ -360,6 +520,14 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// If users' code does (`Eq`, merge, their order), and then the trigger is
     /// not accepted; or if `trigger` has been handed in before.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
+    /// let mut core = Core::<String>::new(Config::default());
+    /// let accepted = core.add(&mut Trigger::new("a".to_owned(), None), 7, Delay::Now)?;
+    /// assert_eq!(accepted.added, Added::Ready);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn add(
         &mut self,
@@ -400,6 +568,16 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let (mut first, mut again, mut redundant) = (Some("a"), Some("a"), false);
+    /// assert_eq!(core.add_plainly(&mut first, 7, |_, _| ()), Some(Added::Ready));
+    /// assert_eq!(core.add_plainly(&mut again, 7, |_, _ticket| redundant = true), Some(Added::Coalesced));
+    /// assert!(redundant);
+    /// assert_eq!((first, again), (None, Some("a")));
+    /// ```
     #[inline]
     pub fn add_plainly(
         &mut self,
@@ -457,6 +635,16 @@ impl<K: Eq, V> Core<K, V> {
     /// # Errors
     ///
     /// [`Refused`] if the queue takes no more triggers.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
+    /// let mut core = Core::<String>::new(Config::default());
+    /// assert_eq!(core.add_known("a", 7, Delay::Now)?, None);
+    /// core.add(&mut Trigger::new("a".to_owned(), None), 7, Delay::Now)?;
+    /// let accepted = core.add_known("a", 7, Delay::Now)?.expect("it is known now");
+    /// assert_eq!(accepted.added, Added::Coalesced);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
     #[inline]
     pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Accepted>, Refused>
     where

@@ -5,6 +5,18 @@ use std::fmt;
 use std::time::Duration;
 
 /// Any error, as handlers return them.
+///
+/// ```
+/// use requeue::{BoxError, IntoOutcome, Outcome};
+/// fn reconcile(key: &str) -> Result<(), BoxError> {
+///     if key.is_empty() {
+///         return Err("the key is empty".into()); // as any error: `?` does it too
+///     }
+///     Ok(())
+/// }
+/// let Outcome::Retry(error) = reconcile("").into_outcome() else { panic!("it has failed") };
+/// assert_eq!(error.to_string(), "the key is empty");
+/// ```
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How a run ended.
@@ -44,6 +56,13 @@ pub enum Outcome {
 /// ```
 pub trait IntoOutcome {
     /// The outcome that this stands for.
+    ///
+    /// ```
+    /// use requeue::{BoxError, IntoOutcome, Outcome};
+    /// use std::time::Duration;
+    /// let polled: Result<Outcome, BoxError> = Ok(Outcome::Again(Duration::from_secs(300)));
+    /// assert!(matches!(polled.into_outcome(), Outcome::Again(_)));
+    /// ```
     fn into_outcome(self) -> Outcome;
 }
 
