@@ -110,7 +110,7 @@ pub(crate) async fn serve(
 
     stop.await;
     // First the queue, then the server: while keys are worked off, requests for more get
-    // an answer that says why not, and the last minutes can be seen in the metrics.
+    // an answer that says why not, and the metrics show how far it is.
     // What waits to be tried again was accepted too, so that is waited for.
     let report = worker.drain_waiting(WaitingKeys::Wait, DRAIN).await;
     drop(drained);
