@@ -1,12 +1,13 @@
 //! W: handlers that block are told that they should end; nobody can end them. What
 //! holds of every worker is in `src/workers`.
 
-use requeue::{Failure, Worker};
+use requeue::{Alarm, Clock, Failure, FakeClock, Instant, WorkQueue, Worker};
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::queue;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
+use std::task::Waker;
 use std::time::Duration;
 
 const fn ms(n: u64) -> Duration {
@@ -60,6 +61,43 @@ fn w_past_its_time_limit_a_run_is_told_and_reported_at_once_and_keeps_its_key_un
         assert_eq!(began.recv().unwrap(), (1, 2));
         worker.drain(Duration::MAX).wait();
         assert!(failed.try_recv().is_err(), "reported once");
+    });
+}
+
+#[test]
+fn w_a_clock_that_panics_does_not_end_the_watching_of_time_limits() {
+    /// Panics when it is asked for the time for the first time by who watches.
+    struct Moody(FakeClock, AtomicBool);
+    impl Clock for Moody {
+        fn now(&self) -> Instant {
+            let watches = std::thread::current().name() == Some("requeue-limits");
+            assert!(!watches || self.1.swap(true, Ordering::SeqCst), "a clock");
+            self.0.now()
+        }
+        fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+            self.0.wake_at(at, waker)
+        }
+    }
+    run("w_a_clock_that_panics_does_not_end_the_watching_of_time_limits", || {
+        let clock = FakeClock::new();
+        let q = WorkQueue::builder().clock(Moody(clock.clone(), AtomicBool::new(false))).build().unwrap();
+        let (tell, failed) = channel();
+        let worker = Worker::of(&q)
+            .workers(1)
+            .max_attempts(1)
+            .time_limit(ms(100))
+            .on_failure(move |key, why| tell.send((*key, why.to_string())).unwrap())
+            .start_threads(|run| {
+                while !run.cancelled() {
+                    std::thread::yield_now();
+                }
+            })
+            .unwrap();
+        q.add(1).unwrap();
+        clock.wait_for_alarms(1);
+        clock.advance(ms(100));
+        assert_eq!(failed.recv().unwrap(), (1, "the handler took longer than 100ms".to_owned()));
+        worker.drain(Duration::MAX).wait();
     });
 }
 

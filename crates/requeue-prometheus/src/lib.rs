@@ -43,7 +43,7 @@
 //! | `requeue_timer_lateness_seconds` | histogram | how long after its instant a timer fired |
 //! | `requeue_coalesced_triggers_total` | counter | triggers that changed nothing |
 //! | `requeue_runs_total` | counter | runs that ended, with the label `outcome`: `done`, `again`, `retry`, `give_up` |
-//! | `requeue_workers` | gauge | threads of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
+//! | `requeue_workers` | gauge | threads, or tasks, of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
 //! | `requeue_busy_workers` | gauge | those of them that have a key |
 //!
 //! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a

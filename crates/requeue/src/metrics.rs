@@ -281,8 +281,9 @@ pub trait Metrics: Send + Sync + 'static {
         let _ = (name, gauges);
     }
     /// Called once for each [`Worker`](crate::Worker) of the queue, when it is
-    /// started: where to read how many threads it has and how many are busy. Once
-    /// they have ended the reference cannot be upgraded any more.
+    /// started: where to read how many threads, or tasks, it has and how many are busy.
+    /// Once they have ended that is 0, and once the worker's handle is gone too the
+    /// reference cannot be upgraded any more.
     ///
     /// ```
     /// # use requeue::{Metrics, ReadWorkers, WorkQueue, Worker};
@@ -299,7 +300,8 @@ pub trait Metrics: Send + Sync + 'static {
     /// let worker = Worker::of(&q).workers(3).start_threads(|_| ())?;
     /// let crew = crews.0.lock().unwrap()[0].upgrade().expect("they are there");
     /// assert_eq!((crew.workers().workers, crew.workers().busy), (3, 0));
-    /// # drop(worker);
+    /// worker.stop(std::time::Duration::MAX).wait();
+    /// assert_eq!(crew.workers().workers, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {

@@ -34,6 +34,7 @@ macro_rules! w_runs {
             w_a_panic_is_a_failure_of_that_key_and_ends_nothing_else,
             w_a_panic_of_the_handler_before_it_gives_its_future_is_a_failure_too,
             w_an_order_that_panics_as_a_key_is_taken_ends_no_worker,
+            w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outcome,
             w_a_panic_in_a_hook_ends_nothing,
             w_payloads_of_failed_runs_go_back,
             w_a_handler_may_return_nothing_or_a_result,

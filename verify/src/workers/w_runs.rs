@@ -1,12 +1,14 @@
 //! W: runs, their outcomes and attempts.
 
-use super::{Front, ms, puppets, queue};
+use super::{Front, ms, puppets, queue, until};
 use requeue::{
-    Failure, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Run, Ticket, WorkQueue, Worker,
+    Alarm, Clock, Failure, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Run, Ticket, WorkQueue,
+    Worker,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::task::Waker;
 use std::time::Duration;
 
 pub fn w_workers_take_keys_and_call_the_handler<F: Front>() {
@@ -143,7 +145,7 @@ pub fn w_retry_comes_back_after_what_the_limiter_says<F: Front>() {
 }
 
 fn clock_at(clock: &FakeClock) -> Instant {
-    requeue::Clock::now(clock)
+    Clock::now(clock)
 }
 
 pub fn w_retry_with_its_own_delay_still_asks_the_limiter<F: Front>() {
@@ -339,6 +341,54 @@ pub fn w_a_panic_in_a_hook_ends_nothing<F: Front>() {
     q.add(2).unwrap();
     assert!(F::report(worker.drain(Duration::MAX)).complete);
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+/// A clock that panics once when it is asked for the time, each time it is told to.
+struct Jolted(FakeClock, Arc<AtomicBool>);
+
+impl Clock for Jolted {
+    fn now(&self) -> Instant {
+        assert!(!self.1.swap(false, Ordering::SeqCst), "a clock");
+        self.0.now()
+    }
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.0.wake_at(at, waker)
+    }
+}
+
+pub fn w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outcome<F: Front>() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let q = WorkQueue::builder().clock(Jolted(FakeClock::new(), panics.clone())).build().unwrap();
+    let (tell, failed) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .time_limit(ms(100))
+        .max_attempts(1)
+        .on_failure(move |key, why| tell.send((*key, why.to_string())).unwrap());
+    let (tell, ran) = channel();
+    let as_it_ends = panics.clone();
+    let worker = F::start(builder, move |run: Run<u64>| {
+        let (tell, panics) = (tell.clone(), as_it_ends.clone());
+        async move {
+            tell.send(*run.key()).unwrap();
+            if *run.key() <= 2 {
+                return Outcome::Done;
+            }
+            panics.store(*run.key() == 3, Ordering::SeqCst);
+            Outcome::Retry("what it said".into())
+        }
+    });
+    // nothing but the beginning of the run looks at this queue's clock
+    panics.store(true, Ordering::SeqCst);
+    q.add(1).unwrap();
+    until(|| !panics.load(Ordering::SeqCst));
+    q.add(2).unwrap();
+    assert_eq!(ran.recv(), Ok(1), "its handler was not called");
+    assert_eq!(ran.recv(), Ok(2));
+    q.add(3).unwrap();
+    q.add(4).unwrap();
+    assert_eq!(failed.recv(), Ok((3, "what it said".to_owned())), "what its handler said was lost");
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
 }
 
 pub fn w_payloads_of_failed_runs_go_back<F: Front>() {

@@ -6,6 +6,7 @@ use super::outcome::{Failure, Outcome};
 use super::report;
 use super::roster::Roster;
 use super::run::Cell;
+use crate::Instant;
 use crate::clock::quietly;
 use crate::item::Ending;
 use crate::shared::Shared;
@@ -53,6 +54,14 @@ enum Verdict {
 }
 
 impl<K, V> Crew<K, V> {
+    /// The time; `None` where the clock, which may be users' code, panics: a run that
+    /// begins or ends then is not lost for that, it has no time limit.
+    pub(super) fn now(&self) -> Option<Instant> {
+        let mut now = None;
+        quietly(|| now = Some(self.queue.now()));
+        now
+    }
+
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
     /// whatever the handler said; `reported`: the hook has heard of that already.
     pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {

@@ -1,11 +1,12 @@
 //! Time limits of blocking handlers: one thread that watches, started with the
 //! first run that has a limit.
 
+use super::crew::AFTER_PANIC;
 use super::outcome::Failure;
 use super::run::{Cell, Told};
 use super::{Hook, Rules, report};
 use crate::Instant;
-use crate::clock::{Clock, Parker};
+use crate::clock::{Clock, Parker, quietly};
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -73,9 +74,9 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         }
     }
 
-    /// Whether a run that began then is past its limit.
-    pub(super) fn is_over(&self, began: Instant) -> bool {
-        self.clock.now() >= began + self.limit
+    /// Whether a run that began then is past its limit at `now`.
+    pub(super) fn is_over(&self, began: Instant, now: Instant) -> bool {
+        now >= began + self.limit
     }
 
     pub(super) fn failure(&self) -> Failure {
@@ -97,34 +98,50 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
     fn run(&self) {
         let parker = Parker::current();
         loop {
-            let now = self.clock.now();
-            let mut over = Vec::new();
-            let mut state = self.state.lock();
-            if state.ended {
-                state.runs.retain(|run| !run.told.has_returned());
-                if state.runs.is_empty() {
-                    // the next run starts another one
-                    state.started = false;
-                    state.waker = None;
-                    return;
-                }
-            }
-            state.waker.get_or_insert_with(|| parker.waker().clone());
-            while state.runs.front().is_some_and(|run| run.until <= now || run.told.has_returned()) {
-                over.extend(state.runs.pop_front());
-            }
-            let next = state.runs.front().map(|run| run.until);
-            drop(state);
-            for run in over {
-                let Some(cell) = run.cell.upgrade() else { continue };
-                if run.told.overrun() {
-                    report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
-                }
-            }
-            match next {
-                Some(at) if !at.is_never() => self.clock.park_until(at, &parker),
-                _ => parker.park(),
+            // users' code that panics (a clock) must not end the watching
+            let mut ended = Err(());
+            quietly(|| ended = Ok(self.look(&parker)));
+            match ended {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(()) => std::thread::sleep(AFTER_PANIC),
             }
         }
+    }
+
+    /// Reports the runs that are past their limits, and sleeps until there may be
+    /// others; true if there is nothing to watch any more.
+    fn look(&self, parker: &Parker) -> bool {
+        let now = self.clock.now();
+        let mut over = Vec::new();
+        let mut state = self.state.lock();
+        if state.ended {
+            state.runs.retain(|run| !run.told.has_returned());
+            if state.runs.is_empty() {
+                // the next run starts another one
+                state.started = false;
+                state.waker = None;
+                return true;
+            }
+        }
+        state.waker.get_or_insert_with(|| parker.waker().clone());
+        while state.runs.front().is_some_and(|run| run.until <= now || run.told.has_returned()) {
+            over.extend(state.runs.pop_front());
+        }
+        let next = state.runs.front().map(|run| run.until);
+        drop(state);
+        for run in over {
+            let Some(cell) = run.cell.upgrade() else { continue };
+            if run.told.overrun() {
+                report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
+            }
+            // it may be the last that has the key, whose drop is users' code
+            quietly(|| drop(cell));
+        }
+        match next {
+            Some(at) if !at.is_never() => self.clock.park_until(at, parker),
+            _ => parker.park(),
+        }
+        false
     }
 }

@@ -132,7 +132,7 @@ where
         let told = Arc::new(Told::default());
         crew.roster.run_begins(self.place, &told, Some(ends.clone()));
         let cell = Arc::new(Cell::new(item, told));
-        let until = crew.rules.time_limit.map(|limit| crew.queue.now() + limit);
+        let until = crew.rules.time_limit.and_then(|limit| Some(crew.now()? + limit));
         let run = Run::new(cell.clone());
         match catch_unwind(AssertUnwindSafe(|| handler(run))) {
             Ok(future) => {
@@ -212,10 +212,7 @@ impl<K, V, Fut> Seat<K, V, Fut> {
 
 impl<K, V> Going<K, V> {
     fn is_late(&self, crew: &Crew<K, V>) -> bool {
-        let mut late = false;
-        // the clock may be users' code
-        quietly(|| late = self.until.is_some_and(|until| crew.queue.now() >= until));
-        late
+        self.until.is_some_and(|until| crew.now().is_some_and(|now| now >= until))
     }
 
     /// Sees to it that the clock wakes the task at the end of the limit.

@@ -100,18 +100,19 @@ where
         let told = Arc::new(Told::default());
         self.roster().run_begins(place, &told, None);
         let cell = Arc::new(Cell::new(item, told.clone()));
-        let began = self.limits.as_ref().map(|limits| {
-            let now = self.crew.queue.now();
+        let began = self.limits.as_ref().and_then(|limits| {
+            let now = self.crew.now()?;
             limits.watch(now, &cell);
-            now
+            Some(now)
         });
         let run = Run::new(cell.clone());
         let returned = catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()));
         let reported = told.return_now();
-        let late = match (&self.limits, began) {
-            (Some(limits), Some(began)) if reported || limits.is_over(began) => Some(limits.failure()),
-            _ => None,
+        let is_over = |limits: &Limits<K, V>| {
+            reported
+                || began.is_some_and(|began| self.crew.now().is_some_and(|now| limits.is_over(began, now)))
         };
+        let late = self.limits.as_ref().filter(|limits| is_over(limits)).map(|limits| limits.failure());
         self.crew.finish(cell, End::of(returned), late.as_ref(), reported);
     }
 }
