@@ -269,7 +269,9 @@ impl<K, V, F, Fut> Drop for WorkerFuture<K, V, F, Fut> {
         let mut rung = self.bells.state.lock();
         rung.dropped = true;
         let hired = std::mem::take(&mut rung.hired);
+        let outer = rung.outer.take();
         drop(rung);
+        quietly(|| drop(outer));
         let roster = &self.crew.roster;
         roster.abandon();
         hired.into_iter().for_each(|place| roster.leave(place));

@@ -13,7 +13,7 @@ use super::seat::Seat;
 use super::spawn::Spawn;
 use crate::clock::quietly;
 use crate::sync::{Mutex, atomic};
-use atomic::Ordering::{AcqRel, Acquire};
+use atomic::Ordering::AcqRel;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ struct Inside<K: 'static, V: 'static, Fut> {
 const POLLED: u8 = 1;
 /// The call that spawned it has returned.
 const SPAWNED: u8 = 2;
-/// It was dropped before both, and so not taken by the executor.
+/// It was dropped: where that came before both, the executor did not take it.
 const REFUSED: u8 = 4;
 
 /// One worker, as the executor has it.
@@ -183,9 +183,9 @@ where
         let Some(mut seat) = seat else { return };
         seat.abandon(&staff.crew, Failure::Cancelled);
         quietly(|| drop(seat));
-        let taken = fate.load(Acquire) & (POLLED | SPAWNED) == POLLED | SPAWNED;
+        // in one step, so that either `hire` learns of it or this that it was hired
+        let taken = fate.fetch_or(REFUSED, AcqRel) & (POLLED | SPAWNED) == POLLED | SPAWNED;
         if !taken {
-            fate.fetch_or(REFUSED, AcqRel);
             staff.crew.roster.leave(*place);
         } else if staff.crew.roster.is_replaced(*place) {
             // one that is turned away leaves the place by itself
