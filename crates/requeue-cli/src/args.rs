@@ -140,27 +140,27 @@ pub(crate) struct Run {
     pub(crate) watch: Vec<PathBuf>,
 
     /// With --watch, keys are read from standard input too
-    #[arg(long, requires = "watch", help_heading = "Watching")]
+    #[arg(long, help_heading = "Watching")]
     pub(crate) stdin: bool,
 
     /// Directories are keys too
-    #[arg(long, requires = "watch", help_heading = "Watching")]
+    #[arg(long, help_heading = "Watching")]
     pub(crate) dirs: bool,
 
     /// Only what matches GLOB, written as in a .gitignore, is a key; can be given several times
-    #[arg(long, value_name = "GLOB", requires = "watch", help_heading = "Watching")]
+    #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) glob: Vec<String>,
 
     /// What matches GLOB, with all that is below it, is no key; can be given several times
-    #[arg(long, value_name = "GLOB", requires = "watch", help_heading = "Watching")]
+    #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) ignore: Vec<String>,
 
     /// What .gitignore files hide, and .git, are keys like any others
-    #[arg(long, requires = "watch", help_heading = "Watching")]
+    #[arg(long, help_heading = "Watching")]
     pub(crate) no_gitignore: bool,
 
     /// Look at everything again, and run every key again, each D
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, requires = "watch", help_heading = "Watching")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
     /// A trigger runs its key when no other has come for D [default: none; with --watch 50ms]
@@ -282,6 +282,9 @@ impl Run {
     ///
     /// Options that contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(option) = self.needs_watch() {
+            return Err(format!("{option} needs --watch PATH"));
+        }
         if self.base_delay > self.max_delay {
             return Err(format!(
                 "--base-delay ({}) is longer than --max-delay ({})",
@@ -291,7 +294,7 @@ impl Run {
         }
         if self.debounce > self.debounce_max {
             return Err(format!(
-                "--debounce ({}) is longer than --debounce-max ({})",
+                "--debounce ({}) is longer than --debounce-max ({}): give a longer --debounce-max, or a shorter --debounce",
                 duration::show(self.debounce),
                 duration::show(self.debounce_max)
             ));
@@ -302,6 +305,19 @@ impl Run {
             ));
         }
         Ok(())
+    }
+
+    /// An option of watching, where nothing is watched.
+    fn needs_watch(&self) -> Option<&'static str> {
+        let given = [
+            (self.stdin, "--stdin"),
+            (self.dirs, "--dirs"),
+            (!self.glob.is_empty(), "--glob"),
+            (!self.ignore.is_empty(), "--ignore"),
+            (self.no_gitignore, "--no-gitignore"),
+            (self.resync.is_some(), "--resync"),
+        ];
+        given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
     }
 
     pub(crate) fn log_form(&self) -> Form {

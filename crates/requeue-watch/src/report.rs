@@ -91,10 +91,11 @@ pub enum Report {
     /// More happened at once than the kernel keeps (`fs.inotify.max_queued_events`), so
     /// everything is looked at and told again. Nothing is missed.
     Overflow,
-    /// A directory cannot be read. Said once; what happens in it is not told before it
-    /// can, which is tried again as often as the roots are looked at.
+    /// A directory, or what a root leads to, cannot be read. Said once; what happens in it
+    /// is not told before it can, which is tried again as often as the roots are looked
+    /// at. What it had is not told as deleted.
     Unreadable {
-        /// The directory.
+        /// The directory, or the root.
         path: PathBuf,
         /// Why not.
         error: io::Error,

@@ -110,7 +110,17 @@ impl Tree {
         self.todo.extend(self.unreadable.iter().map(|node| (*node, Scan::IfOther)));
         for index in 0..self.roots.len() {
             let typed = self.roots[index].typed.clone();
-            let found = disk.root(&typed).ok().flatten();
+            let found = match disk.root(&typed) {
+                Ok(found) => found,
+                Err(e) if is_gone(&e) => None,
+                Err(e) => {
+                    // Whoever may not look does not know that it is gone.
+                    if let Some(node) = self.roots[index].node {
+                        self.cannot_look(node, typed, e);
+                    }
+                    continue;
+                }
+            };
             let Some(node) = self.roots[index].node else {
                 if found.is_some() && self.attach(disk, index, Event::Write).is_ok() {
                     self.out.push(Report::RootBack { path: typed });
@@ -140,5 +150,16 @@ impl Tree {
                 }
             }
         }
+    }
+
+    /// Nobody can say where this root leads.
+    fn cannot_look(&mut self, node: Node, typed: PathBuf, error: io::Error) {
+        let dir = self.dirs.get(&node).map(|dir| &self.roots[dir.root].shape);
+        if let Some(Shape::File { linked: Some(_), .. }) = dir {
+            // What the link leads to; its own directory may be well.
+            self.cannot_read(node, typed, error);
+        }
+        // Says so where it is the directory that cannot be read.
+        self.todo.push_back((node, Scan::IfOther));
     }
 }

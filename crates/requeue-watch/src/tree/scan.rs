@@ -75,7 +75,7 @@ impl Tree {
         }
     }
 
-    fn cannot_read(&mut self, node: Node, path: PathBuf, error: io::Error) {
+    pub(super) fn cannot_read(&mut self, node: Node, path: PathBuf, error: io::Error) {
         if self.unreadable.insert(node) {
             self.out.push(Report::Unreadable { path, error });
         }

@@ -280,6 +280,9 @@ impl Disk for Fake {
 
     fn root(&mut self, path: &Path) -> io::Result<Option<Foundation>> {
         self.perhaps_stir();
+        if self.forbidden.contains(path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let stamp = (0, 0, 0, 0, 0);
         Ok(self.resolve(path).map(|inode| Foundation { kind: self.kind(inode), linked: false, stamp }))
     }
@@ -493,6 +496,28 @@ fn a_directory_that_cannot_be_read_is_said_once_and_tried_again() {
     tree.look_at_roots(&mut disk);
     program.settle(&mut tree, &mut disk);
     assert_eq!(program.events(), pairs(&[("r/e/z", Event::Write)]));
+}
+
+#[test]
+fn a_root_that_may_not_be_looked_at_is_not_taken_for_deleted() {
+    let (mut tree, mut disk, mut program) = two_files(&[], true);
+    program.events();
+    disk.forbidden.insert("r".into());
+    for _ in 0..3 {
+        tree.look_at_roots(&mut disk);
+        program.settle(&mut tree, &mut disk);
+    }
+    assert!(program.events().is_empty());
+    assert_eq!(program.other.len(), 1, "{:?}", program.other);
+    assert!(program.other[0].contains("Unreadable"), "{:?}", program.other);
+    let r = at(&disk, "r");
+    disk.remove(r, "x");
+    disk.forbidden.clear();
+    tree.look_at_roots(&mut disk);
+    program.settle(&mut tree, &mut disk);
+    let told = program.events();
+    assert!(told.contains(&("r/x".to_owned(), Event::Delete)), "{told:?}");
+    assert!(told.contains(&("r/d/y".to_owned(), Event::Write)), "{told:?}");
 }
 
 #[test]

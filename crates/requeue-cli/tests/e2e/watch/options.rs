@@ -172,7 +172,14 @@ fn a_failing_key_is_tried_without_end_and_at_once_when_it_changes() {
 
 #[test]
 fn options_of_watch_need_it() {
-    for args in [&["--stdin"][..], &["--dirs"], &["--glob", "x"], &["--no-gitignore"], &["--resync", "1s"]] {
+    for args in [
+        &["--stdin"][..],
+        &["--dirs"],
+        &["--glob", "x"],
+        &["--ignore", "x"],
+        &["--no-gitignore"],
+        &["--resync", "1s"],
+    ] {
         let mut command = requeue(args);
         let done = run(
             {
@@ -182,6 +189,7 @@ fn options_of_watch_need_it() {
             b"",
         );
         assert_eq!(done.status, 2);
-        assert!(done.err.contains("--watch"), "{}", done.err);
+        let why = format!("error: {} needs --watch PATH\n", args[0]);
+        assert!(done.err.starts_with(&why), "{}", done.err);
     }
 }

@@ -33,7 +33,8 @@ fn a_debounce_that_is_longer_than_its_maximum_is_refused() {
     let dir = tree(&[]);
     let done = run(command(&["--watch", ".", "--debounce", "2s"], dir.path(), LOOK), b"");
     assert_eq!(done.status, 2);
-    assert!(done.err.contains("--debounce (2s) is longer than --debounce-max (1s)"), "{}", done.err);
+    let why = "--debounce (2s) is longer than --debounce-max (1s): give a longer --debounce-max, or a shorter --debounce";
+    assert!(done.err.contains(why), "{}", done.err);
 }
 
 #[test]
