@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "its main is not run here")]
 mod mirror;
 
+use fastrand::Rng;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -18,22 +19,10 @@ const NAME: &str = "killed_at_any_moment_it_leaves_whole_files_and_converges_whe
 const BEGUN: &str = "begun";
 const ROUNDS: u32 = 100;
 
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
-
 /// What a file holds: a number and a length, as often as the length says.
-fn content(dice: &mut Dice) -> String {
-    let times = 1 + dice.below(2000) as usize;
-    format!("{:08}{times:08}", dice.below(100_000_000)).repeat(times)
+fn content(dice: &mut Rng) -> String {
+    let times = 1 + dice.u64(..2000) as usize;
+    format!("{:08}{times:08}", dice.u64(..100_000_000)).repeat(times)
 }
 
 fn is_whole(text: &str) -> bool {
@@ -46,15 +35,15 @@ fn is_whole(text: &str) -> bool {
 
 /// One change of the source. Files appear whole: a reader of the source could not tell
 /// one that is being written from one that is meant so.
-fn change(dice: &mut Dice, dir: &Path) {
+fn change(dice: &mut Rng, dir: &Path) {
     let source = dir.join("source");
-    let path = |dice: &mut Dice| {
-        let depth = 1 + dice.below(3);
-        (0..depth).fold(source.clone(), |path, _| path.join(["a", "b", "c", "d"][dice.below(4) as usize]))
+    let path = |dice: &mut Rng| {
+        let depth = 1 + dice.u64(..3);
+        (0..depth).fold(source.clone(), |path, _| path.join(["a", "b", "c", "d"][dice.u64(..4) as usize]))
     };
     let (one, other) = (path(dice), path(dice));
     // What cannot be done, because something else stands there, is not done.
-    let _ = match dice.below(10) {
+    let _ = match dice.u64(..10) {
         0..5 => {
             let beside = dir.join("beside");
             fs::write(&beside, content(dice)).unwrap();
@@ -116,21 +105,21 @@ fn killed_at_any_moment_it_leaves_whole_files_and_converges_when_it_is_started_a
     let dir = dir.path();
     let (source, target) = (dir.join("source"), dir.join("target"));
     fs::create_dir(&source).unwrap();
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut dice = Rng::with_seed(0);
     for round in 0..ROUNDS {
         let child = start(dir);
         // The moment is what is random here; nothing is waited for.
-        let moment = Instant::now() + Duration::from_micros(dice.below(40_000));
+        let moment = Instant::now() + Duration::from_micros(dice.u64(..40_000));
         while Instant::now() < moment {
             change(&mut dice, dir);
-            std::thread::sleep(Duration::from_micros(dice.below(2_000)));
+            std::thread::sleep(Duration::from_micros(dice.u64(..2_000)));
         }
         kill(child);
         for file in files(&target) {
             let text = fs::read_to_string(&file).unwrap();
             assert!(is_whole(&text), "round {round}: {} is torn", file.display());
         }
-        for _ in 0..dice.below(10) {
+        for _ in 0..dice.u64(..10) {
             change(&mut dice, dir);
         }
         if round % 10 == 9 {
@@ -144,7 +133,7 @@ fn killed_at_any_moment_it_leaves_whole_files_and_converges_when_it_is_started_a
 
 #[test]
 fn a_torn_file_is_told_from_a_whole_one() {
-    let whole = content(&mut Dice(7));
+    let whole = content(&mut Rng::with_seed(7));
     assert!(is_whole(&whole) && whole.len() > 16);
     assert!(!is_whole(&whole[..whole.len() - 16]) && !is_whole(&whole[..whole.len() - 1]) && !is_whole(""));
 }

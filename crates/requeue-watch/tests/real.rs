@@ -9,19 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use requeue_watch::{Options, Report, Watcher};
-
-/// Numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % n
-    }
-}
 
 fn files(top: &Path) -> HashMap<PathBuf, String> {
     let (mut files, mut todo) = (HashMap::new(), vec![top.to_owned()]);
@@ -38,13 +27,13 @@ fn files(top: &Path) -> HashMap<PathBuf, String> {
 }
 
 /// Something happens. What cannot be, because something else stands there, does not.
-fn stir(dice: &mut Dice, n: u32, dir: &Path) {
-    let path = |dice: &mut Dice| {
-        let depth = 1 + dice.below(4);
-        (0..depth).fold(dir.join("root"), |path, _| path.join(["a", "b", "c"][dice.below(3) as usize]))
+fn stir(dice: &mut Rng, n: u32, dir: &Path) {
+    let path = |dice: &mut Rng| {
+        let depth = 1 + dice.u64(..4);
+        (0..depth).fold(dir.join("root"), |path, _| path.join(["a", "b", "c"][dice.u64(..3) as usize]))
     };
     let (one, other) = (path(dice), path(dice));
-    let _ = match dice.below(16) {
+    let _ = match dice.u64(..16) {
         0..6 => fs::write(one, n.to_string()),
         6..10 => fs::create_dir_all(one),
         10 => fs::remove_dir_all(&one).or_else(|_| fs::remove_file(one)),
@@ -61,7 +50,7 @@ fn the_last_state_of_every_file_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         fs::create_dir(&root).unwrap();
-        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ seed << 32);
+        let mut dice = Rng::with_seed(seed);
         for n in 0..50 {
             stir(&mut dice, n, dir.path());
         }

@@ -5,18 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::disk::{Found, Foundation};
-
-/// Numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % n
-    }
-}
+use fastrand::Rng;
 
 #[derive(Clone, Debug)]
 enum Inode {
@@ -35,7 +24,7 @@ struct Fake {
     room: usize,
     overflows: usize,
     writes: u64,
-    dice: Dice,
+    dice: Rng,
     /// Changes that may still happen by themselves.
     unrest: usize,
     /// All paths that were ever files.
@@ -55,7 +44,7 @@ impl Fake {
             room: usize::MAX,
             overflows: 0,
             writes: 0,
-            dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            dice: Rng::with_seed(seed),
             unrest: 0,
             ever: HashSet::new(),
             forbidden: HashSet::new(),
@@ -199,10 +188,10 @@ impl Fake {
     fn stir(&mut self) {
         const NAMES: [&str; 4] = ["a", "b", "c", "d"];
         let dirs = self.all_dirs(TOP);
-        let dir = dirs[self.dice.below(dirs.len())];
-        let other = dirs[self.dice.below(dirs.len())];
-        let (name, second) = (NAMES[self.dice.below(4)], NAMES[self.dice.below(4)]);
-        match self.dice.below(17) {
+        let dir = dirs[self.dice.usize(..dirs.len())];
+        let other = dirs[self.dice.usize(..dirs.len())];
+        let (name, second) = (NAMES[self.dice.usize(..4)], NAMES[self.dice.usize(..4)]);
+        match self.dice.usize(..17) {
             0..6 => self.write(dir, name),
             6..10 => self.mkdir(dir, name),
             10..12 => self.remove(dir, name),
@@ -215,8 +204,8 @@ impl Fake {
     /// nothing tells of a root, so one that comes and goes between two looks is not seen.
     fn move_the_root(&mut self) {
         const NAMES: [&str; 3] = ["a", "b", "z"];
-        let name = NAMES[self.dice.below(3)];
-        match self.dice.below(4) {
+        let name = NAMES[self.dice.usize(..3)];
+        match self.dice.usize(..4) {
             0 => self.rename((TOP, "r"), (TOP, name)),
             1 | 2 => self.rename((TOP, name), (TOP, "r")),
             _ => self.mkdir(TOP, "r"),
@@ -225,7 +214,7 @@ impl Fake {
     }
 
     fn perhaps_stir(&mut self) {
-        while self.unrest > 0 && self.dice.below(3) == 0 {
+        while self.unrest > 0 && self.dice.usize(..3) == 0 {
             self.unrest -= 1;
             self.stir();
         }
@@ -372,7 +361,7 @@ fn history(seed: u64, room: usize) -> (Fake, Vec<String>) {
         program.settle(&mut tree, &mut disk);
         disk.unrest = disk.unrest.saturating_sub(1);
         disk.stir();
-        if disk.dice.below(4) == 0 {
+        if disk.dice.usize(..4) == 0 {
             disk.move_the_root();
             tree.look_at_roots(&mut disk);
         }
