@@ -28,6 +28,24 @@ fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
     }
 }
 
+/// Where the task of a worker is that was spawned last.
+type Spawned = Arc<Mutex<Option<WorkerTask>>>;
+
+/// A worker whose one task nobody polls yet, and whose handler never returns.
+fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {
+    let spawned = Spawned::default();
+    let slot = spawned.clone();
+    let worker = Worker::of(q).workers(1).start_on(
+        move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
+        |run: Run<u32>| async move {
+            std::future::pending::<()>().await;
+            drop(run);
+        },
+    );
+    let task = spawned.lock().expect("no panic").take().expect("one task");
+    (worker, task, spawned)
+}
+
 #[test]
 fn loom_w_an_add_reaches_a_worker_in_a_future_whenever_it_is_polled() {
     every(|| {
@@ -61,16 +79,7 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_polled_ends_once_and_the_task_le
     every(|| {
         let (q, _) = queue();
         q.add(1).expect("open");
-        let spawned: Arc<Mutex<Option<WorkerTask>>> = Arc::default();
-        let slot = spawned.clone();
-        let worker = Worker::of(&q).workers(1).start_on(
-            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
-            |run: Run<u32>| async move {
-                std::future::pending::<()>().await;
-                drop(run);
-            },
-        );
-        let mut task = spawned.lock().expect("no panic").take().expect("one task");
+        let (worker, mut task, _) = one_task(&q);
         let works = thread::spawn(move || {
             let parker = Parker::current();
             while poll(&mut task, &parker).is_pending() {
@@ -90,16 +99,7 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
     every(|| {
         let (q, _) = queue();
         q.add(1).expect("open");
-        let spawned: Arc<Mutex<Option<WorkerTask>>> = Arc::default();
-        let slot = spawned.clone();
-        let worker = Worker::of(&q).workers(1).start_on(
-            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
-            |run: Run<u32>| async move {
-                std::future::pending::<()>().await;
-                drop(run);
-            },
-        );
-        let mut task = spawned.lock().expect("no panic").take().expect("one task");
+        let (worker, mut task, spawned) = one_task(&q);
         assert!(poll(&mut task, &Parker::current()).is_pending());
         let stops = thread::spawn(move || {
             let report = worker.stop(Duration::ZERO).wait();
