@@ -325,7 +325,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
     /// The first look of a wait, and if that finds nothing the first sleep: `None`.
     ///
     /// Mostly there are keys, in a queue in which nothing else is the matter. That
-    /// comes first and stands apart: what a longer wait needs costs it nothing.
+    /// comes first and stands apart: what a longer wait needs costs it nothing. (Its
+    /// step is that of `look_as`; in a function of both `Item::next` took 57
+    /// instructions more, because what is left goes through memory.)
     #[inline]
     fn wait_once<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<Option<A::Got>> {
         let Self { owner, waiter, .. } = self;
