@@ -216,6 +216,10 @@ pub struct Down {
     pub held: usize,
     /// Waiting keys that were dropped.
     pub dropped: usize,
+    /// Triggers from outside that were refused so far.
+    pub refused: usize,
+    /// Retries of holders that were refused so far.
+    pub refused_retries: usize,
 }
 
 /// What a drain does with waiting keys (D9).
@@ -239,8 +243,10 @@ pub struct Drained {
     pub done: usize,
     /// Waiting keys that were dropped since.
     pub dropped: usize,
-    /// Retries of holders that were refused since.
+    /// Triggers from outside that were refused since.
     pub refused: usize,
+    /// Retries of holders that were refused since.
+    pub refused_retries: usize,
     /// Ready as it returns.
     pub ready: usize,
     /// Held as it returns.

@@ -252,13 +252,27 @@ fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
     }
 }
 
+fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn down(left: requeue::ShutDown) -> Down {
+    Down {
+        ready: left.ready,
+        held: left.held,
+        dropped: left.dropped,
+        refused: count(left.refused),
+        refused_retries: count(left.refused_retries),
+    }
+}
+
 pub(crate) fn drained(answer: requeue::Drained) -> Drained {
-    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     Drained {
         complete: answer.complete,
         done: count(answer.done),
         dropped: count(answer.dropped),
         refused: count(answer.refused),
+        refused_retries: count(answer.refused_retries),
         ready: answer.ready,
         held: answer.held,
         waiting: answer.waiting,
@@ -439,8 +453,7 @@ impl<M: Manner> Adapter for Front<M> {
     }
 
     fn shut_down(&self) -> Fallible<Down> {
-        let down = self.0.shut_down();
-        Ok(Down { ready: down.ready, held: down.held, dropped: down.dropped })
+        Ok(down(self.0.shut_down()))
     }
 
     fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {

@@ -7,12 +7,13 @@
 //! been woken and has not looked since; and at the end of the queue all have.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Down, Drained, Exponential, Held, Limiter, Line, Many, Nothing,
+    Accepted, Adapter, Config, Counts, Drained, Exponential, Held, Limiter, Line, Many, Nothing,
     Policy, Polled, Rejected, Seen, Subject, TestClock, Waiters, When, sound,
 };
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
+use crate::reference::{down, drained};
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
 use requeue::{Instant, RunEnd};
@@ -309,8 +310,8 @@ impl<'q, A: Adapter> Step<'q, A> {
                 self.q.close();
             }
             Op::ShutDown => {
-                let (ready, held, dropped) = self.model().shut_down();
-                assert_eq!(self.q.shut_down(), Down { ready, held, dropped }, "shut_down");
+                let expected = down(self.model().shut_down());
+                assert_eq!(self.q.shut_down(), expected, "shut_down");
             }
             Op::Drain(waiters, deadline) => self.drain(waiters, deadline),
             Op::LeaveDrain(index) => {
@@ -592,9 +593,7 @@ impl<A: Adapter> Step<'_, A> {
                 (Poll::Pending, Some(answer)) => panic!("the drain is over, and still waits: {answer:?}"),
                 (Poll::Ready(answer), None) => panic!("the drain is not over, but says {answer:?}"),
                 (Poll::Ready(answer), Some(expected)) => {
-                    let model::Drained { complete, done, dropped, refused, ready, held, waiting } = expected;
-                    let expected = Drained { complete, done, dropped, refused, ready, held, waiting };
-                    assert_eq!(sound(answer), expected);
+                    assert_eq!(sound(answer), drained(expected));
                     self.drains.remove(index);
                 }
             }

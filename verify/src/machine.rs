@@ -386,8 +386,7 @@ impl Adapter for Machine {
     }
 
     fn shut_down(&self) -> Fallible<Down> {
-        let down = self.0.with(Core::shut_down);
-        Ok(Down { ready: down.ready, held: down.held, dropped: down.dropped })
+        Ok(crate::fronts::down(self.0.with(Core::shut_down)))
     }
 
     fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {

@@ -350,8 +350,7 @@ impl Adapter for Reference {
     }
 
     fn shut_down(&self) -> Fallible<Down> {
-        let (ready, held, dropped) = self.handle.0.change(Model::shut_down);
-        Ok(Down { ready, held, dropped })
+        Ok(down(self.handle.0.change(Model::shut_down)))
     }
 
     fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
@@ -365,10 +364,7 @@ impl Adapter for Reference {
         let id = shared.change(|model| model.drain(waiters, deadline.map(nanos)));
         let mut alarm = None;
         Box::pin(poll_fn(move |context| {
-            shared.poll(context, &mut alarm, until, |model| model.drained(id)).map(|answer| {
-                let model::Drained { complete, done, dropped, refused, ready, held, waiting } = answer;
-                Ok(Drained { complete, done, dropped, refused, ready, held, waiting })
-            })
+            shared.poll(context, &mut alarm, until, |model| model.drained(id)).map(|answer| Ok(drained(answer)))
         }))
     }
 
@@ -393,6 +389,18 @@ fn trigger(model: &mut Model, key: Key, when: When, value: Option<Value>) -> Res
         When::RateLimited => model.add_rate_limited(key.id, item),
     };
     answer.map(accepted).map_err(|model::Refused| Rejected { key, value })
+}
+
+/// The model's answer to `shut_down`.
+pub(crate) fn down(left: model::Down) -> Down {
+    let model::Down { ready, held, dropped, refused, refused_retries } = left;
+    Down { ready, held, dropped, refused, refused_retries }
+}
+
+/// The model's answer to a drain.
+pub(crate) fn drained(answer: model::Drained) -> Drained {
+    let model::Drained { complete, done, dropped, refused, refused_retries, ready, held, waiting } = answer;
+    Drained { complete, done, dropped, refused, refused_retries, ready, held, waiting }
 }
 
 fn accepted(added: model::Added) -> Accepted {

@@ -19,8 +19,24 @@ pub enum Waiters {
     Wait,
 }
 
-/// What a drain answers: "what was done since it began, what it dropped or
-/// refused since, and what is ready, held and waiting as it returns" (Q11).
+/// What `shut_down` answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Down {
+    /// Ready keys.
+    pub ready: usize,
+    /// Held keys.
+    pub held: usize,
+    /// Waiting keys that were dropped.
+    pub dropped: usize,
+    /// Triggers from outside that were refused so far.
+    pub refused: usize,
+    /// Retries of holders that were refused so far.
+    pub refused_retries: usize,
+}
+
+/// What a drain answers: "what was done since it began, what it dropped, which
+/// outside triggers and (apart) which holders' retries it refused since, and what is
+/// ready, held and waiting as it returns" (Q11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Nothing was left.
@@ -29,8 +45,10 @@ pub struct Drained {
     pub done: usize,
     /// Waiting keys that were dropped.
     pub dropped: usize,
-    /// Triggers and retries that were refused.
+    /// Triggers from outside that were refused.
     pub refused: usize,
+    /// Retries of holders that were refused.
+    pub refused_retries: usize,
     /// Ready as it returns.
     pub ready: usize,
     /// Held as it returns.
@@ -43,6 +61,8 @@ pub struct Drained {
 struct Drain {
     deadline: Option<Nanos>,
     answer: Drained,
+    /// Triggers and retries that had been refused when it began.
+    refused_before: (usize, usize),
     over: bool,
 }
 
@@ -58,9 +78,6 @@ impl Drains {
     }
     pub(super) fn run_ended(&mut self) {
         self.under_way().for_each(|drain| drain.answer.done += 1);
-    }
-    pub(super) fn refused(&mut self) {
-        self.under_way().for_each(|drain| drain.answer.refused += 1);
     }
     fn dropped(&mut self, keys: usize) {
         self.under_way().for_each(|drain| drain.answer.dropped += keys);
@@ -82,9 +99,8 @@ impl Model {
         self.phase != Phase::Open
     }
 
-    /// `shut_down`: ready, held, and dropped waiting keys. "Drops the timers and
-    /// releases them all" (Q11).
-    pub fn shut_down(&mut self) -> (usize, usize, usize) {
+    /// `shut_down`: "drops the timers and releases them all" (Q11).
+    pub fn shut_down(&mut self) -> Down {
         let dropped = self.drop_timers();
         self.phase = Phase::ShutDown;
         self.drain_waits = None;
@@ -93,7 +109,13 @@ impl Model {
         for id in answers {
             self.end_drain(id);
         }
-        (left.ready, left.held, dropped)
+        Down {
+            ready: left.ready,
+            held: left.held,
+            dropped,
+            refused: self.refused,
+            refused_retries: self.refused_retries,
+        }
     }
 
     fn drop_timers(&mut self) -> usize {
@@ -110,8 +132,13 @@ impl Model {
     pub fn drain(&mut self, waiters: Waiters, deadline: Option<Nanos>) -> DrainId {
         let id = DrainId(self.drains.all.len() as u64);
         let deadline = deadline.map(|limit| self.now.saturating_add(limit));
-        self.drains.all.insert(id, Drain { deadline, answer: Drained::default(), over: false });
-        self.drain_waits = (waiters == Waiters::Wait).then(|| deadline.unwrap_or(Nanos::MAX));
+        let refused_before = (self.refused, self.refused_retries);
+        let drain = Drain { deadline, answer: Drained::default(), refused_before, over: false };
+        self.drains.all.insert(id, drain);
+        // "The queue's phases only move forward: a drain that waits, called on a queue
+        // that is shut down, waits for what is left and takes no retries" (Q14).
+        let waits = waiters == Waiters::Wait && self.phase != Phase::ShutDown;
+        self.drain_waits = waits.then(|| deadline.unwrap_or(Nanos::MAX));
         match waiters {
             Waiters::Drop => {
                 self.drop_timers();
@@ -123,7 +150,8 @@ impl Model {
                 }
                 self.phase = Phase::ShutDown;
             }
-            Waiters::Wait => self.phase = Phase::Closed,
+            Waiters::Wait if waits => self.phase = Phase::Closed,
+            Waiters::Wait => {}
         }
         self.drains_may_end();
         id
@@ -165,11 +193,14 @@ impl Model {
 
     fn end_drain(&mut self, id: DrainId) {
         let left = self.counts();
+        let refused = (self.refused, self.refused_retries);
         let drain = self.drains.all.get_mut(&id).expect("it was begun");
         if drain.over {
             return;
         }
         drain.over = true;
+        drain.answer.refused = refused.0 - drain.refused_before.0;
+        drain.answer.refused_retries = refused.1 - drain.refused_before.1;
         drain.answer.ready = left.ready;
         drain.answer.held = left.held;
         drain.answer.waiting = left.waiting;

@@ -6,7 +6,7 @@
 
 mod drain;
 
-pub use drain::{DrainId, Drained, Waiters};
+pub use drain::{Down, DrainId, Drained, Waiters};
 
 use std::collections::BTreeMap;
 
@@ -225,6 +225,10 @@ pub struct Model {
     /// A drain that waits for waiting keys is under way, until this deadline.
     drain_waits: Option<Nanos>,
     drains: drain::Drains,
+    /// Triggers from outside that were refused.
+    refused: usize,
+    /// Retries of holders that were refused.
+    refused_retries: usize,
     calls: u64,
     runs: u64,
     told: Told,
@@ -245,6 +249,8 @@ impl Model {
             phase: Phase::Open,
             drain_waits: None,
             drains: drain::Drains::default(),
+            refused: 0,
+            refused_retries: 0,
             calls: 0,
             runs: 0,
             told: Told::default(),
@@ -397,7 +403,7 @@ impl Model {
         if self.phase == Phase::Open {
             return Ok(());
         }
-        self.drains.refused();
+        self.refused += 1;
         Err(Refused)
     }
 
@@ -649,7 +655,7 @@ impl Model {
             return Err(Refused);
         }
         if self.phase == Phase::ShutDown {
-            self.drains.refused();
+            self.refused_retries += 1;
             return Err(Refused);
         }
         Ok(())

@@ -282,7 +282,7 @@ pub fn b9_items_that_are_dropped_retry_each_by_option<A: Adapter>() {
     drop(items);
     let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is held") };
     let answer = sound(answer);
-    assert_eq!((answer.complete, answer.done, answer.refused), (true, 2, 2));
+    assert_eq!((answer.complete, answer.done, answer.refused_retries), (true, 2, 2));
 }
 
 pub fn b9_done_and_get_the_next_hands_out_the_next<A: Adapter>() {
@@ -352,7 +352,7 @@ pub fn b9_shut_down_counts_a_batch_key_by_key<A: Adapter>() {
     let q = Subject::<A>::new();
     q.trigger_many((0..9).map(|key| asked(key, if key < 4 { When::Now } else { after(5) }, None)).collect());
     let items = q.take_many(3);
-    assert_eq!(q.shut_down(), Down { ready: 1, held: 3, dropped: 5 });
+    assert_eq!(q.shut_down(), Down { ready: 1, held: 3, dropped: 5, ..Down::default() });
     drop(items);
     assert_eq!(q.work_off(), [3]);
     q.is_over();

@@ -234,7 +234,8 @@ macro_rules! q_close {
             q14_a_drain_that_waits_shuts_down_at_its_deadline,
             q14_a_drain_that_waits_shuts_down_at_its_deadline_however_late_one_looks,
             q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it,
-            q14_a_later_drain_that_waits_takes_holders_retries_again,
+            q14_a_drain_that_waits_on_a_queue_that_is_shut_down_takes_no_retries,
+            q14_a_close_after_shut_down_opens_nothing,
             q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting,
             q14_requeue_after_zero_by_a_holder_is_taken_after_close,
             q14_a_queue_that_is_not_closed_accepts,
@@ -385,6 +386,7 @@ macro_rules! q_shut {
             q10_a_guard_or_a_waiting_getter_is_not_a_handle,
             q10_dropping_a_handle_that_is_not_the_last_changes_nothing,
             q10_a_holders_retry_is_refused_and_the_guard_comes_back,
+            q10_shut_down_counts_refused_triggers_and_apart_refused_retries,
             q10_shut_down_is_seen_by_a_get_that_waits_in_its_own_manner,
             q10_a_get_begun_before_and_polled_after_shut_down_ends,
         }

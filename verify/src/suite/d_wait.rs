@@ -144,7 +144,7 @@ pub fn d4_promotion_shows_wherever_one_looks<A: Adapter>() {
     assert_eq!(q.len(), 3);
     q.has(3, 0, 0, 0);
     assert_eq!(q.add(1), Accepted::Coalesced, "it is ready already");
-    assert_eq!(q.shut_down(), Down { ready: 3, held: 0, dropped: 0 });
+    assert_eq!(q.shut_down(), Down { ready: 3, ..Down::default() });
 }
 
 pub fn d7_add_after_never_waits_whatever_the_number_of_waiting_keys<A: Adapter>() {
@@ -205,7 +205,7 @@ pub fn d9_shut_down_drops_the_timers_and_counts_them<A: Adapter>() {
     q.add(3);
     let three = q.take(3);
     q.add(4);
-    assert_eq!(q.shut_down(), Down { ready: 1, held: 1, dropped: 10 });
+    assert_eq!(q.shut_down(), Down { ready: 1, held: 1, dropped: 10, ..Down::default() });
     q.has(1, 1, 0, 0);
     q.clock.advance(ms(1_000));
     drop(three);
@@ -219,7 +219,7 @@ pub fn d9_shut_down_fires_what_is_due_before_it_drops_the_rest<A: Adapter>() {
     q.add_after(1, ms(5));
     q.add_after(2, ms(6));
     q.clock.advance(ms(5));
-    assert_eq!(q.shut_down(), Down { ready: 1, held: 0, dropped: 1 });
+    assert_eq!(q.shut_down(), Down { ready: 1, dropped: 1, ..Down::default() });
     assert_eq!(q.work_off(), [1]);
 }
 

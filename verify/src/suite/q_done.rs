@@ -123,7 +123,7 @@ pub fn q12_by_option_a_dropped_guard_whose_retry_is_refused_is_done_and_counted_
     drop(one);
     let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("the run has ended") };
     let answer = sound(answer);
-    assert_eq!((answer.done, answer.refused), (1, 1));
+    assert_eq!((answer.done, answer.refused, answer.refused_retries), (1, 0, 1));
     assert_eq!(q.num_requeues(1), 0, "the limiter was not asked");
 }
 

@@ -27,7 +27,7 @@ pub fn q10_ready_keys_are_still_handed_out<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add(1);
     q.add(2);
-    assert_eq!(q.shut_down(), Down { ready: 2, held: 0, dropped: 0 });
+    assert_eq!(q.shut_down(), Down { ready: 2, ..Down::default() });
     assert_eq!(q.len(), 2);
     assert_eq!(q.work_off(), [1, 2]);
     q.is_over();
@@ -38,7 +38,7 @@ pub fn q10_a_held_dirty_key_still_gets_its_run<A: Adapter>() {
     q.add(1);
     let one = q.take(1);
     q.add(1);
-    assert_eq!(q.shut_down(), Down { ready: 0, held: 1, dropped: 0 });
+    assert_eq!(q.shut_down(), Down { held: 1, ..Down::default() });
     assert_eq!(q.state(1), Some(Seen { held: true, dirty: true, ..Seen::default() }));
     sound(one.done());
     assert_eq!(q.work_off(), [1]);
@@ -65,9 +65,9 @@ pub fn q10_any_number_of_calls_in_any_state_neither_panics_nor_hangs<A: Adapter>
     let one = q.take(1);
     q.add(1);
     q.close();
-    assert_eq!(q.shut_down(), Down { ready: 1, held: 1, dropped: 1 });
+    assert_eq!(q.shut_down(), Down { ready: 1, held: 1, dropped: 1, ..Down::default() });
     for _ in 0..3 {
-        assert_eq!(q.shut_down(), Down { ready: 1, held: 1, dropped: 0 });
+        assert_eq!(q.shut_down(), Down { ready: 1, held: 1, ..Down::default() });
         q.close();
         assert!(q.shutting_down());
     }
@@ -173,6 +173,21 @@ pub fn q10_a_holders_retry_is_refused_and_the_guard_comes_back<A: Adapter>() {
     assert_eq!(q.num_requeues(1), 0, "a refused retry counts no failure");
     sound(one.done());
     q.has(0, 0, 0, 0);
+}
+
+pub fn q10_shut_down_counts_refused_triggers_and_apart_refused_retries<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add(1);
+    let one = q.take(1);
+    q.close();
+    assert!(q.refuses(1) && q.refuses(2));
+    let down = q.shut_down();
+    assert_eq!((down.refused, down.refused_retries), (2, 0));
+    let one = sound(one.retry()).expect_err("shut down");
+    assert!(q.refuses(3));
+    let down = q.shut_down();
+    assert_eq!((down.refused, down.refused_retries), (3, 1), "all that were refused so far");
+    sound(one.done());
 }
 
 pub fn q10_shut_down_is_seen_by_a_get_that_waits_in_its_own_manner<A: Adapter>() {

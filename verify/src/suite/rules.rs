@@ -245,17 +245,24 @@ pub fn rules_a_refused_trigger_changes_nothing<A: Adapter>() {
 }
 
 pub fn rules_a_refused_trigger_takes_no_token<A: Adapter>() {
-    let bucket = requeue::limiter::Bucket::new(1.0, 2).expect("a bucket");
-    let q = Subject::<A>::limited(bucket);
+    let bucket = || requeue::limiter::Bucket::new(1.0, 2).expect("a bucket");
+    let q = Subject::<A>::limited(bucket());
     q.add(9);
     let nine = q.take(9);
-    q.shut_down();
+    q.close();
     for key in 0..10 {
         assert!(q.trigger(key, When::RateLimited, None).is_err());
     }
-    let nine = sound(nine.retry()).expect_err("refused");
-    let _drain = q.drain(Waiters::Wait);
-    assert_eq!(sound(nine.retry()).ok(), Some(Duration::ZERO), "both tokens are still there");
+    assert_eq!(sound(nine.retry()).ok(), Some(Duration::ZERO), "the first token is still there");
+    assert_eq!(sound(q.take(9).retry()).ok(), Some(Duration::ZERO), "and the second");
+    // a bucket that others share, and a retry
+    let bucket = Arc::new(bucket());
+    let q = Subject::<A>::limited(Arc::clone(&bucket));
+    q.add(9);
+    let nine = q.take(9);
+    q.shut_down();
+    assert!(sound(nine.retry()).is_err());
+    assert_eq!(bucket.tokens().tokens(q.clock.at()), 2.0);
 }
 
 pub fn rules_a_refused_retry_asks_no_limiter_and_counts_no_retry<A: Adapter>() {

@@ -210,8 +210,10 @@ pub struct Core<K, V = ()> {
     runs_done: u64,
     /// Waiting keys that were dropped.
     dropped: u64,
-    /// Triggers that were refused, retries of holders among them.
+    /// Triggers from outside that were refused.
     refused: u64,
+    /// Retries of holders that were refused.
+    refused_retries: u64,
     /// Calls of `shut_down`: each releases the drains begun before it.
     releases: u64,
     /// What metrics are told of.
@@ -267,6 +269,7 @@ impl<K, V> Core<K, V> {
             runs_done: 0,
             dropped: 0,
             refused: 0,
+            refused_retries: 0,
             releases: 0,
             counts: Counts::default(),
             inert: BTreeMap::new(),

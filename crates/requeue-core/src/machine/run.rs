@@ -766,7 +766,7 @@ impl<K, V> Core<K, V> {
         if let How::Retry(RetryDelay::Asked(_, asking)) = how {
             self.unask(asking);
         }
-        self.refused += u64::from(reason == Refused::ShutDown);
+        self.refused_retries += u64::from(reason == Refused::ShutDown);
         RefusedEnd { value, reason }
     }
 

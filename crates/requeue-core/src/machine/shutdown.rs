@@ -10,7 +10,7 @@ const BATCH: usize = 64;
 /// Timers that only come nearer in a lock hold cost a quarter of one that fires.
 const STEPS: usize = 4;
 
-/// Who may still trigger a run.
+/// Who may still trigger a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Everybody.
@@ -52,7 +52,8 @@ pub enum WaitingKeys {
     Drop,
     /// They run now, in the order of their instants.
     RunNow,
-    /// The drain waits for them, and holders may still retry.
+    /// The drain waits for them, and holders may still retry; not on a queue that is
+    /// shut down already, which has no waiting keys and takes no retries.
     Wait,
 }
 
@@ -79,6 +80,10 @@ pub struct ShutDown {
     pub dirty: usize,
     /// Waiting keys whose timers were dropped.
     pub dropped: usize,
+    /// Triggers from outside that were refused so far.
+    pub refused: u64,
+    /// Retries of holders that were refused so far: so many runs were not tried again.
+    pub refused_retries: u64,
 }
 
 /// Where the counts stood when a drain began.
@@ -102,6 +107,7 @@ pub struct DrainBase {
     done: u64,
     dropped: u64,
     refused: u64,
+    refused_retries: u64,
     releases: u64,
 }
 
@@ -126,8 +132,10 @@ pub struct Drained {
     pub done: u64,
     /// Waiting keys that were dropped since.
     pub dropped: u64,
-    /// Triggers that were refused since, retries of holders among them.
+    /// Triggers from outside that were refused since.
     pub refused: u64,
+    /// Retries of holders that were refused since: so many runs were not tried again.
+    pub refused_retries: u64,
     /// Keys in line now.
     pub ready: usize,
     /// Keys that workers have now.
@@ -291,6 +299,8 @@ impl<K, V> Core<K, V> {
             held: self.held,
             dirty: self.dirty,
             dropped: (self.dropped - before) as usize,
+            refused: self.refused,
+            refused_retries: self.refused_retries,
         }
     }
 
@@ -325,6 +335,7 @@ impl<K, V> Core<K, V> {
             done: self.runs_done,
             dropped: self.dropped,
             refused: self.refused,
+            refused_retries: self.refused_retries,
             releases: self.releases,
         };
         match waiting {
@@ -336,6 +347,8 @@ impl<K, V> Core<K, V> {
                 self.end_phase();
                 self.sweep = Sweep::Fire;
             }
+            // phases only move forward: a queue that is shut down takes no retries again
+            WaitingKeys::Wait if self.phase == Phase::ShutDown => {}
             WaitingKeys::Wait => {
                 self.phase = Phase::Closed;
                 self.waiting_drain = Some(deadline);
@@ -521,6 +534,7 @@ impl<K, V> Core<K, V> {
             done: self.runs_done - base.done,
             dropped: self.dropped - base.dropped,
             refused: self.refused - base.refused,
+            refused_retries: self.refused_retries - base.refused_retries,
             ready: self.ready,
             held: self.held,
             waiting: self.waiting() + self.asking,

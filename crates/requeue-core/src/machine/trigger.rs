@@ -340,7 +340,7 @@ impl<K, V> Core<K, V> {
             return Err(Refused::NotHeld);
         }
         if !self.accepts(true) {
-            self.refused += 1;
+            self.refused_retries += 1;
             return Err(Refused::ShutDown);
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::shared::{Shared, wake_each};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
-use requeue_core::DrainBase;
+use requeue_core::{DrainBase, Drained};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -27,8 +27,8 @@ pub(super) trait Source: Send + Sync {
     fn clock(&self) -> &dyn Clock;
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
     fn stats(&self, now: Instant) -> Stats;
-    /// Waiting keys dropped and triggers refused since a drain began.
-    fn lost(&self, base: &DrainBase, now: Instant) -> (u64, u64);
+    /// What a drain has to tell.
+    fn drained(&self, base: &DrainBase, now: Instant) -> Drained;
 }
 
 impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
@@ -41,9 +41,8 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     fn stats(&self, now: Instant) -> Stats {
         self.enter_at(now).core.stats()
     }
-    fn lost(&self, base: &DrainBase, now: Instant) -> (u64, u64) {
-        let counts = self.enter_at(now).core.drain_counts(base);
-        (counts.dropped, counts.refused)
+    fn drained(&self, base: &DrainBase, now: Instant) -> Drained {
+        self.enter_at(now).core.drain_counts(base)
     }
 }
 
@@ -378,20 +377,22 @@ impl Roster {
     }
 
     /// What there is to report of the worker, apart from its queue.
-    pub(super) fn report(&self, stats: Stats, lost: Option<(u64, u64)>) -> StopReport {
+    pub(super) fn report(&self, stats: Stats, drained: Option<Drained>) -> StopReport {
         let state = self.state.lock();
-        let left = lost.is_some() && (stats.ready > 0 || stats.waiting > 0);
+        let left = drained.is_some() && (stats.ready > 0 || stats.held > 0 || stats.waiting > 0);
         let still_running = state.places.iter().filter(|p| p.running.is_some()).count();
-        let (dropped, refused) = lost.unwrap_or_default();
+        let Drained { dropped, refused, refused_retries, .. } = drained.unwrap_or_default();
         StopReport {
             complete: still_running == 0 && state.cancelled == 0 && !left,
             done: state.done,
             cancelled: state.cancelled,
             still_running,
+            held: stats.held,
             ready: stats.ready,
             waiting: stats.waiting,
             dropped,
             refused,
+            refused_retries,
         }
     }
 }

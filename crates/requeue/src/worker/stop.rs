@@ -40,14 +40,20 @@ pub struct StopReport {
     /// Those of them that go on as the report is made: a blocking handler, and an
     /// async one that is being polled, cannot be ended from outside.
     pub still_running: usize,
+    /// Keys that are held as the report is made, whoever has them: by this worker's
+    /// handlers, by another worker of the queue, or by a guard.
+    pub held: usize,
     /// Keys in line as the report is made.
     pub ready: usize,
     /// Keys that wait for their timers as the report is made.
     pub waiting: usize,
     /// Waiting keys that the drain dropped.
     pub dropped: u64,
-    /// Triggers that were refused since the drain began, retries among them.
+    /// Triggers from outside that were refused since the drain began.
     pub refused: u64,
+    /// Retries of holders that were refused since the drain began: so many runs failed
+    /// and were not tried again.
+    pub refused_retries: u64,
 }
 
 /// A worker that ends: await it or [`wait`](Self::wait) on it for the report.
@@ -154,8 +160,8 @@ impl Stop {
             // a drain of workers that were resized to 0 ends them too
             self.roster.stop_taking();
         }
-        let lost = self.drain.as_ref().map(|base| self.roster.queue.lost(base, now));
-        Step::Ready(self.roster.report(self.roster.queue.stats(now), lost))
+        let drained = self.drain.as_ref().map(|base| self.roster.queue.drained(base, now));
+        Step::Ready(self.roster.report(self.roster.queue.stats(now), drained))
     }
 }
 
