@@ -7,8 +7,8 @@
 //! been woken and has not looked since; and at the end of the queue all have.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Drained, Exponential, Held, Limiter, Line, Many, Nothing,
-    Policy, Polled, Rejected, Seen, Subject, TestClock, Waiters, When, sound,
+    Accepted, Adapter, Config, Counts, Drained, Exponential, Held, Limiter, Line, Many, Nothing, Policy,
+    Polled, Rejected, Seen, Subject, TestClock, Waiters, When, sound,
 };
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};

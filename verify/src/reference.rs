@@ -364,7 +364,9 @@ impl Adapter for Reference {
         let id = shared.change(|model| model.drain(waiters, deadline.map(nanos)));
         let mut alarm = None;
         Box::pin(poll_fn(move |context| {
-            shared.poll(context, &mut alarm, until, |model| model.drained(id)).map(|answer| Ok(drained(answer)))
+            shared
+                .poll(context, &mut alarm, until, |model| model.drained(id))
+                .map(|answer| Ok(drained(answer)))
         }))
     }
 

@@ -106,7 +106,11 @@ pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {
     puppets.end(Outcome::Done);
     let report = F::report(drain);
     assert_eq!((report.complete, report.done, report.ready, report.waiting), (true, 3, 0, 0));
-    assert_eq!((report.dropped, report.refused, report.refused_retries), (1, 1, 1), "waiting key, add, retry");
+    assert_eq!(
+        (report.dropped, report.refused, report.refused_retries),
+        (1, 1, 1),
+        "waiting key, add, retry"
+    );
     assert!(q.shutting_down());
     assert_eq!(q.num_requeues(&1), 0, "a refused retry is no failure");
 }
