@@ -2,9 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use requeue::{Metrics as _, ReadWorkers, WorkerCounts};
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{QueueMetrics, QueueSink};
@@ -34,52 +32,6 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         return port.parse().map(|port| SocketAddr::new(here, port)).map_err(|_| EXPECTED.to_owned());
     }
     text.parse().map_err(|_| EXPECTED.to_owned())
-}
-
-/// The workers, as the metrics see them.
-#[derive(Debug, Default)]
-pub(crate) struct Hands {
-    workers: AtomicUsize,
-    busy: AtomicUsize,
-}
-
-/// One more, until it is dropped.
-#[must_use]
-#[derive(Debug)]
-pub(crate) struct OneMore<'a>(&'a AtomicUsize);
-
-impl<'a> OneMore<'a> {
-    fn of(number: &'a AtomicUsize) -> Self {
-        number.fetch_add(1, Ordering::Relaxed);
-        Self(number)
-    }
-}
-
-impl Drop for OneMore<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Hands {
-    /// A worker is there.
-    pub(crate) fn worker(&self) -> OneMore<'_> {
-        OneMore::of(&self.workers)
-    }
-
-    /// A worker has a key.
-    pub(crate) fn busy(&self) -> OneMore<'_> {
-        OneMore::of(&self.busy)
-    }
-}
-
-impl ReadWorkers for Hands {
-    fn workers(&self) -> WorkerCounts {
-        WorkerCounts {
-            workers: self.workers.load(Ordering::Relaxed),
-            busy: self.busy.load(Ordering::Relaxed),
-        }
-    }
 }
 
 /// An address that was taken, and what will be told there.
@@ -113,9 +65,7 @@ impl Listening {
     /// # Errors
     ///
     /// The system has no thread left.
-    pub(crate) fn serve(self, queue: &Queue, hands: &Arc<Hands>) -> std::io::Result<Server> {
-        let workers: Arc<dyn ReadWorkers> = hands.clone();
-        self.sink.attach_workers(Arc::downgrade(&workers));
+    pub(crate) fn serve(self, queue: &Queue) -> std::io::Result<Server> {
         let (queue, registry, sink) = (queue.clone(), self.registry, self.sink);
         Server::start(self.listener, move |path| {
             // as long as it is served it is exported

@@ -36,6 +36,9 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// So that the library carries it as the error of a run.
+impl std::error::Error for Failure {}
+
 /// What becomes of the key.
 #[derive(Debug)]
 pub(crate) enum Verdict {

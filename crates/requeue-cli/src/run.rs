@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -19,29 +19,26 @@ use crate::intake::Intake;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
-use crate::listen::{Hands, Listening};
+use crate::listen::Listening;
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue};
-use crate::queue::{self, Queue, Retries};
+use crate::queue::{self, Retries};
 use crate::signals::Listener;
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Tally};
 use crate::template::{Template, Unpassable};
 use crate::watch;
-use crate::worker::Shop;
+use crate::worker::{self, Shop};
 
 /// Exit status: the command line is wrong.
 pub(crate) const USAGE: u8 = 2;
 
 /// As if ended by `SIGPIPE`, which is how most programs end that write to nobody.
 pub(crate) const CLOSED: u8 = 128 + 13;
-
-/// The stack of a worker. It calls nothing deep.
-const STACK: usize = 256 * 1024;
 
 /// The exit status of `requeue run`.
 pub(crate) fn run(args: Run) -> u8 {
@@ -106,7 +103,8 @@ fn control(
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
-    let shop = Shop {
+    let shop = Arc::new(Shop {
+        queue: queue.clone(),
         keeper: Keeper {
             timeout: args.timeout,
             grace: args.grace,
@@ -118,20 +116,20 @@ fn control(
         template,
         tally: Tally::default(),
         log: Arc::clone(&log),
-        hands: Arc::new(Hands::default()),
         sink,
         intake,
         loops: watcher.as_ref().map(|_| Loops::new(args.debounce)),
         unusable: Mutex::new(None),
+        faulty: AtomicBool::new(false),
         args,
-    };
+    });
     let server = match listening {
         None => None,
         Some(listening) => {
             if let Some(address) = listening.chosen(shop.args.listen) {
                 log.note(&format!("listening on http://{address}"));
             }
-            Some(listening.serve(&queue, &shop.hands)?)
+            Some(listening.serve(&queue)?)
         }
     };
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
@@ -145,32 +143,23 @@ fn control(
             let (console, tally) = (&console, &shop.tally);
             scope.spawn(move || progress::draw(console, tally, in_queue, &progress_ends));
         }
-        let mut workers = Vec::new();
-        for _ in 0..workers_wanted(&shop.args) {
-            let builder = std::thread::Builder::new().name("worker".to_owned()).stack_size(STACK);
-            match builder.spawn_scoped(scope, || shop.work(&queue)) {
-                Ok(worker) => workers.push(worker),
-                // Fewer hands do the same work; none would do none.
-                Err(_) if !workers.is_empty() => break,
-                Err(e) => {
-                    control.raise(Level::Stop);
-                    drop(end_progress);
-                    return (End::Stopped { unread: true }, Some(e));
-                }
+        let worker = match worker::start(&shop, workers_wanted(&shop.args)) {
+            Ok(worker) => worker,
+            Err(e) => {
+                control.raise(Level::Stop);
+                drop(end_progress);
+                return (End::Stopped { unread: true }, Some(e));
             }
-        }
-        let (input, mut error) = match watcher {
+        };
+        let (input, error) = match watcher {
             None => read(&shop),
             Some(watcher) => watch::feed(&shop, watcher, || read(&shop)),
         };
-        see_off(&shop, &queue);
-        for worker in workers {
-            if worker.join().is_err() {
-                error = error.or_else(|| Some(io::Error::other("a worker failed")));
-            }
-        }
+        see_off(&shop);
+        worker.join();
         drop(end_progress);
-        (input, error)
+        let fault = shop.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));
+        (input, error.or(fault))
     });
     shop.keeper.linger.end();
     signals.messages_said();
@@ -230,8 +219,8 @@ fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
 }
 
 /// Waits until everything is worked off, or may be left.
-fn see_off(shop: &Shop, queue: &Queue) {
-    let control = &shop.keeper.control;
+fn see_off(shop: &Shop) {
+    let (control, queue) = (&shop.keeper.control, &shop.queue);
     let limit = shop.args.drain_timeout;
     let drain = control.before_the_end(|| queue::drain(queue, Retries::WorkOff, limit));
     let complete = drain.is_some_and(|drain| drain.wait().complete);

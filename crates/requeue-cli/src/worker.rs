@@ -1,21 +1,22 @@
-//! What each of the `-j` threads does: take a key, run PROGRAM for it, say how it ended.
+//! What a worker does with a key: run PROGRAM for it, and say how it ended. The loop
+//! around it is the library's [`Worker`].
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use requeue::Item;
+use requeue::{Fate, Outcome, RunReport, Worker};
 use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
 use crate::intake::{Cause, Intake};
-use crate::listen::Hands;
 use crate::log::{Log, Subject};
 use crate::loops::Loops;
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
@@ -26,15 +27,18 @@ use crate::template::Template;
 
 const SCRATCH: usize = 64 * 1024;
 
-/// What the threads share.
+/// A key that was handed out.
+type Job = requeue::Run<Key, Cause>;
+
+/// What the workers share.
 #[derive(Debug)]
 pub(crate) struct Shop {
     pub(crate) args: Run,
+    pub(crate) queue: Queue,
     pub(crate) template: Template,
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) log: Arc<Log>,
-    pub(crate) hands: Arc<Hands>,
     /// What hears of triggers that never come to the queue, under `--listen`.
     pub(crate) sink: Option<Arc<QueueSink>>,
     pub(crate) intake: Arc<Intake>,
@@ -42,59 +46,61 @@ pub(crate) struct Shop {
     pub(crate) loops: Option<Loops>,
     /// PROGRAM cannot be started at all: exit status and reason.
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
+    /// A fault of ours ended a run.
+    pub(crate) faulty: AtomicBool,
 }
 
-/// A worker that is gone would be waited for in vain: a fault of ours ends the command,
-/// not in silence, and not never.
+/// A fault of ours ends the command, and not in silence. The level rises before the
+/// library puts the key back, so that the key is left and not run for ever.
 struct LeaveOnPanic<'a>(&'a Shop);
 
 impl Drop for LeaveOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.0.faulty.store(true, Ordering::Relaxed);
             self.0.keeper.control.raise(Level::Stop);
         }
     }
 }
 
-impl Shop {
-    /// Works until the queue says that it is shut down.
-    pub(crate) fn work(&self, queue: &Queue) {
-        let _leave = LeaveOnPanic(self);
-        let _here = self.hands.worker();
-        let mut scratch = vec![0; SCRATCH];
-        while let Some(item) = queue.get_blocking() {
-            let _busy = self.hands.busy();
-            self.intake.begins(item.key(), item.value());
-            if self.keeper.control.reached(Level::LastRuns) {
-                self.tally.discard(item.key());
-                item.give_up();
-            } else {
-                self.serve(queue, item, &mut scratch);
-            }
-        }
-    }
+/// Starts the workers. They end when the queue is shut down and worked off.
+///
+/// # Errors
+///
+/// The system has no thread for even one.
+pub(crate) fn start(shop: &Arc<Shop>, workers: usize) -> io::Result<Worker> {
+    let (works, hears) = (Arc::clone(shop), Arc::clone(shop));
+    let worker = Worker::of(&shop.queue)
+        .workers(1)
+        .on_end(move |key, run| hears.ended(key, run))
+        .start_threads(move |job| works.work(&job))?;
+    // Fewer hands do the same work; none would do none.
+    let _ = worker.resize(workers);
+    Ok(worker)
+}
 
-    fn serve(&self, queue: &Queue, item: Item<'_, Key, Cause>, scratch: &mut [u8]) {
+impl Shop {
+    fn work(&self, job: &Job) -> Outcome {
+        let _leave = LeaveOnPanic(self);
+        self.intake.begins(job.key(), job.value());
+        if self.keeper.control.reached(Level::LastRuns) {
+            self.tally.discard(job.key());
+            return left();
+        }
         let began = Instant::now();
-        let attempt = item.attempt();
-        match self.attempt(queue, &item, scratch) {
-            Ok(verdict) => self.settle(item, attempt, verdict, began),
+        match self.attempt(job) {
+            Ok(verdict) => self.settle(job, verdict, began),
             Err((status, e)) => {
-                self.tally.owe(item.key());
-                item.give_up();
+                self.tally.owe(job.key());
                 self.program_is_unusable(status, e);
+                left()
             }
         }
     }
 
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
-    fn attempt(
-        &self,
-        queue: &Queue,
-        item: &Item<'_, Key, Cause>,
-        scratch: &mut [u8],
-    ) -> Result<Verdict, (u8, io::Error)> {
-        let (key, attempt) = (item.key(), item.attempt());
+    fn attempt(&self, job: &Job) -> Result<Verdict, (u8, io::Error)> {
+        let (key, attempt) = (job.key(), job.attempt());
         let arguments = match self.template.arguments(key) {
             Ok(arguments) => arguments,
             Err(why) => return Ok(Verdict::GiveUp(Failure::Unpassable(why))),
@@ -105,8 +111,8 @@ impl Shop {
             .args(arguments)
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
-            .env("REQUEUE_FAILURES", queue.num_requeues(key).to_string());
-        match item.value().and_then(|cause| cause.seen.as_ref()) {
+            .env("REQUEUE_FAILURES", self.queue.num_requeues(key).to_string());
+        match job.value().and_then(|cause| cause.seen.as_ref()) {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.
             None => command.env_remove("REQUEUE_EVENT").env_remove("REQUEUE_REL"),
@@ -116,7 +122,7 @@ impl Shop {
         if let Some(loops) = &self.loops {
             loops.begins(key, SystemTime::now());
         }
-        let ended = self.keeper.run(command, tag, scratch);
+        let ended = self.keeper.run(command, tag, &mut vec![0; SCRATCH]);
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
@@ -133,45 +139,60 @@ impl Shop {
         }
     }
 
-    fn settle(&self, item: Item<'_, Key, Cause>, attempt: u32, verdict: Verdict, began: Instant) {
-        // The queue keeps the key behind the item; the messages below come after its end.
-        let key = item.key().clone();
-        let subject = Subject { key: &key, attempt };
+    /// The key's fate, in our own books. They are written before the queue is told,
+    /// which may hand the key out again at once.
+    fn settle(&self, job: &Job, verdict: Verdict, began: Instant) -> Outcome {
+        let (key, attempt) = (job.key(), job.attempt());
+        let subject = Subject { key, attempt };
         match verdict {
             Verdict::Done => {
-                self.tally.done(&key);
+                self.tally.done(key);
                 self.log.done(subject, began.elapsed());
-                item.succeed();
+                Outcome::Done
             }
             Verdict::Again(delay) => {
-                self.tally.owe(&key);
+                self.tally.owe(key);
                 self.log.again(subject, delay);
                 // Refused means that we are about to leave: the key stays owed.
-                let _ = item.requeue_after(delay);
+                Outcome::Again(delay)
             }
             Verdict::Retry(why) => {
-                self.tally.owe(&key);
-                match item.retry() {
-                    Ok(delay) => {
-                        Tally::add(&self.tally.retries);
-                        self.log.retry(subject, &why, delay);
-                    }
-                    Err(_) => self.log.left(subject, Some(&why)),
-                }
+                self.tally.owe(key);
+                Outcome::Retry(why.into())
             }
             Verdict::GiveUp(why) => {
                 self.log.gave_up(subject, &why);
-                self.tally.give_up(GaveUp { key, why, attempts: attempt, cut: false });
+                self.tally.give_up(GaveUp { key: key.clone(), why, attempts: attempt, cut: false });
                 if self.args.fail_fast {
                     self.keeper.control.raise(Level::LastRuns);
                 }
-                item.give_up();
+                left()
             }
             Verdict::Left => {
-                self.tally.owe(&key);
+                self.tally.owe(key);
                 self.log.left(subject, None);
-                item.give_up();
+                left()
             }
+        }
+    }
+
+    /// What became of a retry is known only when the queue was asked.
+    fn ended(&self, key: &Key, run: &RunReport<'_>) {
+        let subject = Subject { key, attempt: run.attempt };
+        let error = match run.failure {
+            Some(requeue::Failure::Error(error)) => error,
+            // A panic, see [`LeaveOnPanic`].
+            Some(_) => return self.tally.owe(key),
+            None => return,
+        };
+        let Some(why) = error.downcast_ref::<Failure>() else { return };
+        match run.fate {
+            Fate::Retry(delay) => {
+                Tally::add(&self.tally.retries);
+                self.log.retry(subject, why, delay);
+            }
+            Fate::Refused => self.log.left(subject, Some(why)),
+            _ => {}
         }
     }
 
@@ -181,4 +202,9 @@ impl Shop {
         drop(unusable);
         self.keeper.control.raise(Level::Stop);
     }
+}
+
+/// The queue lets go of the key; what is to be said of it is said.
+fn left() -> Outcome {
+    Outcome::GiveUp("left".into())
 }

@@ -54,8 +54,8 @@ pub use queue::WorkQueue;
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
 pub use worker::{
-    BoxError, Failure, IntoOutcome, Outcome, Run, Spawn, Stop, StopReport, Worker, WorkerBuilder,
-    WorkerFuture, WorkerTask,
+    BoxError, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
+    WorkerBuilder, WorkerFuture, WorkerTask,
 };
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]

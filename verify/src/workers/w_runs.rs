@@ -2,8 +2,8 @@
 
 use super::{Front, ms, puppets, queue, until};
 use requeue::{
-    Alarm, Clock, Failure, FakeClock, Instant, Outcome, RateLimiter, ReadyOrder, Run, Ticket, WorkQueue,
-    Worker,
+    Alarm, Clock, Failure, FakeClock, Fate, Instant, Outcome, RateLimiter, ReadyOrder, Run, RunReport,
+    Ticket, WorkQueue, Worker,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -389,6 +389,39 @@ pub fn w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outco
     q.add(4).unwrap();
     assert_eq!(failed.recv(), Ok((3, "what it said".to_owned())), "what its handler said was lost");
     assert!(F::report(worker.drain(Duration::MAX)).complete);
+}
+
+pub fn w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, told) = channel();
+    let inner = q.clone();
+    let hook = move |key: &u64, run: &RunReport<'_>| {
+        // The run has ended, and the key can be read all the same.
+        let held = inner.state(key).is_some_and(|state| state.held);
+        tell.send((*key, run.attempt, run.failure.map(ToString::to_string), run.fate, held)).unwrap();
+    };
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2).on_end(hook), handler);
+    let ends = |attempt, outcome| {
+        puppets.run(1, attempt);
+        puppets.end(outcome);
+        told.recv().unwrap()
+    };
+    let no = || Some("no".to_owned());
+    q.add(1).unwrap();
+    assert_eq!(ends(1, Outcome::Again(ms(5))), (1, 1, None, Fate::Again(ms(5)), false));
+    clock.advance(ms(5));
+    assert_eq!(ends(1, Outcome::Retry("no".into())), (1, 1, no(), Fate::Retry(ms(1)), false));
+    clock.advance(ms(1));
+    assert_eq!(ends(2, Outcome::Retry("no".into())), (1, 2, no(), Fate::GaveUp, false));
+    q.add(1).unwrap();
+    assert_eq!(ends(1, Outcome::Done), (1, 1, None, Fate::Done, false));
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    q.shut_down();
+    puppets.end(Outcome::Retry("no".into()));
+    assert_eq!(told.recv().unwrap(), (1, 1, no(), Fate::Refused, false));
+    F::report(worker.stop(Duration::MAX));
 }
 
 pub fn w_payloads_of_failed_runs_go_back<F: Front>() {

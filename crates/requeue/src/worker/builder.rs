@@ -2,7 +2,7 @@
 
 use super::crew::Crew;
 use super::future::WorkerFuture;
-use super::outcome::{Failure, IntoOutcome};
+use super::outcome::{Failure, IntoOutcome, RunReport};
 use super::roster::{Hiring, Roster};
 use super::run::Run;
 use super::spawn::Spawn;
@@ -49,7 +49,13 @@ impl<K, V> WorkerBuilder<K, V> {
         Self {
             queue,
             workers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            rules: Rules { time_limit: None, max_attempts: 0, on_failure: None, on_give_up: None },
+            rules: Rules {
+                time_limit: None,
+                max_attempts: 0,
+                on_failure: None,
+                on_give_up: None,
+                on_end: None,
+            },
             expire_failures_after: Some(EXPIRE_FAILURES_AFTER),
         }
     }
@@ -156,6 +162,30 @@ impl<K, V> WorkerBuilder<K, V> {
     /// ```
     pub fn on_give_up(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
         self.rules.on_give_up = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called for each run that has ended, well or not, after the key went back, was
+    /// given up or was done, on the thread where the run ended. Only here the delay of
+    /// a retry is known, and whether the retry was taken at all. Another worker may
+    /// have the key already. A panic in the hook is caught.
+    ///
+    /// ```
+    /// # use requeue::{Fate, Outcome, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # use std::time::Duration;
+    /// # let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_end(move |key: &&str, run| tell.send((*key, run.attempt, run.fate)).unwrap())
+    ///     .start_threads(|_| Outcome::RetryAfter(Duration::from_secs(60), "not yet".into()))?;
+    /// q.add("a")?;
+    /// assert_eq!(told.recv()?, ("a", 1, Fate::Retry(Duration::from_secs(60))));
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_end(mut self, hook: impl Fn(&K, &RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.rules.on_end = Some(Box::new(hook));
         self
     }
 

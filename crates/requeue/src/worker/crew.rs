@@ -2,7 +2,7 @@
 //! for the key, who is told of it, and what goes back to the queue.
 
 use super::Rules;
-use super::outcome::{Failure, Outcome};
+use super::outcome::{Failure, Fate, Outcome, RunReport};
 use super::report;
 use super::roster::Roster;
 use super::run::Cell;
@@ -66,25 +66,49 @@ impl<K, V> Crew<K, V> {
     /// whatever the handler said; `reported`: the hook has heard of that already.
     pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {
         let mut payload = cell.left.lock().take();
-        let verdict = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
-        match Arc::try_unwrap(cell) {
-            Ok(mut cell) => self.end(cell.guard.ending().1, verdict, &mut payload),
-            // the handler kept its run: it goes on reading the key
-            Err(cell) => {
-                if let Some(ending) = cell.guard.keeping() {
-                    self.end(ending, verdict, &mut payload);
-                }
+        let (verdict, said) = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
+        match (Arc::try_unwrap(cell), &self.rules.on_end) {
+            (Ok(mut cell), None) => {
+                self.end(cell.guard.ending().1, verdict, &mut payload);
             }
+            // the handler kept its run, or the hook is told of it: both go on reading
+            // the key
+            (Ok(cell), Some(_)) => self.end_keeping(&cell, verdict, &mut payload, late.or(said.as_ref())),
+            (Err(cell), _) => self.end_keeping(&cell, verdict, &mut payload, late.or(said.as_ref())),
+        }
+        quietly(|| drop(said));
+    }
+
+    /// Ends a run whose key somebody reads after the end, and tells the hook.
+    fn end_keeping(
+        &self,
+        cell: &Cell<K, V>,
+        verdict: Verdict,
+        payload: &mut Option<V>,
+        failure: Option<&Failure>,
+    ) {
+        let Some(ending) = cell.guard.keeping() else { return };
+        let fate = self.end(ending, verdict, payload);
+        if let Some(hook) = &self.rules.on_end {
+            let report = RunReport { attempt: cell.attempt, failure, fate };
+            quietly(|| hook(cell.guard.key(), &report));
         }
     }
 
     /// What becomes of the key, with failures reported: one that is past its time
-    /// limit may have been already.
-    fn verdict(&self, key: &K, end: End, late: Option<&Failure>, reported: bool, attempt: u32) -> Verdict {
+    /// limit may have been already. Also the failure that the handler itself told of.
+    fn verdict(
+        &self,
+        key: &K,
+        end: End,
+        late: Option<&Failure>,
+        reported: bool,
+        attempt: u32,
+    ) -> (Verdict, Option<Failure>) {
         let (mut last, mut instead) = (false, None);
         let said = match end {
-            End::Returned(Outcome::Done) if late.is_none() => return Verdict::Succeed,
-            End::Returned(Outcome::Again(delay)) if late.is_none() => return Verdict::Again(delay),
+            End::Returned(Outcome::Done) if late.is_none() => return (Verdict::Succeed, None),
+            End::Returned(Outcome::Again(delay)) if late.is_none() => return (Verdict::Again(delay), None),
             End::Returned(Outcome::Done | Outcome::Again(_)) => None,
             End::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
             End::Returned(Outcome::RetryAfter(delay, error)) => {
@@ -112,19 +136,30 @@ impl<K, V> Crew<K, V> {
                 report(self.rules.on_give_up.as_ref(), key, failure);
             }
         }
-        quietly(|| drop(said));
-        if last { Verdict::GiveUp } else { Verdict::Retry(instead) }
+        (if last { Verdict::GiveUp } else { Verdict::Retry(instead) }, said)
     }
 
-    fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) {
+    fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) -> Fate {
         let queue = &*self.queue;
-        let refused = match verdict {
-            Verdict::Succeed => return ending.succeed(queue),
-            Verdict::GiveUp => return ending.give_up(queue),
-            Verdict::Again(delay) => ending.again(queue, delay).is_err(),
+        let fate = match verdict {
+            Verdict::Succeed => {
+                ending.succeed(queue);
+                return Fate::Done;
+            }
+            Verdict::GiveUp => {
+                ending.give_up(queue);
+                return Fate::GaveUp;
+            }
+            Verdict::Again(delay) => match ending.again(queue, delay) {
+                Ok(()) => Fate::Again(delay),
+                Err(_) => Fate::Refused,
+            },
             Verdict::Retry(instead) => {
                 let retried = catch_unwind(AssertUnwindSafe(|| {
-                    ending.retry(queue, instead, payload, &mut None).is_err()
+                    match ending.retry(queue, instead, payload, &mut None) {
+                        Ok(delay) => Fate::Retry(delay),
+                        Err(_) => Fate::Refused,
+                    }
                 }));
                 retried.unwrap_or_else(|panic| {
                     // a limiter that cannot say when: the key is given up, not lost
@@ -134,14 +169,16 @@ impl<K, V> Crew<K, V> {
                     if let Some(key) = ending.key() {
                         report(self.rules.on_give_up.as_ref(), key, &failure);
                     }
-                    true
+                    ending.done(queue);
+                    Fate::GaveUp
                 })
             }
         };
-        if refused {
+        if fate == Fate::Refused {
             // shut down, and counted as refused
             ending.done(queue);
         }
+        fate
     }
 }
 

@@ -19,7 +19,7 @@ mod threads;
 
 pub use self::builder::WorkerBuilder;
 pub use self::future::WorkerFuture;
-pub use self::outcome::{BoxError, Failure, IntoOutcome, Outcome};
+pub use self::outcome::{BoxError, Failure, Fate, IntoOutcome, Outcome, RunReport};
 pub use self::run::Run;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
@@ -209,6 +209,7 @@ impl fmt::Debug for Worker {
 }
 
 type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
+type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;
 
 /// What a worker does with failures.
 struct Rules<K> {
@@ -217,6 +218,7 @@ struct Rules<K> {
     max_attempts: u32,
     on_failure: Option<Hook<K>>,
     on_give_up: Option<Hook<K>>,
+    on_end: Option<EndHook<K>>,
 }
 
 /// Calls a hook; its panic ends nothing.

@@ -87,6 +87,55 @@ impl<T: IntoOutcome, E: Into<BoxError>> IntoOutcome for Result<T, E> {
     }
 }
 
+/// What became of a key when a run of it ended.
+///
+/// ```
+/// use requeue::Fate;
+/// use std::time::Duration;
+/// let text = |fate| match fate {
+///     Fate::Retry(delay) | Fate::Again(delay) => format!("comes back in {delay:?}"),
+///     other => format!("{other:?}"),
+/// };
+/// assert_eq!(text(Fate::Again(Duration::from_secs(5))), "comes back in 5s");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// The run succeeded, and the failures of the key are forgotten.
+    Done,
+    /// The run did not fail, and the key comes again after this delay.
+    Again(Duration),
+    /// The run failed, and the key comes back after this delay.
+    Retry(Duration),
+    /// The run failed and the key is not tried again.
+    GaveUp,
+    /// The key was to come back, but the queue is shut down and refused it. It was
+    /// counted as refused.
+    Refused,
+}
+
+/// What is told of a run when it has ended: see
+/// [`WorkerBuilder::on_end`](crate::WorkerBuilder::on_end).
+///
+/// ```
+/// # use requeue::RunReport;
+/// fn print(key: &String, run: &RunReport<'_>) {
+///     println!("{key}: attempt {}: {:?}", run.attempt, run.fate);
+/// }
+/// # let _ = requeue::Worker::of(&requeue::WorkQueue::new()).on_end(print);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RunReport<'a> {
+    /// Which run in a row of failing ones it was, from 1: see
+    /// [`Run::attempt`](crate::Run::attempt).
+    pub attempt: u32,
+    /// Why it failed, if it did.
+    pub failure: Option<&'a Failure>,
+    /// What became of the key.
+    pub fate: Fate,
+}
+
 /// Why a run failed.
 ///
 /// ```
