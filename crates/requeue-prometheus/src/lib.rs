@@ -199,3 +199,8 @@ impl fmt::Display for NameError {
 }
 
 impl Error for NameError {}
+
+/// The example of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -159,6 +159,6 @@ impl Spawn for Tokio {
 #[cfg(feature = "tokio")]
 impl fmt::Debug for Tokio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tokio").field(&self.0.id()).finish()
+        f.debug_struct("Tokio").finish_non_exhaustive()
     }
 }
