@@ -147,7 +147,7 @@ impl Shop {
                 self.tally.owe(&key);
                 self.log.again(subject, delay);
                 // Refused means that we are about to leave: the key stays owed.
-                let _ = item.requeue_after(delay);
+                let _ = item.again(delay);
             }
             Verdict::Retry(why) => {
                 self.tally.owe(&key);
