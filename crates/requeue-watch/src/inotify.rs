@@ -22,8 +22,9 @@ use crate::tree::Happened;
 /// As many events as are read at once: 64 KiB of them.
 const BUFFER: usize = 64 * 1024;
 
-/// The most that is read of a `.gitignore`.
-const RULES: u64 = 1 << 20;
+/// A longer `.gitignore` is not read, as it is not by git. A part of it could hide
+/// what the whole shows.
+const RULES: u64 = 100 << 20;
 
 /// Nothing about reading or opening: a program that reads its key must not trigger it.
 const WANTED: WatchFlags = WatchFlags::CLOSE_WRITE
@@ -183,7 +184,7 @@ impl Disk for Inotify {
             return None;
         }
         let mut text = Vec::new();
-        std::fs::File::open(path).ok()?.take(RULES).read_to_end(&mut text).ok()?;
-        Some(text)
+        std::fs::File::open(path).ok()?.take(RULES + 1).read_to_end(&mut text).ok()?;
+        (text.len() as u64 <= RULES).then_some(text)
     }
 }

@@ -40,10 +40,14 @@
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 mod disk;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod gitignore;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod inotify;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 mod options;
+#[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
+mod pattern;
 mod report;
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 mod rules;

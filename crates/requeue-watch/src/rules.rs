@@ -1,16 +1,14 @@
-//! Which names are keys: globs, and what `.gitignore` files say.
+//! Which names are keys, as the globs have it. What `.gitignore` files say is in
+//! `gitignore.rs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 
-use crate::disk::{Disk, Kind};
+use crate::disk::Kind;
+use crate::gitignore::GIT;
 use crate::report::WatchError;
-
-pub(crate) const GITIGNORE: &str = ".gitignore";
-const GIT: &str = ".git";
 
 /// What the rules say of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,52 +71,6 @@ impl Rules {
     }
 }
 
-/// The rules in the `.gitignore` of the directory `dir`, which is a real path.
-pub(crate) fn parse(dir: &Path, text: &[u8]) -> Option<Gitignore> {
-    let mut builder = GitignoreBuilder::new(dir);
-    for line in String::from_utf8_lossy(text).lines() {
-        // A line that git could not read either hides nothing.
-        let _ = builder.add_line(None, line);
-    }
-    builder.build().ok().filter(|rules| !rules.is_empty())
-}
-
-/// The rules of the directories above `root` (a real path), the nearest first: those of
-/// the repository that it is in.
-pub(crate) fn above(root: &Path, disk: &mut impl Disk) -> Vec<Gitignore> {
-    let mut rules = Vec::new();
-    for dir in root.ancestors() {
-        if dir != root {
-            rules.extend(disk.read(&dir.join(GITIGNORE)).and_then(|text| parse(dir, &text)));
-        }
-        if matches!(disk.look(&dir.join(GIT)), Ok(Some(_))) {
-            return rules;
-        }
-    }
-    Vec::new()
-}
-
-/// What the `.gitignore` files say of a real path, the nearest first.
-pub(crate) fn hidden<'a>(
-    rules: impl Iterator<Item = &'a Gitignore>,
-    path: impl FnOnce() -> PathBuf,
-    kind: Kind,
-) -> bool {
-    let mut rules = rules.peekable();
-    if rules.peek().is_none() {
-        return false;
-    }
-    let path = path();
-    for each in rules {
-        match each.matched(&path, kind == Kind::Dir) {
-            Match::Ignore(_) => return true,
-            Match::Whitelist(_) => return false,
-            Match::None => {}
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,16 +105,5 @@ mod tests {
             let why = rules(&[], &[glob]).unwrap_err().to_string();
             assert!(why.starts_with(&format!("{glob:?} is not a glob")), "{why}");
         }
-    }
-
-    #[test]
-    fn the_nearest_gitignore_has_the_last_word() {
-        let outer = parse(Path::new("/r"), b"*.log\nbuild/\n# comment\n\xff*\n").unwrap();
-        let inner = parse(Path::new("/r/a"), b"!keep.log\n").unwrap();
-        let hides = |path: &str, kind| hidden([&inner, &outer].into_iter(), || path.into(), kind);
-        assert!(hides("/r/a/x.log", Kind::File));
-        assert!(!hides("/r/a/keep.log", Kind::File));
-        assert!(hides("/r/b/build", Kind::Dir));
-        assert!(!hides("/r/b/build", Kind::File));
     }
 }

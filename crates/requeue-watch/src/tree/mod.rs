@@ -25,13 +25,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use ignore::gitignore::Gitignore;
-
 use self::ghosts::Ghosts;
 use self::root::{Root, Shape};
 use crate::disk::{Disk, Kind, Links, Watch, is_gone};
+use crate::gitignore::{self, GIT, GITIGNORE, Gitignore};
 use crate::report::{Change, Event, Report};
-use crate::rules::{self, GITIGNORE, Rules, Verdict};
+use crate::rules::{Rules, Verdict};
 
 mod ghosts;
 mod root;
@@ -192,7 +191,7 @@ impl Tree {
             self.todo.push_back((node, Scan::News));
             return;
         };
-        if self.rules.gitignore && name == GITIGNORE {
+        if self.rules.gitignore && (name == GITIGNORE || name == GIT) {
             self.todo.push_back((node, Scan::News));
         }
         let kind = found.map(|found| found.kind);
@@ -238,7 +237,7 @@ impl Tree {
             Some(dir.rules.as_ref())
         });
         let all = inside.flatten().chain(&root.above);
-        if rules::hidden(all, || root.real.join(&relative), kind) { Verdict::Hidden } else { verdict }
+        if gitignore::hidden(all, || root.real.join(&relative), kind) { Verdict::Hidden } else { verdict }
     }
 
     fn note_file(&mut self, node: Node, name: &OsStr) -> bool {

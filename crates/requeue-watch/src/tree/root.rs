@@ -86,7 +86,7 @@ impl Tree {
             Kind::Other => return Err(io::Error::other("it is neither a file nor a directory")),
         };
         let is_dir = shape == Shape::Dir;
-        let above = if is_dir && self.rules.gitignore { rules::above(&real, disk) } else { Vec::new() };
+        let above = if is_dir && self.rules.gitignore { gitignore::above(&real, disk) } else { Vec::new() };
         let key = is_dir && self.dir_keys;
         let node = self.insert(index, None, OsString::new(), key);
         let root = &mut self.roots[index];

@@ -154,12 +154,12 @@ impl Tree {
     }
 
     fn read_rules(&self, disk: &mut impl Disk, node: Node, list: &[(OsString, Kind)]) -> Option<Gitignore> {
-        if !list.iter().any(|(name, kind)| name == GITIGNORE && *kind == Kind::File) {
+        let has = |wanted: &str| list.iter().any(|(name, _)| name == wanted);
+        if !has(GITIGNORE) && !has(GIT) {
             return None;
         }
-        let text = disk.read(&self.place(node).join(GITIGNORE))?;
         let root = &self.roots[self.dirs.get(&node)?.root];
-        rules::parse(&root.real.join(self.below(node)), &text)
+        gitignore::of_dir(&self.place(node), &root.real.join(self.below(node)), has(GIT), disk)
     }
 }
 
