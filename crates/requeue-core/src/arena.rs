@@ -684,3 +684,7 @@ mod tests {
         b.give_back(a.lend(s, |f| f).0);
     }
 }
+
+#[cfg(test)]
+#[path = "tests/arena.rs"]
+mod freed_chunks;

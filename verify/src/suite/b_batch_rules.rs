@@ -2,7 +2,8 @@
 //! in the middle of a batch.
 
 use crate::adapter::{
-    Adapter, Asked, Config, Held, Limiter, Line, Many, OwnOrder, Policy, Subject, Waiters, When, ms, sound,
+    Accepted, Adapter, Asked, Config, Held, Limiter, Line, Many, OwnOrder, Policy, Subject, Waiters, When,
+    ms, sound,
 };
 use crate::limits::{Metered, Scripted};
 use crate::probe::{Key, POISONED, Probe, Value};
@@ -417,4 +418,24 @@ pub fn b9_the_waker_that_a_batch_wakes_may_call_the_queue<A: Adapter>() {
     q.add_many([1, 2]);
     assert_eq!(count.wakes(), 1);
     assert!(poll_once(&mut getting).is_ready());
+}
+
+pub fn b9_a_trigger_during_the_runs_of_a_batch_is_not_taken_for_redundant<A: Adapter>() {
+    // an order of the user's own takes another way out of the line
+    for own in [false, true] {
+        let first_in_first_out = Touchy { line: Vec::new(), pops: Arc::new(AtomicUsize::new(usize::MAX)) };
+        let order = if own { Line::Own(Box::new(first_in_first_out)) } else { Line::Fifo };
+        let q = Subject::<A>::with(Config { order, ..Config::default() });
+        // what is added three times is known to those who add without the lock
+        for key in (0..100).cycle().take(300) {
+            q.add(key);
+        }
+        let items = q.take_many(100);
+        assert_eq!(items.keys().len(), 100);
+        for key in 0..100 {
+            assert_eq!(q.add(key), Accepted::Dirty, "{key} is held: nothing of it is in line");
+        }
+        sound(items.done());
+        assert_eq!(q.take_many(200).keys(), (0..100).collect::<Vec<_>>());
+    }
 }

@@ -49,6 +49,7 @@ macro_rules! b_batch_rules {
         $crate::tests! {
             $adapter, b_batch_rules:
             b9_every_batch_reads_the_clock_at_most_once,
+            b9_a_trigger_during_the_runs_of_a_batch_is_not_taken_for_redundant,
             b9_a_batch_tells_the_metrics_of_each_key,
             b9_a_batch_wakes_one_who_passes_on_what_it_leaves,
             b9_a_getter_of_many_that_leaves_passes_the_wake_up_on,
@@ -206,6 +207,7 @@ macro_rules! m_metrics {
             m_coalesced_counts_accepted_triggers_that_changed_nothing,
             m_coalesced_counts_each_of_many_redundant_adds,
             m_each_end_of_a_run_tells_which_it_was,
+            m_a_metered_queue_forgets_at_each_end_that_forgets,
             m_a_run_whose_retry_is_refused_is_done,
             m_lateness_runs_from_the_due_instant_to_who_looks,
             m_lateness_is_not_told_of_timers_that_a_drain_fires_or_drops,

@@ -1,7 +1,7 @@
 //! M: what the queue tells of itself.
 
-use crate::adapter::{Accepted, Adapter, Config, Held, Line, Subject, Waiters, When, ms, sound};
-use crate::limits::Metered;
+use crate::adapter::{Accepted, Adapter, Config, Held, Limiter, Line, Subject, Waiters, When, ms, sound};
+use crate::limits::{Metered, Scripted};
 use crate::suite::b_value::Smallest;
 use crate::wake::{Count, poll_once};
 use requeue::RunEnd;
@@ -545,4 +545,29 @@ pub fn m_the_oldest_ready_key_is_right_in_an_order_of_ones_own<A: Adapter>() {
     // 1, 2, 3, 4 and 5 go in this order; 5 came first
     assert_eq!(ages, [ms(50); 5]);
     assert_eq!(metrics.all_gauges().expect("the queue is there").oldest_ready, ms(0));
+}
+
+pub fn m_a_metered_queue_forgets_at_each_end_that_forgets<A: Adapter>() {
+    type End<A> = fn(<A as Adapter>::Held<'_>);
+    let ends: [(u32, End<A>); 4] = [
+        (1, |item| sound(item.done())),
+        (0, |item| sound(item.succeed())),
+        (0, |item| sound(item.give_up())),
+        (0, |item| assert!(sound(item.requeue_after(ms(1))).is_ok())),
+    ];
+    let limiters: [Option<Limiter>; 2] = [None, Some(Limiter(Scripted::new(ms(3))))];
+    for own in limiters {
+        for (left, end) in ends {
+            let limiter = own.clone();
+            let config = Config { metrics: Some(Metered::new()), limiter, ..Config::default() };
+            let q = Subject::<A>::with(config);
+            q.add(1);
+            assert!(sound(q.take(1).retry()).is_ok());
+            assert_eq!(q.num_requeues(1), 1);
+            q.add(1);
+            end(q.take(1));
+            assert_eq!(q.num_requeues(1), left);
+            q.forget(1);
+        }
+    }
 }

@@ -53,6 +53,7 @@ macro_rules! w_ends {
             $front, w_ends:
             w_a_run_that_returns_within_its_time_limit_is_no_failure,
             w_a_run_that_returns_past_its_time_limit_is_a_failure_whatever_it_says,
+            w_past_its_time_limit_a_run_that_says_again_or_give_up_has_failed_all_the_same,
             w_stop_takes_no_more_keys_leaves_the_ready_ones_and_reports_them,
             w_stop_ends_workers_that_wait_for_a_key,
             w_drain_works_the_ready_keys_off_and_shuts_the_queue_down,
@@ -77,6 +78,7 @@ macro_rules! w_resize {
             w_a_worker_that_begins_with_none_can_be_resized,
             w_resizing_to_and_fro_loses_no_key_and_leaves_the_last_number,
             w_a_worker_that_was_stopped_or_is_over_is_not_resized,
+            w_a_worker_that_is_stopped_or_resized_while_it_looks_for_a_key_leaves,
             w_time_limits_hold_for_workers_that_come_later,
         }
     };

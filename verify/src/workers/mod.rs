@@ -10,12 +10,14 @@
 
 use crate::wake::block_on;
 use requeue::{
-    FakeClock, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio, WorkQueue, Worker, WorkerBuilder,
+    Alarm, Clock, FakeClock, Instant, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio, WorkQueue, Worker,
+    WorkerBuilder,
 };
 use smol::channel::{Receiver, Sender, unbounded};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 pub mod catalogue;
@@ -144,6 +146,56 @@ pub fn queue() -> (Lists, FakeClock) {
 pub fn until(holds: impl Fn() -> bool) {
     while !holds() {
         std::thread::yield_now();
+    }
+}
+
+/// A fake clock at whose next reading something happens: what a test wants to happen in
+/// the middle of a worker's look for a key, which reads the clock before it takes one.
+#[derive(Clone)]
+pub struct Meanwhile {
+    /// The time.
+    pub time: FakeClock,
+    then: Arc<Mutex<Option<Then>>>,
+}
+
+type Then = Box<dyn FnOnce() + Send>;
+
+impl Meanwhile {
+    /// A clock at whose readings nothing happens.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { time: FakeClock::new(), then: Arc::default() }
+    }
+    /// Has the next reading, and no other, do this before it gives the time.
+    pub fn at_the_next_reading(&self, then: impl FnOnce() + Send + 'static) {
+        *self.then() = Some(Box::new(then));
+    }
+    /// Whether the reading has begun that was to do something.
+    #[must_use]
+    pub fn has_been_read(&self) -> bool {
+        self.then().is_none()
+    }
+    fn then(&self) -> MutexGuard<'_, Option<Then>> {
+        self.then.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for Meanwhile {
+    fn now(&self) -> Instant {
+        let then = self.then().take();
+        if let Some(then) = then {
+            then();
+        }
+        self.time.now()
+    }
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.time.wake_at(at, waker)
+    }
+}
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meanwhile").field("time", &self.time).finish_non_exhaustive()
     }
 }
 

@@ -185,3 +185,41 @@ pub fn w_a_worker_is_not_a_handle_of_the_queue<F: Front>() {
     worker.join();
     assert_eq!(ran.iter().collect::<Vec<_>>(), [1], "worked off, then ended");
 }
+
+pub fn w_past_its_time_limit_a_run_that_says_again_or_give_up_has_failed_all_the_same<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, failed) = channel();
+    let (told, gave_up) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .time_limit(ms(100))
+        .on_failure(move |key, why| tell.send((*key, why.to_string())).unwrap())
+        .on_give_up(move |key, _| told.send(*key).unwrap());
+    let time = clock.clone();
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        let time = time.clone();
+        async move {
+            if run.attempt() > 1 {
+                return Outcome::Done;
+            }
+            time.advance(ms(100));
+            match run.key() {
+                1 => Outcome::Again(ms(50)),
+                2 => Outcome::GiveUp("hopeless".into()),
+                _ => Outcome::RetryAfter(ms(50), "busy".into()),
+            }
+        }
+    });
+    for key in 1..=3 {
+        q.add_value(key, vec![7]).unwrap();
+        assert_eq!(failed.recv().unwrap(), (key, "the handler took longer than 100ms".to_owned()));
+        until_waiting(&q, &clock, key);
+        let state = q.state(&key).unwrap();
+        assert_eq!(state.waiting_until, Some(clock.now() + ms(1)), "the back-off of a failure, for {key}");
+        assert_eq!(q.num_requeues(&key), 1);
+        clock.advance(ms(1));
+        until(|| q.state(&key).is_none());
+    }
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+    assert!(gave_up.try_recv().is_err() && failed.try_recv().is_err());
+}

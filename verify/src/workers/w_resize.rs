@@ -1,7 +1,8 @@
 //! W: the number of workers is changed while they run.
 
-use super::{Front, ms, puppets, queue, until};
-use requeue::{Outcome, Worker};
+use super::{Front, Meanwhile, ms, puppets, queue, until};
+use requeue::{Outcome, Run, WorkQueue, Worker};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub fn w_resized_up_more_keys_run_at_once<F: Front>() {
@@ -156,4 +157,27 @@ pub fn w_time_limits_hold_for_workers_that_come_later<F: Front>() {
         worker.resize(1).unwrap();
     }
     F::report(worker.stop(Duration::MAX));
+}
+
+pub fn w_a_worker_that_is_stopped_or_resized_while_it_looks_for_a_key_leaves<F: Front>() {
+    for stops in [true, false] {
+        let clock = Meanwhile::new();
+        let q = WorkQueue::builder().clock(clock.clone()).build().unwrap();
+        // With a timer set, each look for a key reads the clock.
+        q.add_after(9, ms(1_000)).unwrap();
+        let handler = |run: Run<u64>| async move { drop(run) };
+        let worker = Arc::new(F::start(Worker::of(&q).workers(0), handler));
+        let handle = Arc::clone(&worker);
+        clock.at_the_next_reading(move || {
+            if stops {
+                drop(handle.stop(Duration::MAX));
+            } else {
+                handle.resize(0).unwrap();
+            }
+        });
+        worker.resize(1).unwrap();
+        until(|| clock.has_been_read());
+        until(|| worker.workers() == 0);
+        assert_eq!(q.stats().waiting, 1);
+    }
 }

@@ -476,3 +476,24 @@ fn keys_that_are_read_come_and_go() {
     }
     assert_eq!((q.stats().known, keys.alive()), (0, 0));
 }
+
+#[test]
+fn a_batch_withdraws_each_of_its_keys() {
+    fn check<K: Hash + Eq + Clone + Send + Sync + 'static>(keys: &[K], order: Order) {
+        let q = WorkQueue::builder().order(order).build().unwrap();
+        for key in keys.iter().cycle().take(3 * keys.len()) {
+            q.add(key.clone()).unwrap();
+        }
+        let items = q.try_get_many(keys.len()).unwrap();
+        assert_eq!(items.len(), keys.len());
+        for key in keys {
+            assert_eq!(q.add(key.clone()).ok(), Some(Added::Dirty));
+        }
+    }
+    let numbers: Vec<u32> = (0..100).collect();
+    let names: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    for order in [Order::Fifo, Order::Lifo] {
+        check(&numbers, order);
+        check(&names, order);
+    }
+}

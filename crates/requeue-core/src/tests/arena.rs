@@ -1,0 +1,69 @@
+//! Chunks that were freed are used again.
+
+use super::{Arena, CHUNK, WORDS};
+use alloc::vec::Vec;
+
+/// So many chunks that their bits stand in several words.
+const CHUNKS: u32 = 130;
+
+fn full() -> Arena<u32> {
+    let mut arena = Arena::new(usize::MAX);
+    let slots: Vec<u32> = (0..CHUNKS * CHUNK as u32).map(|key| arena.insert(key, key, 0)).collect();
+    assert!(slots.iter().copied().eq(0..CHUNKS * CHUNK as u32));
+    arena
+}
+
+/// Removes all keys of a chunk; whether a chunk was freed by that.
+fn empty_out(arena: &mut Arena<u32>, chunk: u32) -> bool {
+    let slots = chunk * CHUNK as u32..(chunk + 1) * CHUNK as u32;
+    slots.filter(|slot| arena.remove(*slot).expect("not lent").freed_chunk.is_some()).count() > 0
+}
+
+#[test]
+fn chunks_that_were_freed_are_found_again_before_new_ones_are_made() {
+    assert_eq!(WORDS * 64, CHUNK);
+    let mut arena = full();
+    let before = arena.slots();
+    // the first that empties is kept, the last has the slot that was freed last
+    let emptied = [3, 70, 64, 100, 7];
+    let freed: Vec<u32> = emptied.into_iter().filter(|chunk| empty_out(&mut arena, *chunk)).collect();
+    assert!(freed.len() >= 3, "{freed:?}");
+    let mut slots: Vec<u32> =
+        (0..emptied.len() as u32 * CHUNK as u32).map(|key| arena.insert(key, key, 0)).collect();
+    assert_eq!(arena.slots(), before, "no chunk was added while others were free");
+    slots.sort_unstable();
+    let mut chunks: Vec<u32> = slots.iter().map(|slot| slot / CHUNK as u32).collect();
+    chunks.dedup();
+    assert_eq!(chunks, [3, 7, 64, 70, 100]);
+    assert_eq!(arena.insert(0, 0, 0), before, "now it is full again");
+}
+
+#[test]
+fn of_freed_chunks_the_lowest_is_used_first() {
+    let mut arena = full();
+    for chunk in [90, 5, 66] {
+        empty_out(&mut arena, chunk);
+    }
+    // the slot that was freed last comes first
+    assert_eq!(arena.insert(0, 0, 0), 67 * CHUNK as u32 - 1);
+    for chunk in [5, 66, 90] {
+        let last = if chunk == 66 { CHUNK - 1 } else { CHUNK };
+        for at in 0..last as u32 {
+            assert_eq!(arena.insert(0, 0, 0), chunk * CHUNK as u32 + at);
+        }
+    }
+}
+
+#[test]
+fn an_arena_whose_highest_chunks_went_makes_them_anew() {
+    let mut arena = full();
+    for chunk in 60..CHUNKS {
+        empty_out(&mut arena, chunk);
+    }
+    // until then the last one has the slot that was freed last
+    assert_eq!(arena.remove(0).and_then(|removed| removed.freed_chunk), Some(CHUNKS - 1));
+    assert_eq!(arena.slots(), 61 * CHUNK as u32, "one that is empty is kept");
+    let slots: Vec<u32> = (0..=(CHUNKS - 60) * CHUNK as u32).map(|key| arena.insert(key, key, 0)).collect();
+    assert_eq!((arena.len(), arena.slots()), (CHUNKS as usize * CHUNK, CHUNKS * CHUNK as u32));
+    assert!(slots.iter().all(|slot| *slot < arena.slots()));
+}
