@@ -18,7 +18,7 @@ const fn ms(n: u64) -> Duration {
 /// A queue whose workers read this clock each time they look for a key, because a timer
 /// is set.
 fn timed() -> (WorkQueue<u64>, Meanwhile) {
-    let clock = Meanwhile::new();
+    let clock = Meanwhile::default();
     let limiter = requeue::limiter::default_per_item();
     let q = WorkQueue::builder().clock(clock.clone()).limiter(limiter).build().unwrap();
     q.add_after(9, ms(1_000)).unwrap();

@@ -151,7 +151,7 @@ pub fn until(holds: impl Fn() -> bool) {
 
 /// A fake clock at whose next reading something happens: what a test wants to happen in
 /// the middle of a worker's look for a key, which reads the clock before it takes one.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Meanwhile {
     /// The time.
     pub time: FakeClock,
@@ -161,11 +161,6 @@ pub struct Meanwhile {
 type Then = Box<dyn FnOnce() + Send>;
 
 impl Meanwhile {
-    /// A clock at whose readings nothing happens.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { time: FakeClock::new(), then: Arc::default() }
-    }
     /// Has the next reading, and no other, do this before it gives the time.
     pub fn at_the_next_reading(&self, then: impl FnOnce() + Send + 'static) {
         *self.then() = Some(Box::new(then));

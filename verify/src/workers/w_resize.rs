@@ -161,7 +161,7 @@ pub fn w_time_limits_hold_for_workers_that_come_later<F: Front>() {
 
 pub fn w_a_worker_that_is_stopped_or_resized_while_it_looks_for_a_key_leaves<F: Front>() {
     for stops in [true, false] {
-        let clock = Meanwhile::new();
+        let clock = Meanwhile::default();
         let q = WorkQueue::builder().clock(clock.clone()).build().unwrap();
         // With a timer set, each look for a key reads the clock.
         q.add_after(9, ms(1_000)).unwrap();

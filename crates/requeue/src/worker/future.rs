@@ -289,7 +289,3 @@ impl<K, V, F, Fut> fmt::Debug for WorkerFuture<K, V, F, Fut> {
         f.debug_struct("WorkerFuture").field("workers", &self.crew.roster.workers()).finish_non_exhaustive()
     }
 }
-
-#[cfg(all(test, not(requeue_loom)))]
-#[path = "tests/future.rs"]
-mod tests;

@@ -410,3 +410,7 @@ impl fmt::Debug for Roster {
         f.debug_struct("Roster").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/roster.rs"]
+mod tests;
