@@ -553,7 +553,7 @@ pub fn m_a_metered_queue_forgets_at_each_end_that_forgets<A: Adapter>() {
         (1, |item| sound(item.done())),
         (0, |item| sound(item.succeed())),
         (0, |item| sound(item.give_up())),
-        (0, |item| assert!(sound(item.requeue_after(ms(1))).is_ok())),
+        (0, |item| assert!(sound(item.again(ms(1))).is_ok())),
     ];
     let limiters: [Option<Limiter>; 2] = [None, Some(Limiter(Scripted::new(ms(3))))];
     for own in limiters {
