@@ -101,7 +101,7 @@ fn fail_fast_and_the_drain_timeout_leave_by_name_what_they_leave() {
 fn with_null_what_is_left_is_nul_separated_too() {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");
-    let mut job = held_null(dir.path(), &gate);
+    let job = held_null(dir.path(), &gate);
     job.signal(Signal::INT);
     job.said("working off");
     job.signal(Signal::INT);
