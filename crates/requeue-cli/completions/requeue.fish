@@ -68,7 +68,7 @@ off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to writes them so, too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'

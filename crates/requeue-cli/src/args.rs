@@ -93,7 +93,7 @@ Watching:
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
   key is run again. It does not tell of changes made by other machines on a network file
   system, through memory maps, and through another hard link: --resync finds them. Where
-  names may hold newlines, -0 keeps what --failed-to writes apart.
+  names may hold newlines, -0 keeps what --failed-to and --left-to write apart.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
@@ -136,7 +136,7 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Keys end with a NUL, not with a newline; --failed-to writes them so, too
+    /// Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too
     #[arg(short = '0', long)]
     pub(crate) null: bool,
 

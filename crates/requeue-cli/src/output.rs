@@ -110,10 +110,10 @@ impl Sink {
     /// Writes all that `source` has, as [`write`](Self::write) does.
     fn pour(&self, source: &mut dyn BufRead, control: &Control) -> io::Result<bool> {
         loop {
-            let Ok(some @ [_, ..]) = source.fill_buf() else { return Ok(true) };
+            let some = source.fill_buf()?;
             let length = some.len();
-            if !self.write(some, control)? {
-                return Ok(false);
+            if length == 0 || !self.write(some, control)? {
+                return Ok(length == 0);
             }
             source.consume(length);
         }
@@ -152,8 +152,7 @@ impl Console {
         self.pour(stream, &mut &*lines);
     }
 
-    /// Writes whole lines, all that `source` has, with nothing between them. Where the
-    /// source fails the rest of it is missing.
+    /// Writes whole lines, all that `source` has, with nothing between them.
     pub(crate) fn pour(&self, stream: Stream, source: &mut dyn BufRead) {
         let control = &*self.control;
         // One that was given up in the middle of a line is closed: the next line must

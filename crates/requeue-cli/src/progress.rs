@@ -77,14 +77,16 @@ fn line(tally: &Tally, queue: InQueue, rate: f64, ended: bool) -> String {
         queue.waiting,
         tally.gave_up_count(),
     );
-    let to_run = queue.ready + queue.waiting + queue.held;
-    if let Some(eta) = eta(to_run, rate).filter(|_| ended) {
+    // Those that wait have a time of their own.
+    let in_line = queue.ready + queue.held;
+    if let Some(eta) = eta(in_line, rate).filter(|_| ended && in_line > 0) {
         line.push_str(&format!(", eta {}", duration::show(eta)));
     }
     line
 }
 
-/// How long so many runs take, in whole seconds. Nobody knows while none ends.
+/// How long so many runs take at this rate, in whole seconds. Nobody knows while none
+/// ends.
 fn eta(runs: usize, rate: f64) -> Option<Duration> {
     Duration::try_from_secs_f64((runs as f64 / rate).ceil()).ok()
 }
@@ -165,7 +167,9 @@ mod tests {
         let open = line(&Tally::default(), queue, 1.25, false);
         assert_eq!(open, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 1.2/s");
         let ended = line(&Tally::default(), queue, 0.1, true);
-        assert_eq!(ended, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 0.1/s, eta 1m20s");
+        assert_eq!(ended, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 0.1/s, eta 40s");
+        let only_waiting = InQueue { waiting: 4, ..InQueue::default() };
+        assert!(!line(&Tally::default(), only_waiting, 0.1, true).contains("eta"));
         assert!(!line(&Tally::default(), queue, 0.0, true).contains("eta"));
     }
 

@@ -225,7 +225,7 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
             }
             Piece::TooLong { start, bytes } => give_up_unread(shop, start, bytes),
         }
-        !control.reached(Level::Kill)
+        true
     };
     let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();

@@ -101,7 +101,7 @@ fn nothing_is_drawn_over_keys_that_are_typed() {
     let gate = Gate::new(dir.path(), "gate");
     let (ours, theirs) = terminal();
     let mut screen = Screen::new(ours);
-    let mut command = script(&["-j1"], dir.path(), "[ $0 != first ] || cat $D/gate");
+    let mut command = script(&["-j1"], dir.path(), "[ \"$0\" != first ] || cat $D/gate");
     command.stdin(theirs.try_clone().unwrap()).stdout(Stdio::null()).stderr(theirs);
     let mut child = command.spawn().unwrap();
     drop(command);
