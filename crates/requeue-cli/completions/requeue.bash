@@ -200,7 +200,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -j -q -h --null --tag --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --resync --debounce --debounce-max --workers --timeout --grace --base-delay --max-delay --jitter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --listen --log --summary --quiet --help"
+            opts="-0 -j -q -h --null --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --resync --debounce --debounce-max --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -238,6 +238,10 @@ _requeue() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -256,6 +260,10 @@ _requeue() {
                     ;;
                 --jitter)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --limiter)
+                    COMPREPLY=($(compgen -W "bucket per-key-bucket exponential fast-slow window default default-per-item max-of max-wait jitter" -- "${cur}"))
                     return 0
                     ;;
                 --retry-rate)
@@ -284,6 +292,36 @@ _requeue() {
                     ;;
                 --failed-to)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --left-to)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --joblog)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --listen)

@@ -36,11 +36,22 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Look 
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'A trigger runs its key when no other has come for D [default: none; with --watch 50ms]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d '--debounce puts a run off for D at most, from the first trigger on' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'What says when a key is retried, instead of the options above and below: a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
+per-key-bucket\t'Each key at a rate, after a burst'
+exponential\t'A delay that doubles with each failure of a key'
+fast-slow\t'A few short delays of a key, then long ones'
+window\t'So many keys in each window of time'
+default\t'Controllers\' default: exponential, 5ms to 1000s, and a bucket of 10 a second, burst 100'
+default-per-item\t'The default for single keys: exponential, 1ms to 1000s'
+max-of\t'The longest delay of several limiters'
+max-wait\t'Another limiter, whose delays are cut'
+jitter\t'Another limiter, whose delays are lengthened at random'"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0]' -r
@@ -48,6 +59,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d '
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that still wait, or whose run was cut short, to FILE, fit to be read again' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''
 json\t''
@@ -55,13 +68,15 @@ off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to writes them so, too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'What .gitignore files hide, and .git, are keys like any others'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless asked for'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l rate -d 'Calls a second' -r

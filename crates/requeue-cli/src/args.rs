@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::builder::ArgPredicate;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::plan::{self, Plan};
-use crate::{duration, listen};
+use crate::plan::{self, Limiter, LimiterText, Plan};
+use crate::{duration, listen, whole_file};
 
 /// A keyed work queue for the shell.
 #[derive(Debug, Parser)]
@@ -64,8 +64,12 @@ its attempts. At the end of the input everything is worked off, retries included
 
 const MORE: &str = "\
 The program:
-  {} in an ARG becomes the key; without any {} the key is the last argument. Options
-  of requeue stand before PROGRAM; what follows PROGRAM belongs to it.
+  In an ARG, as in GNU parallel, with what becomes of the key dir/pic.jpg:
+    {}    the key              dir/pic.jpg      {/}   its last name        pic.jpg
+    {.}   without extension    dir/pic          {/.}  that, and without    pic
+    {//}  its directory        dir
+  Without any of them the key is the last argument. Options of requeue stand before
+  PROGRAM; what follows PROGRAM belongs to it.
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
@@ -89,12 +93,21 @@ Watching:
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
   key is run again. It does not tell of changes made by other machines on a network file
   system, through memory maps, and through another hard link: --resync finds them. Where
-  names may hold newlines, -0 keeps what --failed-to writes apart.
+  names may hold newlines, -0 keeps what --failed-to and --left-to write apart.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
   second                   stop the programs (TERM, after --grace KILL) and leave
   third                    KILL at once
+
+What is written to files:
+  --failed-to has the keys that gave up, --left-to those that were not run to an end: ready
+  or waiting for a retry when a signal, --fail-fast or --drain-timeout ended the command,
+  and what of the input had come by then. Both are as the input is, and may be its file.
+  --joblog has a line as each run ends, so it is there after a kill -9 too. status is the
+  exit status as a shell tells it, 128+n after signal n, 124 after --timeout, 126 where the
+  program could not be started. In a key \\t, \\n, \\r, \\\\ and \\xHH stand for the bytes that
+  are no text. A file that is there is continued; --resume reads it first.
 
 Exit status:
   0     all keys ended well
@@ -102,7 +115,7 @@ Exit status:
   2     the command line is wrong, or names what cannot be had: a file, an address
   126   PROGRAM cannot be executed
   127   PROGRAM is not found
-  128+n stopped by signal n with work left; 141 (PIPE) when nobody reads the output any more
+  128+n stopped by signal n with work left, or before the end of the input; 141 (PIPE) when nobody reads the output any more
 
 Examples:
   Fetch every address, four at a time, six attempts each, and keep those that failed:
@@ -123,13 +136,17 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Keys end with a NUL, not with a newline; --failed-to writes them so, too
+    /// Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too
     #[arg(short = '0', long)]
     pub(crate) null: bool,
 
     /// Put the key and a tab in front of each line of output
     #[arg(long)]
     pub(crate) tag: bool,
+
+    /// Print a run's output when it ends, in one piece
+    #[arg(long)]
+    pub(crate) group: bool,
 
     /// Print what would be run, once for each key, and run nothing
     #[arg(long)]
@@ -184,6 +201,10 @@ pub(crate) struct Run {
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
     pub(crate) workers: Option<NonZeroUsize>,
 
+    /// At most R runs start in a second, retries too; a key that comes again while it waits costs nothing
+    #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, help_heading = "Running")]
+    pub(crate) rate: Option<f64>,
+
     /// A run that takes longer than D fails: TERM, then KILL, to its process group
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Running")]
     pub(crate) timeout: Option<Duration>,
@@ -203,6 +224,17 @@ pub(crate) struct Run {
     /// Lengthen each delay by a random part of it, up to this fraction
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
     pub(crate) jitter: f64,
+
+    /// What says when a key is retried, instead of the options above and below: a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3
+    #[arg(
+        long,
+        value_name = "TEXT",
+        value_parser = LimiterText(Limiter::read),
+        hide_possible_values = true,
+        conflicts_with_all = ["base_delay", "max_delay", "jitter", "retry_rate", "retry_burst"],
+        help_heading = "Retrying"
+    )]
+    pub(crate) limiter: Option<Limiter>,
 
     /// At most R retries a second over all keys (off by default)
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = rate, help_heading = "Retrying")]
@@ -244,6 +276,18 @@ pub(crate) struct Run {
     /// At the end write the keys that gave up to FILE, fit to be read again
     #[arg(long, value_name = "FILE", help_heading = "Reporting")]
     pub(crate) failed_to: Option<PathBuf>,
+
+    /// At the end write the keys that still wait, or whose run was cut short, to FILE, fit to be read again
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
+    pub(crate) left_to: Option<PathBuf>,
+
+    /// Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
+    pub(crate) joblog: Option<PathBuf>,
+
+    /// Skip the keys whose last run in the file of --joblog ended well
+    #[arg(long, requires = "joblog", conflicts_with = "watch", help_heading = "Reporting")]
+    pub(crate) resume: bool,
 
     /// Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT
     #[arg(long, value_name = "ADDR", allow_hyphen_values = true, value_parser = listen::address, help_heading = "Reporting")]
@@ -304,7 +348,23 @@ impl Run {
                 "--fatal-code {AGAIN} contradicts --again-after, which gives that exit status another meaning"
             ));
         }
+        if let Some((a, b)) = self.same_file() {
+            return Err(format!("{a} and {b} name the same file: give each a file of its own"));
+        }
         Ok(())
+    }
+
+    /// Two options that write to one file.
+    fn same_file(&self) -> Option<(&'static str, &'static str)> {
+        let files = [
+            (self.failed_to.as_deref(), "--failed-to"),
+            (self.left_to.as_deref(), "--left-to"),
+            (self.joblog.as_deref(), "--joblog"),
+        ];
+        let given: Vec<_> = files.iter().filter_map(|(path, option)| Some(((*path)?, *option))).collect();
+        let pairs = given.iter().enumerate().flat_map(|(i, a)| given[i + 1..].iter().map(move |b| (a, b)));
+        let mut same = pairs.filter(|((a, _), (b, _))| whole_file::same(a, b));
+        same.next().map(|((_, a), (_, b))| (*a, *b))
     }
 
     /// An option of watching, where nothing is watched.
@@ -385,9 +445,17 @@ fn fraction(text: &str) -> Result<f64, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
+    a_second("retries", text)
+}
+
+fn starts(text: &str) -> Result<f64, String> {
+    a_second("starts", text)
+}
+
+fn a_second(what: &str, text: &str) -> Result<f64, String> {
     number(text)
         .filter(|r| *r >= 1e-6 && *r <= 1e6)
-        .ok_or_else(|| "give retries a second from 0.000001 to 1000000, such as 10 or 0.5".to_owned())
+        .ok_or_else(|| format!("give {what} a second from 0.000001 to 1000000, such as 10 or 0.5"))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::control::Control;
+use crate::group::Group;
 use crate::linger::Linger;
 use crate::output::{Console, Relay, Stream};
 
@@ -49,6 +50,8 @@ pub(crate) struct Keeper {
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
     pub(crate) linger: Linger,
+    /// The output of a run comes in one piece, at its end.
+    pub(crate) groups: bool,
     /// PROGRAM has been started at least once.
     pub(crate) started: AtomicBool,
 }
@@ -113,19 +116,24 @@ impl Keeper {
         self.started.store(true, Ordering::Relaxed);
         // It holds our copies of the write ends; with them the outputs would never end.
         drop(command);
+        let together = self.groups.then(|| Arc::new(Group::new()));
         let mut run = Run {
             keeper: self,
             group: Pid::from_child(&child),
             process: watch(&child),
             child,
             outputs: [
-                Some(Output { fd: out, relay: Relay::new(Stream::Out, tag.clone()) }),
-                Some(Output { fd: err, relay: Relay::new(Stream::Err, tag) }),
+                Some(Output { fd: out, relay: Relay::new(Stream::Out, tag.clone(), together.clone()) }),
+                Some(Output { fd: err, relay: Relay::new(Stream::Err, tag, together.clone()) }),
             ],
             exited: false,
             phase: Phase::Running { until: self.timeout.and_then(|d| Instant::now().checked_add(d)) },
         };
-        let status = run.see_through(scratch)?;
+        let status = run.see_through(scratch);
+        if let Some(together) = together {
+            together.end(&self.console);
+        }
+        let status = status?;
         let ended = match run.phase {
             Phase::Running { .. } => match status.code() {
                 Some(code) => Ended::Exit(code),
@@ -353,6 +361,7 @@ mod tests {
             grace,
             control,
             linger: Linger::new(Arc::clone(&console)),
+            groups: false,
             started: AtomicBool::new(false),
             console,
         }

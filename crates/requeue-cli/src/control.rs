@@ -55,6 +55,8 @@ pub(crate) struct Control {
     gate: Mutex<()>,
     /// From [`Level::WorkOff`] on.
     pub(crate) reading_ends: Broadcast,
+    /// From [`Level::LastRuns`] on.
+    pub(crate) runs_end: Broadcast,
     /// From [`Level::Stop`] on.
     pub(crate) children_stop: Broadcast,
     /// From [`Level::Kill`] on.
@@ -74,6 +76,7 @@ impl Control {
             level: AtomicU8::new(Level::Run as u8),
             gate: Mutex::new(()),
             reading_ends: Broadcast::new()?,
+            runs_end: Broadcast::new()?,
             children_stop: Broadcast::new()?,
             children_die: Broadcast::new()?,
             on_end: Box::new(on_end),
@@ -104,6 +107,9 @@ impl Control {
             (self.on_end)();
         }
         self.reading_ends.fire();
+        if level >= Level::LastRuns {
+            self.runs_end.fire();
+        }
         if level >= Level::Stop {
             self.children_stop.fire();
         }

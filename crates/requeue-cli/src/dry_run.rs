@@ -6,6 +6,7 @@ use requeue_watch::{Report, Watcher};
 
 use crate::args::Run;
 use crate::control::Control;
+use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::run::refuse;
 use crate::show;
@@ -15,8 +16,8 @@ use crate::watch;
 
 /// Prints one command line for each key, in the order in which they come first.
 /// The exit status is that of a run in which the program always ends well.
-pub(crate) fn print(template: &Template, args: &Run, watcher: Option<Watcher>) -> u8 {
-    match write(template, args, watcher) {
+pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Option<Watcher>) -> u8 {
+    match write(template, args, resume, watcher) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => crate::run::CLOSED,
@@ -24,7 +25,7 @@ pub(crate) fn print(template: &Template, args: &Run, watcher: Option<Watcher>) -
     }
 }
 
-fn write(template: &Template, args: &Run, watcher: Option<Watcher>) -> io::Result<bool> {
+fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Watcher>) -> io::Result<bool> {
     // Nothing needs to be worked off: a signal may end this as it ends any program.
     let never = Control::new(|| {})?;
     let mut out = BufWriter::new(io::stdout().lock());
@@ -32,6 +33,9 @@ fn write(template: &Template, args: &Run, watcher: Option<Watcher>) -> io::Resul
     let mut all_well = true;
     let mut result = Ok(());
     let mut each = |piece: Piece<'_>| {
+        if resume.skips(&piece) {
+            return true;
+        }
         let (key, line) = match piece {
             Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
             Piece::Key(_) | Piece::Repeated => return true,
@@ -58,8 +62,14 @@ fn write(template: &Template, args: &Run, watcher: Option<Watcher>) -> io::Resul
         found.map_err(io::Error::other)?;
     }
     let read = match reads {
-        true => keys::read_keys(rustix::stdio::stdin(), never.reading_ends.fd(), args.separator(), &mut each)
-            .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}"))),
+        true => keys::read_keys(
+            rustix::stdio::stdin(),
+            never.reading_ends.fd(),
+            args.separator(),
+            false,
+            &mut each,
+        )
+        .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}"))),
         false => Ok(End::Input),
     };
     result.and_then(|()| out.flush()).map_err(|e| match e.kind() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use requeue::{Add, Added};
 use requeue_watch::Event;
 
+use crate::gate::Gate;
 use crate::queue::Queue;
 use crate::tally::{Distinct, Key, Tally};
 
@@ -60,6 +61,8 @@ pub(crate) struct Intake {
     /// locked none is added and the queue is not shut down.
     waiting: Mutex<HashMap<Key, u64>>,
     distinct: Mutex<Distinct>,
+    /// Where keys wait for their runs to be let in, under `--rate`.
+    pub(crate) gate: Option<Gate>,
 }
 
 impl Intake {
@@ -70,11 +73,23 @@ impl Intake {
             numbers: AtomicU64::new(1),
             waiting: Mutex::default(),
             distinct: Mutex::default(),
+            gate: None,
         }
+    }
+
+    /// The same with a gate that keys pass before they run.
+    pub(crate) fn gated(self, gate: Option<Gate>) -> Self {
+        Self { gate, ..self }
     }
 
     /// Adds a key, and counts it; false once the queue takes none any more.
     pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>) -> bool {
+        let gate = self.gate.as_ref();
+        if gate.is_some_and(|gate| gate.takes(key, || self.cause(seen.clone()))) {
+            Tally::add(&tally.triggers);
+            Tally::add(&tally.coalesced);
+            return true;
+        }
         // What was there before is not in the middle of being written.
         let at_once = matches!(seen, Some(Seen { event: Event::Initial, .. }));
         let added = match self.quiet.filter(|_| !at_once) {
@@ -90,6 +105,15 @@ impl Intake {
             Tally::add(&tally.keys);
         }
         true
+    }
+
+    /// Counts a key that the queue took no more: it is left.
+    pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8]) {
+        Tally::add(&tally.triggers);
+        if lock(&self.distinct).is_new(key) {
+            Tally::add(&tally.keys);
+        }
+        tally.owe(key);
     }
 
     fn cause(&self, seen: Option<Seen>) -> Cause {

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use memchr::{memchr, memchr_iter};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
 use rustix::io::{Errno, read};
 
 /// The longest key that is kept. No system passes one of this length to a program,
@@ -95,11 +96,6 @@ impl Splitter {
         go_on
     }
 
-    /// True between two keys.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
     fn keep(&mut self, part: &[u8]) {
         let room = LONGEST - self.rest.len();
         let (kept, dropped) = part.split_at(part.len().min(room));
@@ -113,14 +109,13 @@ impl Splitter {
 pub(crate) enum End {
     /// Everything was read.
     Input,
-    /// `stop` came, or `each` said no.
-    Stopped {
-        /// There was input that nobody has seen.
-        unread: bool,
-    },
+    /// `stop` came, or `each` said no, before the input had ended.
+    Stopped,
 }
 
-/// Reads keys until the input ends, `stop` is hung up, or `each` says no.
+/// Reads keys until the input ends, `stop` is hung up, or `each` says no. Of what has
+/// come before `stop` every key is handed out with `to_the_last`, and without it no more
+/// than what was read already.
 ///
 /// # Errors
 ///
@@ -129,6 +124,7 @@ pub(crate) fn read_keys(
     input: BorrowedFd<'_>,
     stop: BorrowedFd<'_>,
     separator: u8,
+    to_the_last: bool,
     each: &mut impl FnMut(Piece<'_>) -> bool,
 ) -> std::io::Result<End> {
     let mut splitter = Splitter::new(separator);
@@ -141,8 +137,13 @@ pub(crate) fn read_keys(
             other => other?,
         };
         if !fds[0].revents().is_empty() {
-            let unread = !splitter.is_empty() || has_more(input, &mut chunk);
-            return Ok(End::Stopped { unread });
+            let most = match to_the_last {
+                // To its end: the system would count what is left of it in an `int`.
+                true if is_regular(input) => u64::MAX,
+                true => has_come(input),
+                false => 0,
+            };
+            return Ok(read_rest(input, most, &mut splitter, &mut chunk, each));
         }
         match read(input, &mut chunk[..]) {
             Ok(0) => {
@@ -151,7 +152,7 @@ pub(crate) fn read_keys(
             }
             Ok(n) => {
                 if !splitter.feed(&chunk[..n], each) {
-                    return Ok(End::Stopped { unread: true });
+                    return Ok(End::Stopped);
                 }
             }
             // Somebody else may have made the pipe non-blocking, or have read it.
@@ -164,12 +165,43 @@ pub(crate) fn read_keys(
     }
 }
 
-/// Whether there is input that could be read now. Takes some of it: an end of input
-/// looks the same until one reads.
-fn has_more(input: BorrowedFd<'_>, chunk: &mut [u8]) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+/// How many bytes can be read without waiting for anybody.
+fn has_come(input: BorrowedFd<'_>) -> u64 {
+    rustix::io::ioctl_fionread(input).unwrap_or(0)
+}
+
+fn is_regular(input: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+/// Goes on for `most` bytes or a chunk more, and finds out whether the input ends there.
+/// The beginning of a key whose end has not come is no key. More than that is not taken:
+/// whoever shares the input with us may want it.
+fn read_rest(
+    input: BorrowedFd<'_>,
+    most: u64,
+    splitter: &mut Splitter,
+    chunk: &mut [u8],
+    each: &mut impl FnMut(Piece<'_>) -> bool,
+) -> End {
     let now = rustix::event::Timespec::default();
-    matches!(poll(&mut fds, Some(&now)), Ok(1)) && matches!(read(input, chunk), Ok(1..))
+    let mut taken = 0;
+    loop {
+        let mut fds = [PollFd::from_borrowed_fd(input.as_fd(), PollFlags::IN)];
+        let enough = taken >= most && has_come(input) > 0;
+        if enough || !matches!(poll(&mut fds, Some(&now)), Ok(1)) {
+            return End::Stopped;
+        }
+        // An end of input looks the same as more of it until one reads.
+        match read(input, &mut *chunk) {
+            Ok(0) => {
+                splitter.finish(each);
+                return End::Input;
+            }
+            Ok(n) if splitter.feed(&chunk[..n], each) => taken += n as u64,
+            _ => return End::Stopped,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +282,50 @@ mod tests {
         splitter.feed(b"a\na", &mut each);
         splitter.feed(b"\na\n", &mut each);
         assert_eq!(seen, [false, true, true, false, false, false, false, false]);
+    }
+
+    /// What is handed out of `input` after the end has been asked for.
+    fn after_the_stop(input: BorrowedFd<'_>, to_the_last: bool) -> (Vec<Vec<u8>>, End) {
+        let (stop, sender) = crate::child::pipe().unwrap();
+        drop(sender);
+        let mut keys = Vec::new();
+        let mut each = |piece: Piece<'_>| {
+            if let Piece::Key(key) = piece {
+                keys.push(key.to_vec());
+            }
+            true
+        };
+        let end = read_keys(input, stop.as_fd(), b'\n', to_the_last, &mut each).unwrap();
+        (keys, end)
+    }
+
+    #[test]
+    fn what_had_come_before_the_end_was_asked_for_is_told_by_name() {
+        let (input, sender) = crate::child::pipe().unwrap();
+        rustix::io::write(&sender, b"a\nb\nhalf a ke").unwrap();
+        let (keys, end) = after_the_stop(input.as_fd(), true);
+        assert_eq!((keys, end), (vec![b"a".to_vec(), b"b".to_vec()], End::Stopped));
+        // Nothing more has come, but more may.
+        assert_eq!(after_the_stop(input.as_fd(), true), (vec![], End::Stopped));
+        rustix::io::write(&sender, b"c\nd").unwrap();
+        // Left where it is, for whoever reads on.
+        assert_eq!(after_the_stop(input.as_fd(), false), (vec![], End::Stopped));
+        drop(sender);
+        // At the end of the input what has no separator is a key.
+        assert_eq!(after_the_stop(input.as_fd(), true), (vec![b"c".to_vec(), b"d".to_vec()], End::Input));
+        assert_eq!(after_the_stop(input.as_fd(), false), (vec![], End::Input));
+    }
+
+    #[test]
+    fn a_file_is_told_to_its_end() {
+        let mut file = tempfile::tempfile().unwrap();
+        let text: String = (0..50_000).map(|i| format!("key {i}\n")).collect();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        assert_eq!(after_the_stop(file.as_fd(), false), (vec![], End::Stopped));
+        let (keys, end) = after_the_stop(file.as_fd(), true);
+        assert_eq!((keys.len(), end), (50_000, End::Input));
+        assert_eq!(after_the_stop(file.as_fd(), false), (vec![], End::Input));
     }
 
     #[test]

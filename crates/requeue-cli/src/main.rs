@@ -9,11 +9,15 @@ mod child;
 mod control;
 mod dry_run;
 mod duration;
-mod failed_to;
+mod files;
+mod gate;
 #[cfg(test)]
 mod generated;
+mod group;
 mod http;
 mod intake;
+mod joblog;
+mod key_file;
 mod keys;
 mod limits;
 mod linger;

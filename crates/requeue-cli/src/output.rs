@@ -12,7 +12,7 @@
 //! that waits for the reader looks at its child's time limit when it goes on; a second
 //! signal reaches it at once.
 
-use std::io;
+use std::io::{self, BufRead};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::control::{Control, Level};
+use crate::group::Group;
 
 /// The longest line that is kept whole.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
@@ -56,6 +57,8 @@ pub(crate) struct Console {
     /// Why standard output could not be written, but for that.
     failure: Mutex<Option<io::Error>>,
     control: Arc<Control>,
+    /// There is one where both outputs are one file.
+    turn: Option<Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -104,11 +107,31 @@ impl Sink {
         Ok(true)
     }
 
+    /// Writes all that `source` has, as [`write`](Self::write) does.
+    fn pour(&self, source: &mut dyn BufRead, control: &Control) -> io::Result<bool> {
+        loop {
+            let some = source.fill_buf()?;
+            let length = some.len();
+            if length == 0 || !self.write(some, control)? {
+                return Ok(length == 0);
+            }
+            source.consume(length);
+        }
+    }
+
     fn clear_progress(&mut self, control: &Control) -> io::Result<bool> {
-        if std::mem::take(&mut self.progress_shown) {
+        // One who has gone to the background since then has left it to the shell, whose
+        // prompt it would clear.
+        if std::mem::take(&mut self.progress_shown) && self.in_foreground() {
             return self.write(CLEAR_LINE, control);
         }
         Ok(true)
+    }
+
+    /// Whether the terminal is ours to draw on. On one that is not the controlling
+    /// terminal there is nobody to share it with.
+    fn in_foreground(&self) -> bool {
+        rustix::termios::tcgetpgrp(self.fd).map_or(true, |group| group == rustix::process::getpgrp())
     }
 }
 
@@ -120,11 +143,17 @@ impl Console {
             closed: AtomicBool::new(false),
             failure: Mutex::new(None),
             control,
+            turn: one_file().then(Mutex::default),
         }
     }
 
     /// Writes whole lines.
     pub(crate) fn write(&self, stream: Stream, lines: &[u8]) {
+        self.pour(stream, &mut &*lines);
+    }
+
+    /// Writes whole lines, all that `source` has, with nothing between them.
+    pub(crate) fn pour(&self, stream: Stream, source: &mut dyn BufRead) {
         let control = &*self.control;
         // One that was given up in the middle of a line is closed: the next line must
         // not go on from there.
@@ -136,7 +165,7 @@ impl Console {
                 }
                 let mut beside = out.terminal.then(|| lock(&self.err));
                 let cleared = beside.as_mut().map_or(Ok(true), |err| err.clear_progress(control));
-                let result = cleared.and_then(|_| out.write(lines, control));
+                let result = cleared.and_then(|_| out.pour(source, control));
                 out.open = matches!(result, Ok(true));
                 result
             }
@@ -145,7 +174,7 @@ impl Console {
                 if !err.open {
                     return;
                 }
-                let result = err.clear_progress(control).and_then(|_| err.write(lines, control));
+                let result = err.clear_progress(control).and_then(|_| err.pour(source, control));
                 err.open = matches!(result, Ok(true));
                 result
             }
@@ -178,17 +207,27 @@ impl Console {
         self.write(Stream::Err, &line);
     }
 
-    /// Shows `text` as the progress line, or takes the line away.
+    /// Shows `text` as the progress line, or takes the line away. In the background
+    /// there is none.
     pub(crate) fn progress(&self, text: Option<&str>) {
         let mut err = lock(&self.err);
-        if !err.open || (text.is_none() && !err.progress_shown) {
+        if !err.open {
             return;
         }
-        let mut line = CLEAR_LINE.to_vec();
-        line.extend_from_slice(text.unwrap_or_default().as_bytes());
-        err.progress_shown = text.is_some();
         // A terminal that has gone away is noticed by the next line.
-        let _ = err.write(&line, &self.control);
+        let _ = match text.filter(|_| err.in_foreground()) {
+            None => err.clear_progress(&self.control),
+            Some(text) => {
+                err.progress_shown = true;
+                err.write(&[CLEAR_LINE, text.as_bytes()].concat(), &self.control)
+            }
+        };
+    }
+
+    /// While it is held nobody else pours, where both outputs are one file: so what is
+    /// poured into both stays together.
+    pub(crate) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.as_ref().map(lock)
     }
 
     /// A reader of our output has gone away.
@@ -200,6 +239,12 @@ impl Console {
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         lock(&self.failure).take()
     }
+}
+
+/// Whether standard output and standard error are one file or one terminal.
+fn one_file() -> bool {
+    let file = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    file(rustix::stdio::stdout()).is_some_and(|out| Some(out) == file(rustix::stdio::stderr()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -214,11 +259,13 @@ pub(crate) struct Relay {
     tag: Option<Arc<[u8]>>,
     /// The beginning of a line whose end is not yet there.
     rest: Vec<u8>,
+    /// Keeps the lines until the end of the run.
+    group: Option<Arc<Group>>,
 }
 
 impl Relay {
-    pub(crate) fn new(stream: Stream, tag: Option<Arc<[u8]>>) -> Self {
-        Self { stream, tag, rest: Vec::new() }
+    pub(crate) fn new(stream: Stream, tag: Option<Arc<[u8]>>, group: Option<Arc<Group>>) -> Self {
+        Self { stream, tag, rest: Vec::new(), group }
     }
 
     /// Passes on the lines that end in `chunk`.
@@ -259,9 +306,11 @@ impl Relay {
     }
 
     fn send(&self, lines: &[u8], console: &Console) {
-        match &self.tag {
+        let with_tag = self.tag.as_ref().map(|tag| tagged(tag, lines));
+        let lines = with_tag.as_deref().unwrap_or(lines);
+        match &self.group {
             None => console.write(self.stream, lines),
-            Some(tag) => console.write(self.stream, &tagged(tag, lines)),
+            Some(group) => group.take(self.stream, lines, console),
         }
     }
 }

@@ -1,37 +1,65 @@
-//! The line that people watch: only where standard error is a terminal.
+//! The line that people watch: only where standard error is a terminal, and only while
+//! nobody else has the terminal.
+//!
+//! A background job draws no line, because the terminal belongs to the shell then, and
+//! to what is typed there. Neither is one drawn while keys are typed: it would be drawn
+//! over them.
+//!
+//! indicatif was weighed. It takes no notice of who is in the foreground, writes past
+//! the lock that keeps lines of different keys apart, and blocks where a terminal is
+//! halted; around all of that only its estimate of the rate would be left, and that is
+//! what [`Pace`] does in twenty lines.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use crate::duration;
 use crate::output::Console;
 use crate::tally::Tally;
 
 const TICK: Duration = Duration::from_millis(200);
 
-/// The rate is that of the last so many ticks: five seconds.
-const TICKS: usize = 25;
+/// The rate is that of the last five seconds ...
+const RECENT: Duration = Duration::from_secs(5);
+
+/// ... and where so few runs end in them, that of the last ten runs.
+const FEW: u64 = 10;
 
 /// What the queue says about itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InQueue {
     pub(crate) ready: usize,
     pub(crate) waiting: usize,
+    /// Handed out, and not back yet.
+    pub(crate) held: usize,
+}
+
+/// Where keys come from.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// From a terminal.
+    pub(crate) typed: bool,
+    /// No more of them come, so that those in the queue are all that there are.
+    pub(crate) ended: AtomicBool,
 }
 
 /// Draws until `end` is closed, then takes the line away.
-pub(crate) fn draw(console: &Console, tally: &Tally, queue: impl Fn() -> InQueue, end: &Receiver<()>) {
-    let mut past: VecDeque<(Instant, u64)> = VecDeque::new();
+pub(crate) fn draw(
+    console: &Console,
+    tally: &Tally,
+    keys: &Keys,
+    queue: impl Fn() -> InQueue,
+    end: &Receiver<()>,
+) {
+    let mut pace = Pace::default();
     loop {
         let runs = tally.runs.load(Ordering::Relaxed) - tally.running.load(Ordering::Relaxed) as u64;
-        let now = Instant::now();
-        past.push_back((now, runs));
-        if past.len() > TICKS {
-            past.pop_front();
-        }
-        let line = line(tally, queue(), rate(&past));
-        console.progress(Some(clipped(&line)));
+        let rate = pace.rate(Instant::now(), runs);
+        let ended = keys.ended.load(Ordering::Relaxed);
+        let line = (ended || !keys.typed).then(|| line(tally, queue(), rate, ended));
+        console.progress(line.as_deref().map(clipped));
         match end.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => break,
@@ -40,24 +68,55 @@ pub(crate) fn draw(console: &Console, tally: &Tally, queue: impl Fn() -> InQueue
     console.progress(None);
 }
 
-fn line(tally: &Tally, queue: InQueue, rate: f64) -> String {
-    format!(
+fn line(tally: &Tally, queue: InQueue, rate: f64, ended: bool) -> String {
+    let mut line = format!(
         "{} done, {} running, {} ready, {} waiting, {} failed, {rate:.1}/s",
         tally.well.load(Ordering::Relaxed),
         tally.running.load(Ordering::Relaxed),
         queue.ready,
         queue.waiting,
         tally.gave_up_count(),
-    )
+    );
+    // Those that wait have a time of their own.
+    let in_line = queue.ready + queue.held;
+    if let Some(eta) = eta(in_line, rate).filter(|_| ended && in_line > 0) {
+        line.push_str(&format!(", eta {}", duration::show(eta)));
+    }
+    line
 }
 
-/// Ended runs a second.
-fn rate(past: &VecDeque<(Instant, u64)>) -> f64 {
-    match (past.front(), past.back()) {
-        (Some((then, before)), Some((now, after))) if now > then => {
-            after.saturating_sub(*before) as f64 / (*now - *then).as_secs_f64()
+/// How long so many runs take at this rate, in whole seconds. Nobody knows while none
+/// ends.
+fn eta(runs: usize, rate: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64((runs as f64 / rate).ceil()).ok()
+}
+
+/// How fast runs end.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When how many runs had ended, in order, where the number changed. The first is
+    /// where the rate is reckoned from.
+    past: VecDeque<(Instant, u64)>,
+}
+
+impl Pace {
+    /// Runs that end a second, when so many have ended by `now`.
+    fn rate(&mut self, now: Instant, runs: u64) -> f64 {
+        if self.past.back().is_none_or(|(_, before)| *before != runs) {
+            self.past.push_back((now, runs));
         }
-        _ => 0.0,
+        while let Some((at, before)) = self.past.get(1) {
+            if now.duration_since(*at) < RECENT || runs.saturating_sub(*before) < FEW {
+                break;
+            }
+            self.past.pop_front();
+        }
+        match self.past.front() {
+            Some((then, before)) if now > *then => {
+                runs.saturating_sub(*before) as f64 / (now - *then).as_secs_f64()
+            }
+            _ => 0.0,
+        }
     }
 }
 
@@ -75,17 +134,50 @@ fn clipped(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_rate_is_that_of_the_time_looked_at() {
+    /// The rates that are shown when so many runs have ended at these seconds.
+    fn rates(seen: &[(u64, u64)]) -> Vec<f64> {
         let t = Instant::now();
-        let past = VecDeque::from([(t, 10), (t + Duration::from_secs(2), 15)]);
-        assert_eq!(rate(&past), 2.5);
-        assert_eq!(rate(&VecDeque::from([(t, 10)])), 0.0);
+        let mut pace = Pace::default();
+        seen.iter().map(|(second, runs)| pace.rate(t + Duration::from_secs(*second), *runs)).collect()
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds() {
+        assert_eq!(rates(&[(0, 0)]), [0.0]);
+        assert_eq!(rates(&[(0, 0), (2, 5)]), [0.0, 2.5]);
+        // A thousand in the first second, then ten a second.
+        let mut seen = vec![(0, 0)];
+        seen.extend((1..20).map(|second| (second, 990 + 10 * second)));
+        assert_eq!(rates(&seen).pop(), Some(10.0));
+    }
+
+    #[test]
+    fn the_rate_of_few_runs_is_that_of_the_last_ten() {
+        // One a minute.
+        let mut seen: Vec<_> = (0..60).map(|minute| (60 * minute, minute)).collect();
+        assert!((rates(&seen).pop().unwrap() - 1.0 / 60.0).abs() < 1e-9);
+        // None any more: the rate sinks.
+        seen.push((60 * 60 + 60 * 9, 59));
+        assert!((rates(&seen).pop().unwrap() - 10.0 / (20.0 * 60.0)).abs() < 1e-9);
     }
 
     #[test]
     fn the_line_names_what_it_counts() {
-        let line = line(&Tally::default(), InQueue { ready: 3, waiting: 4 }, 1.25);
-        assert_eq!(line, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 1.2/s");
+        let queue = InQueue { ready: 3, waiting: 4, held: 1 };
+        let open = line(&Tally::default(), queue, 1.25, false);
+        assert_eq!(open, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 1.2/s");
+        let ended = line(&Tally::default(), queue, 0.1, true);
+        assert_eq!(ended, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 0.1/s, eta 40s");
+        let only_waiting = InQueue { waiting: 4, ..InQueue::default() };
+        assert!(!line(&Tally::default(), only_waiting, 0.1, true).contains("eta"));
+        assert!(!line(&Tally::default(), queue, 0.0, true).contains("eta"));
+    }
+
+    #[test]
+    fn an_eta_is_whole_seconds() {
+        assert_eq!(eta(1, 10.0), Some(Duration::from_secs(1)));
+        assert_eq!(eta(0, 10.0), Some(Duration::ZERO));
+        assert_eq!(eta(0, 0.0), None);
+        assert_eq!(eta(usize::MAX, 1e-300), None);
     }
 }

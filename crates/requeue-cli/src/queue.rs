@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use requeue::limiter::{Bucket, Exponential, Jitter};
+use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError};
 use requeue::{Drain, DrainOptions, WaitingKeys, WorkQueue};
 use requeue_prometheus::QueueSink;
 
@@ -28,13 +28,13 @@ pub(crate) type Queue = WorkQueue<Key, Cause>;
 pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
-    let back_off = Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)?;
     let builder = WorkQueue::merging(Cause::merge).timers_absorbed(true);
-    let builder = match args.retry_rate {
-        None => builder.limiter(back_off),
-        Some(rate) => {
+    let builder = match (&args.limiter, args.retry_rate) {
+        (Some(limiter), _) => builder.limiter((limiter.clone().seeded(seed).build()?, counts())),
+        (None, None) => builder.limiter(back_off(args, seed)?),
+        (None, Some(rate)) => {
             let burst = args.retry_burst.unwrap_or(1);
-            builder.limiter((back_off, Bucket::new(rate, burst)?))
+            builder.limiter((back_off(args, seed)?, Bucket::new(rate, burst)?))
         }
     };
     let builder = match sink {
@@ -42,6 +42,16 @@ pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, B
         Some(sink) => builder.name(listen::NAME).metrics(sink),
     };
     Ok(builder.build()?)
+}
+
+fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterError> {
+    Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)
+}
+
+/// Asks for no delay and counts the failures of each key, which `REQUEUE_FAILURES`
+/// tells and not every limiter counts.
+fn counts() -> FastSlow<Key> {
+    FastSlow::new(Duration::ZERO, Duration::ZERO, 0)
 }
 
 /// What becomes of keys that wait for a retry.

@@ -14,8 +14,10 @@ use crate::args::{Form, Run};
 use crate::child::Keeper;
 use crate::control::{Control, Level};
 use crate::dry_run;
-use crate::failed_to::FailedTo;
+use crate::files::{self, Files};
+use crate::gate::Gate;
 use crate::intake::Intake;
+use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
@@ -25,7 +27,7 @@ use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
-use crate::progress::{self, InQueue};
+use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Retries};
 use crate::signals::Listener;
 use crate::summary::Summary;
@@ -52,21 +54,23 @@ pub(crate) fn run(args: Run) -> u8 {
         Ok(watcher) => watcher,
         Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
     };
+    let resume = match files::resume(&args) {
+        Ok(resume) => resume,
+        Err(why) => return refuse(USAGE, &why),
+    };
     if args.dry_run {
-        return dry_run::print(&template, &args, watcher);
+        return dry_run::print(&template, &args, resume, watcher);
     }
-    let failed_to = match args.failed_to.as_deref().map(|path| (path, FailedTo::open(path))) {
-        None => None,
-        Some((_, Ok(file))) => Some(file),
-        Some((path, Err(e))) => {
-            return refuse(USAGE, &format!("--failed-to {}: {e}", path.display()));
-        }
+    let files = match Files::open(&args) {
+        Ok(files) => files,
+        Err(why) => return refuse(USAGE, &why),
     };
     let listening = match args.listen.map(Listening::at).transpose() {
         Ok(listening) => listening,
         Err(why) => return refuse(USAGE, &format!("--listen {why}")),
     };
-    match control(args, template, watcher, failed_to, listening) {
+    let sources = Sources { watcher, resume };
+    match control(args, template, sources, files, listening) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -86,18 +90,26 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     status
 }
 
+/// Where keys come from.
+struct Sources {
+    watcher: Option<Watcher>,
+    resume: Resume,
+}
+
 fn control(
     args: Run,
     template: Template,
-    watcher: Option<Watcher>,
-    failed_to: Option<FailedTo>,
+    sources: Sources,
+    files: Files,
     listening: Option<Listening>,
 ) -> io::Result<u8> {
+    let Sources { watcher, resume } = sources;
     let began = Instant::now();
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
     let sink = listening.as_ref().map(|listening| Arc::clone(&listening.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
-    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max));
+    let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
+    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max).gated(gate));
     let shutter = Arc::clone(&intake);
     let control = Arc::new(Control::new(move || shutter.shut_down())?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
@@ -111,6 +123,7 @@ fn control(
             control: Arc::clone(&control),
             console: Arc::clone(&console),
             linger: Linger::new(Arc::clone(&console)),
+            groups: args.group,
             started: AtomicBool::new(false),
         },
         template,
@@ -118,6 +131,7 @@ fn control(
         log: Arc::clone(&log),
         sink,
         intake,
+        files,
         loops: watcher.as_ref().map(|_| Loops::new(args.debounce)),
         unusable: Mutex::new(None),
         faulty: AtomicBool::new(false),
@@ -132,29 +146,41 @@ fn control(
             Some(listening.serve(&queue)?)
         }
     };
+    if resume.unreadable > 0 {
+        let lines =
+            if resume.unreadable == 1 { "1 line is" } else { &format!("{} lines are", resume.unreadable) };
+        log.note(&format!("--joblog: {lines} no row, and passed over"));
+    }
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+    let reads = watcher.is_none() || shop.args.stdin;
+    let keys = Keys {
+        typed: reads && rustix::termios::isatty(rustix::stdio::stdin()),
+        ended: AtomicBool::new(false),
+    };
     let (end_progress, progress_ends) = mpsc::channel();
     let (input, read_error) = std::thread::scope(|scope| {
         if watched {
             let in_queue = || {
                 let stats = queue.stats();
-                InQueue { ready: stats.ready, waiting: stats.waiting }
+                InQueue { ready: stats.ready, waiting: stats.waiting, held: stats.held }
             };
-            let (console, tally) = (&console, &shop.tally);
-            scope.spawn(move || progress::draw(console, tally, in_queue, &progress_ends));
+            let (console, tally, keys) = (&console, &shop.tally, &keys);
+            scope.spawn(move || progress::draw(console, tally, keys, in_queue, &progress_ends));
         }
         let worker = match worker::start(&shop, workers_wanted(&shop.args)) {
             Ok(worker) => worker,
             Err(e) => {
                 control.raise(Level::Stop);
                 drop(end_progress);
-                return (End::Stopped { unread: true }, Some(e));
+                return (End::Stopped, Some(e));
             }
         };
+        let read = || read(&shop, resume);
         let (input, error) = match watcher {
-            None => read(&shop),
-            Some(watcher) => watch::feed(&shop, watcher, || read(&shop)),
+            None => read(),
+            Some(watcher) => watch::feed(&shop, watcher, read),
         };
+        keys.ended.store(true, Ordering::Relaxed);
         see_off(&shop);
         worker.join();
         drop(end_progress);
@@ -165,7 +191,7 @@ fn control(
     signals.messages_said();
     drop(server);
     let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
-    let status = report(&shop, &ending, failed_to);
+    let status = report(&shop, &ending);
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
     Ok(status)
@@ -179,26 +205,31 @@ fn workers_wanted(args: &Run) -> usize {
 }
 
 /// Feeds the queue until the input or our patience with it ends.
-fn read(shop: &Shop) -> (End, Option<io::Error>) {
-    let tally = &shop.tally;
-    let mut each = |piece: Piece<'_>| match piece {
-        Piece::Key(key) => shop.intake.add(tally, key, None),
-        Piece::Repeated => {
-            Tally::add(&tally.triggers);
-            Tally::add(&tally.coalesced);
-            if let Some(sink) = &shop.sink {
-                sink.coalesced(1);
+fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
+    let (tally, control) = (&shop.tally, &shop.keeper.control);
+    let mut each = |piece: Piece<'_>| {
+        match piece {
+            piece if resume.skips(&piece) => Tally::add(&tally.skipped),
+            Piece::Key(key) => {
+                // What comes after the end of all has begun is left, and told by name.
+                if !shop.intake.add(tally, key, None) {
+                    shop.intake.came_too_late(tally, key);
+                }
             }
-            true
+            Piece::Repeated => {
+                Tally::add(&tally.triggers);
+                Tally::add(&tally.coalesced);
+                if let Some(sink) = &shop.sink {
+                    sink.coalesced(1);
+                }
+            }
+            Piece::TooLong { start, bytes } => give_up_unread(shop, start, bytes),
         }
-        Piece::TooLong { start, bytes } => {
-            give_up_unread(shop, start, bytes);
-            !shop.args.fail_fast
-        }
+        true
     };
-    let stop = shop.keeper.control.reading_ends.fd();
+    let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();
-    match keys::read_keys(stdin.as_fd(), stop, shop.args.separator(), &mut each) {
+    match keys::read_keys(stdin.as_fd(), stop, shop.args.separator(), to_the_last, &mut each) {
         Ok(end) => (end, None),
         Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
     }
@@ -250,25 +281,13 @@ struct Ending {
 }
 
 /// Says what there is to say, and finds the exit status.
-fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
+fn report(shop: &Shop, ending: &Ending) -> u8 {
     let console = &shop.keeper.console;
     let complain = |what: &str| console.line(&format!("requeue: {what}"));
-    let unusable = shop.unusable.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some((status, e)) = unusable {
-        let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
-        complain(&format!("{name}: cannot be executed: {e}"));
-        return status;
-    }
     for key in shop.intake.left() {
         shop.tally.owe(&key);
     }
-    let left = shop.tally.left();
-    let unread = ending.input == End::Stopped { unread: true };
-    let gave_up = shop.tally.take_gave_up();
-    let mut status = u8::from(!gave_up.is_empty() || left > 0 || unread);
-    if let Some(signal) = ending.signal.filter(|_| left > 0 || unread) {
-        status = 128 + u8::try_from(signal).unwrap_or(0);
-    }
+    let (gave_up, left) = (shop.tally.take_gave_up(), shop.tally.take_left());
     let mut trouble = Vec::new();
     if let Some(e) = &ending.read_error {
         trouble.push(e.to_string());
@@ -276,15 +295,21 @@ fn report(shop: &Shop, ending: &Ending, failed_to: Option<FailedTo>) -> u8 {
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));
     }
-    if let Some(file) = failed_to {
-        let whole = gave_up.iter().filter(|g| !g.cut).map(|g| &g.key[..]);
-        if let Err(e) = file.write(whole, shop.args.separator()) {
-            let path = shop.args.failed_to.as_deref().unwrap_or("".as_ref());
-            trouble.push(format!("--failed-to {}: {e}", path.display()));
-        }
-    }
+    trouble.append(&mut shop.files.finish(&shop.args, &gave_up, &left));
     for what in &trouble {
         complain(what);
+    }
+    let unusable = shop.unusable.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((status, e)) = unusable {
+        let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
+        complain(&format!("{name}: cannot be executed: {e}"));
+        return status;
+    }
+    let left = left.len();
+    let unread = ending.input == End::Stopped;
+    let mut status = u8::from(!gave_up.is_empty() || left > 0 || unread);
+    if let Some(signal) = ending.signal.filter(|_| left > 0 || unread) {
+        status = 128 + u8::try_from(signal).unwrap_or(0);
     }
     if !trouble.is_empty() && status == 0 {
         status = 1;

@@ -44,6 +44,10 @@ impl Summary<'_> {
             self.left,
             duration::show(self.took),
         );
+        if read(&t.skipped) > 0 {
+            let skipped = counted(&t.skipped, "trigger was", "triggers were");
+            let _ = writeln!(out, "requeue: {skipped} skipped: the joblog has their keys as ended well");
+        }
         if self.unread {
             out.push_str("requeue: the input was not read to its end\n");
         }
@@ -61,13 +65,14 @@ impl Summary<'_> {
     fn json(&self) -> String {
         let t = self.tally;
         let mut out = format!(
-            "{{\"keys\":{},\"triggers\":{},\"runs\":{},\"coalesced\":{},\"retries\":{},\
+            "{{\"keys\":{},\"triggers\":{},\"runs\":{},\"coalesced\":{},\"skipped\":{},\"retries\":{},\
              \"gave_up\":{},\"left\":{},\"unread\":{},\"wall_seconds\":{}.{:06},\"exit_status\":{},\
              \"gave_up_keys\":[",
             read(&t.keys),
             read(&t.triggers),
             read(&t.runs),
             read(&t.coalesced),
+            read(&t.skipped),
             read(&t.retries),
             self.gave_up.len(),
             self.left,

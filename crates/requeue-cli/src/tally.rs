@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) keys: AtomicU64,
     pub(crate) triggers: AtomicU64,
     pub(crate) coalesced: AtomicU64,
+    /// Triggers that `--resume` passed over.
+    pub(crate) skipped: AtomicU64,
     pub(crate) runs: AtomicU64,
     pub(crate) retries: AtomicU64,
     /// Runs that ended well.
@@ -35,14 +37,14 @@ pub(crate) struct Tally {
 
 #[derive(Debug, Default)]
 struct Fates {
-    /// Keys whose next run is still owed. In it from the failure (or the "again") to
-    /// the next run; so at the end, these are left. Kept here and not read from the
-    /// queue's counts, because a key can be ready and waiting at once.
-    owed: HashSet<Key>,
-    /// Ready keys that were not run, beside those in `owed`.
-    discarded: usize,
+    /// Keys whose next run is still owed, each with its place in the order of debts. In
+    /// it from the failure (or the "again", or the end that came before its run) to the
+    /// next run; so at the end, these are left. Kept here and not read from the queue's
+    /// counts, because a key can be ready and waiting at once.
+    owed: HashMap<Key, u64>,
     /// By the last word on each key: a later run that ends well takes it out.
     gave_up: HashMap<Key, (u64, GaveUp)>,
+    /// The next place in either order.
     order: u64,
 }
 
@@ -76,16 +78,14 @@ impl Tally {
         }
     }
 
-    /// The key must run again. Said before the queue is told, which may hand it out at once.
+    /// The key must run, or run again. Said before the queue is told, which may hand it
+    /// out at once.
     pub(crate) fn owe(&self, key: &[u8]) {
-        self.fates().owed.insert(key.to_vec());
-    }
-
-    /// The key was ready, and is not run.
-    pub(crate) fn discard(&self, key: &[u8]) {
         let mut fates = self.fates();
-        if !fates.owed.contains(key) {
-            fates.discarded += 1;
+        if !fates.owed.contains_key(key) {
+            fates.order += 1;
+            let order = fates.order;
+            fates.owed.insert(key.to_vec(), order);
         }
     }
 
@@ -97,10 +97,11 @@ impl Tally {
         fates.gave_up.insert(gave_up.key.clone(), (order, gave_up));
     }
 
-    /// Keys that are not done and did not give up.
-    pub(crate) fn left(&self) -> usize {
-        let fates = self.fates();
-        fates.owed.len() + fates.discarded
+    /// The keys whose run is still owed, in the order in which it came to be.
+    pub(crate) fn take_left(&self) -> Vec<Key> {
+        let mut all: Vec<_> = std::mem::take(&mut self.fates().owed).into_iter().collect();
+        all.sort_unstable_by_key(|(_, order)| *order);
+        all.into_iter().map(|(key, _)| key).collect()
     }
 
     pub(crate) fn gave_up_count(&self) -> usize {
@@ -173,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_left_once() {
+    fn a_key_is_left_once_and_in_the_order_of_debts() {
         let tally = Tally::default();
-        tally.owe(b"a");
-        tally.discard(b"a");
-        tally.discard(b"b");
-        assert_eq!(tally.left(), 2);
+        for key in [b"c", b"a", b"c", b"b", b"d"] {
+            tally.owe(key);
+        }
         tally.begins(b"a");
-        assert_eq!(tally.left(), 1);
+        tally.give_up(gave_up(b"d"));
+        assert_eq!(tally.take_left(), [b"c", b"b"]);
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! From a key to the arguments of PROGRAM.
+//!
+//! The places for the key are those of GNU parallel, and what becomes of odd keys
+//! (`a/`, `.bashrc`, `//`) is what GNU parallel makes of them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use memchr::memmem;
+use memchr::{memchr_iter, memrchr};
 
 use crate::show;
 
-/// Stands for the key, anywhere in an argument.
-const PLACE: &[u8] = b"{}";
+/// What can stand for the key, anywhere in an argument, and what takes its place.
+const PLACES: [(&[u8], Part); 5] =
+    [(b"{}", whole), (b"{.}", without_extension), (b"{/}", base_name), (b"{//}", directory), (b"{/.}", stem)];
+
+/// The part of a key that takes a place.
+type Part = fn(&[u8]) -> &[u8];
 
 /// Why a key cannot reach the program at all: trying again would not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +36,13 @@ impl std::fmt::Display for Unpassable {
     }
 }
 
+/// A stretch of an argument.
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(Vec<u8>),
+    Place(Part),
+}
+
 /// The command line with places for the key.
 #[derive(Debug)]
 pub(crate) struct Template {
@@ -36,7 +50,7 @@ pub(crate) struct Template {
     pub(crate) file: PathBuf,
     /// PROGRAM as it was written: what the program sees as its own name.
     pub(crate) name: OsString,
-    args: Vec<Vec<u8>>,
+    args: Vec<Vec<Piece>>,
     /// No argument has a place for the key.
     append: bool,
     longest_string: usize,
@@ -44,8 +58,8 @@ pub(crate) struct Template {
 
 impl Template {
     pub(crate) fn new(file: PathBuf, name: OsString, args: Vec<OsString>) -> Self {
-        let args: Vec<_> = args.into_iter().map(OsString::into_vec).collect();
-        let append = !args.iter().any(|arg| memmem::find(arg, PLACE).is_some());
+        let args: Vec<_> = args.into_iter().map(|arg| pieces(arg.as_bytes())).collect();
+        let append = !args.iter().flatten().any(|piece| matches!(piece, Piece::Place(_)));
         Self { file, name, args, append, longest_string: longest_string() }
     }
 
@@ -64,7 +78,7 @@ impl Template {
         }
         let mut out = Vec::with_capacity(self.args.len() + 1);
         for arg in &self.args {
-            let arg = if self.append { arg.clone() } else { fill(arg, key) };
+            let arg = fill(arg, key);
             if arg.len() >= self.longest_string {
                 return Err(Unpassable::TooLong);
             }
@@ -87,16 +101,66 @@ impl Template {
     }
 }
 
-fn fill(arg: &[u8], key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(arg.len() + key.len());
+/// Cuts an argument at its places. Done once, so that a key which looks like a place
+/// is never taken for one.
+fn pieces(arg: &[u8]) -> Vec<Piece> {
+    let mut out = Vec::new();
     let mut from = 0;
-    for at in memmem::find_iter(arg, PLACE) {
-        out.extend_from_slice(&arg[from..at]);
-        out.extend_from_slice(key);
-        from = at + PLACE.len();
+    for at in memchr_iter(b'{', arg) {
+        let found = PLACES.iter().find(|(place, _)| arg[at..].starts_with(place));
+        let Some((place, part)) = found else { continue };
+        out.push(Piece::Text(arg[from..at].to_vec()));
+        out.push(Piece::Place(*part));
+        from = at + place.len();
     }
-    out.extend_from_slice(&arg[from..]);
+    out.push(Piece::Text(arg[from..].to_vec()));
     out
+}
+
+fn fill(arg: &[Piece], key: &[u8]) -> Vec<u8> {
+    let parts = arg.iter().map(|piece| match piece {
+        Piece::Text(text) => text,
+        Piece::Place(part) => part(key),
+    });
+    parts.collect::<Vec<_>>().concat()
+}
+
+fn whole(key: &[u8]) -> &[u8] {
+    key
+}
+
+/// Without what follows the last dot of the last name, and without that dot.
+fn without_extension(key: &[u8]) -> &[u8] {
+    match memrchr(b'.', key) {
+        Some(dot) if memrchr(b'/', key).is_none_or(|slash| slash < dot) => &key[..dot],
+        _ => key,
+    }
+}
+
+/// What follows the last slash.
+fn base_name(key: &[u8]) -> &[u8] {
+    memrchr(b'/', key).map_or(key, |slash| &key[slash + 1..])
+}
+
+/// As `dirname` says it: `.` for a name without a slash.
+fn directory(key: &[u8]) -> &[u8] {
+    match memrchr(b'/', without_slashes(key)) {
+        Some(slash) => match without_slashes(&key[..slash]) {
+            b"" => b"/",
+            directory => directory,
+        },
+        None if key.starts_with(b"/") => b"/",
+        None => b".",
+    }
+}
+
+fn stem(key: &[u8]) -> &[u8] {
+    without_extension(base_name(key))
+}
+
+/// Without the slashes at its end.
+fn without_slashes(key: &[u8]) -> &[u8] {
+    &key[..key.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1)]
 }
 
 /// Linux: `MAX_ARG_STRLEN`, 32 pages for one argument or variable with its NUL.
@@ -125,6 +189,41 @@ mod tests {
         assert_eq!(t.arguments(b"k").unwrap(), ["k", "akbk", "-o=k.out", "plain"]);
         assert_eq!(template(&["{}"]).arguments(b"{}{}").unwrap(), ["{}{}"]);
         assert_eq!(template(&["{{}}"]).arguments(b"k").unwrap(), ["{k}"]);
+    }
+
+    /// What GNU parallel 20221122 says of the same keys: {.}, {/}, {//}, {/.}.
+    #[test]
+    fn parts_of_keys_are_those_of_gnu_parallel() {
+        for (key, parts) in [
+            ("a.jpg", ["a", "a.jpg", ".", "a"]),
+            ("d.x/a", ["d.x/a", "a", "d.x", "a"]),
+            ("d.x/.bashrc", ["d.x/", ".bashrc", "d.x", ""]),
+            ("a..", ["a.", "a..", ".", "a."]),
+            ("a.b.c", ["a.b", "a.b.c", ".", "a.b"]),
+            ("/", ["/", "", "/", ""]),
+            ("//", ["//", "", "/", ""]),
+            ("/a", ["/a", "a", "/", "a"]),
+            ("/a/", ["/a/", "", "/", ""]),
+            ("a/", ["a/", "", ".", ""]),
+            ("a/b/", ["a/b/", "", "a", ""]),
+            ("a//b", ["a//b", "b", "a", "b"]),
+            ("//a/b", ["//a/b", "b", "//a", "b"]),
+            ("../x.y", ["../x", "x.y", "..", "x"]),
+            ("x/..", ["x/.", "..", "x", "."]),
+            ("a b/c d.e", ["a b/c d", "c d.e", "a b", "c d"]),
+        ] {
+            let t = template(&["{.}", "{/}", "{//}", "{/.}"]);
+            assert_eq!(t.arguments(key.as_bytes()).unwrap(), parts, "{key}");
+        }
+    }
+
+    #[test]
+    fn parts_stand_beside_the_key_and_beside_text() {
+        let t = template(&["-o", "{//}/thumbs/{/.}.png", "{}", "{ .}{/", "{.}}"]);
+        let expected = ["-o", "d/thumbs/{.}.png", "d/{.}.jpg", "{ .}{/", "d/{.}}"];
+        assert_eq!(t.arguments(b"d/{.}.jpg").unwrap(), expected);
+        // A place of any kind is a place: the key is not appended.
+        assert_eq!(template(&["{/}"]).arguments(b"d/k").unwrap(), ["k"]);
     }
 
     #[test]

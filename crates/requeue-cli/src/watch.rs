@@ -79,9 +79,9 @@ pub(crate) fn feed(
             control.raise(Level::WorkOff);
         }
         let (end, error) = match reader.map(std::thread::ScopedJoinHandle::join) {
-            None => (End::Stopped { unread: false }, None),
+            None => (End::Input, None),
             Some(Ok(read)) => read,
-            Some(Err(_)) => (End::Stopped { unread: true }, Some(io::Error::other("the reader failed"))),
+            Some(Err(_)) => (End::Stopped, Some(io::Error::other("the reader failed"))),
         };
         (end, watched.err().map(io::Error::other).or(error))
     })

@@ -42,10 +42,7 @@ impl WholeFile {
     }
 
     fn beside(target: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
-        let directory = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = directory(&target);
         // The error of what follows would name the temporary file, of which nobody has heard.
         rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
@@ -75,6 +72,32 @@ impl WholeFile {
                 Ok(())
             }
         }
+    }
+}
+
+/// Whether both names are of one regular file, which may not be there yet: the second
+/// that is written would take the place of the first.
+pub(crate) fn same(a: &Path, b: &Path) -> bool {
+    match (place(a), place(b)) {
+        (Some(a), Some(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Where a regular file is, or will be.
+fn place(path: &Path) -> Option<PathBuf> {
+    match std::fs::metadata(path) {
+        Ok(data) if data.is_file() => path.canonicalize().ok(),
+        Ok(_) => None,
+        Err(_) => Some(directory(path).canonicalize().ok()?.join(path.file_name()?)),
+    }
+}
+
+/// The directory that the file is in.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
@@ -130,6 +153,27 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_seen_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("there"), "").unwrap();
+        std::os::unix::fs::symlink("there", at("link")).unwrap();
+        std::fs::create_dir(at("sub")).unwrap();
+        for (a, b, expected) in [
+            ("there", "sub/../there", true),
+            ("there", "link", true),
+            ("new", "sub/../new", true),
+            ("new", "newer", false),
+            ("new", "there", false),
+            ("no/such", "no/such", false),
+        ] {
+            assert_eq!(same(&at(a), &at(b)), expected, "{a} {b}");
+        }
+        // Both may go to a pipe, or to nobody.
+        assert!(!same(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 
     #[test]

@@ -16,7 +16,9 @@ use requeue_prometheus::QueueSink;
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
+use crate::files::{self, Files};
 use crate::intake::{Cause, Intake};
+use crate::joblog::Row;
 use crate::log::{Log, Subject};
 use crate::loops::Loops;
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
@@ -42,6 +44,7 @@ pub(crate) struct Shop {
     /// What hears of triggers that never come to the queue, under `--listen`.
     pub(crate) sink: Option<Arc<QueueSink>>,
     pub(crate) intake: Arc<Intake>,
+    pub(crate) files: Files,
     /// Only where keys are files that are watched.
     pub(crate) loops: Option<Loops>,
     /// PROGRAM cannot be started at all: exit status and reason.
@@ -83,12 +86,12 @@ impl Shop {
     fn work(&self, job: &Job) -> Outcome {
         let _leave = LeaveOnPanic(self);
         self.intake.begins(job.key(), job.value());
-        if self.keeper.control.reached(Level::LastRuns) {
-            self.tally.discard(job.key());
+        let Some(cause) = self.let_in(job) else {
+            self.tally.owe(job.key());
             return left();
-        }
+        };
         let began = Instant::now();
-        match self.attempt(job) {
+        match self.attempt(job, &cause) {
             Ok(verdict) => self.settle(job, verdict, began),
             Err((status, e)) => {
                 self.tally.owe(job.key());
@@ -98,8 +101,21 @@ impl Shop {
         }
     }
 
+    /// Waits until the run may begin; all that it is for. `None`: it does not begin.
+    fn let_in(&self, job: &Job) -> Option<Cause> {
+        let control = &self.keeper.control;
+        if control.reached(Level::LastRuns) {
+            return None;
+        }
+        let mut cause = job.value().cloned().unwrap_or_default();
+        if let Some(gate) = &self.intake.gate {
+            cause.merge(gate.pass(job.key(), control)?);
+        }
+        Some(cause)
+    }
+
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
-    fn attempt(&self, job: &Job) -> Result<Verdict, (u8, io::Error)> {
+    fn attempt(&self, job: &Job, cause: &Cause) -> Result<Verdict, (u8, io::Error)> {
         let (key, attempt) = (job.key(), job.attempt());
         let arguments = match self.template.arguments(key) {
             Ok(arguments) => arguments,
@@ -112,7 +128,7 @@ impl Shop {
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
             .env("REQUEUE_FAILURES", self.queue.num_requeues(key).to_string());
-        match job.value().and_then(|cause| cause.seen.as_ref()) {
+        match &cause.seen {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.
             None => command.env_remove("REQUEUE_EVENT").env_remove("REQUEUE_REL"),
@@ -122,7 +138,9 @@ impl Shop {
         if let Some(loops) = &self.loops {
             loops.begins(key, SystemTime::now());
         }
+        let (start, began) = (SystemTime::now(), Instant::now());
         let ended = self.keeper.run(command, tag, &mut vec![0; SCRATCH]);
+        self.book(&Row { key, attempt, start, took: began.elapsed(), ended: ended.as_ref().ok().copied() });
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
@@ -136,6 +154,15 @@ impl Shop {
                     StartError::Program(status, e) => Err((status, e)),
                 }
             }
+        }
+    }
+
+    /// The run in the joblog. Written before the queue is told of its end, so that a run
+    /// which is in no line was not the last word.
+    fn book(&self, row: &Row<'_>) {
+        if let Some(e) = self.files.joblog.as_ref().and_then(|joblog| joblog.record(row)) {
+            let path = self.args.joblog.as_deref().unwrap_or("".as_ref());
+            self.log.note(&format!("{}; the runs go on", files::about("--joblog", path, &e)));
         }
     }
 

@@ -68,11 +68,11 @@ const MOST_KEYS: u64 = 1_000_000;
 #[derive(Args, Debug)]
 pub(crate) struct Plan {
     /// The limiter: one of those below
-    #[arg(value_name = "LIMITER", value_parser = Texts(limiter::named), required = true, hide_possible_values = true)]
+    #[arg(value_name = "LIMITER", value_parser = LimiterText(limiter::named), required = true, hide_possible_values = true)]
     limiter: Spec,
 
     /// The limiters that go into max-of, max-wait or jitter
-    #[arg(value_name = "WITHIN", value_parser = Texts(Limiter::read), hide_possible_values = true)]
+    #[arg(value_name = "WITHIN", value_parser = LimiterText(Limiter::read), hide_possible_values = true)]
     within: Vec<Limiter>,
 
     #[command(flatten)]
@@ -162,9 +162,9 @@ impl FromArgMatches for Parameters {
 
 /// Reads texts of limiters, and offers their names.
 #[derive(Clone, Copy)]
-struct Texts<T>(fn(&str) -> Result<T, String>);
+pub(crate) struct LimiterText<T>(pub(crate) fn(&str) -> Result<T, String>);
 
-impl<T: Clone + Send + Sync + 'static> TypedValueParser for Texts<T> {
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for LimiterText<T> {
     type Value = T;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {

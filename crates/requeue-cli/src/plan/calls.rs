@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use requeue::{Clock as _, FakeClock, Instant};
 
-use super::limiter::{Built, Key};
+use super::limiter::Built;
+use crate::tally::Key;
 
 /// When calls come, and for which keys.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub(super) struct Call {
     /// From 1.
     pub(super) number: u64,
     /// From 1.
-    pub(super) key: Key,
+    pub(super) key: u64,
     /// From the first call on.
     pub(super) at: Duration,
     /// `None`: for ever.
@@ -47,11 +48,13 @@ pub(super) struct Calls {
     clock: FakeClock,
     rhythm: Rhythm,
     asked: u64,
+    /// The key of the call, as the limiter knows it.
+    name: Key,
 }
 
 impl Calls {
     pub(super) fn new(limiter: Built, rhythm: Rhythm) -> Self {
-        Self { limiter, clock: FakeClock::new(), rhythm, asked: 0 }
+        Self { limiter, clock: FakeClock::new(), rhythm, asked: 0, name: Key::new() }
     }
 }
 
@@ -68,7 +71,9 @@ impl Iterator for Calls {
         let key = self.asked % self.rhythm.keys + 1;
         self.asked += 1;
         let now = self.clock.now();
-        let delay = self.limiter.when(&key, now);
+        self.name.clear();
+        self.name.extend_from_slice(&key.to_ne_bytes());
+        let delay = self.limiter.when(&self.name, now);
         // As a queue reckons: what is due when the clock has ended is never due.
         let due = now + delay;
         Some(Call {

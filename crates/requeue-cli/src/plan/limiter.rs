@@ -12,12 +12,10 @@ use requeue::limiter::{
 
 use super::spec::{self, Spec};
 use crate::duration;
-
-/// What stands for a key.
-pub(super) type Key = u64;
+use crate::tally::Key;
 
 /// A limiter as the library has it.
-pub(super) type Built = Box<dyn RateLimiter<Key>>;
+pub(crate) type Built = Box<dyn RateLimiter<Key>>;
 
 /// A parameter of limiters. What several have in common has one entry here.
 #[derive(Debug)]
@@ -193,9 +191,11 @@ pub(super) const KINDS: [Kind; 10] = [
 
 /// A limiter that was asked for, every parameter with its value.
 #[derive(Clone, Debug)]
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     kind: &'static Kind,
     values: Vec<Value>,
+    /// The parameters that were not given, and have their default, by their place.
+    defaults: Vec<usize>,
     within: Vec<Limiter>,
 }
 
@@ -205,7 +205,7 @@ impl Limiter {
     /// # Errors
     ///
     /// What is wrong with it, and what would be right.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         Self::new(&spec::parse(text)?, &[], Vec::new())
     }
 
@@ -236,9 +236,11 @@ impl Limiter {
                 return Err(format!("{0} is given twice: as --{0} and in the text", parameter.name));
             }
         }
-        for ((name, default), value) in kind.parameters.iter().zip(&mut values) {
+        let mut defaults = Vec::new();
+        for (at, ((name, default), value)) in kind.parameters.iter().zip(&mut values).enumerate() {
             if let (None, Some(text), Some(parameter)) = (&*value, default, parameter(name)) {
                 *value = Some((parameter.read)(text)?);
+                defaults.push(at);
             }
         }
         let given: Vec<Value> = values.iter().copied().flatten().collect();
@@ -251,9 +253,21 @@ impl Limiter {
             spec.inner.iter().map(|s| Self::new(s, &[], Vec::new())).collect::<Result<Vec<_>, _>>()?;
         inner.append(&mut within);
         kind.may_hold(inner.len())?;
-        let limiter = Self { kind, values: given, within: inner };
+        let limiter = Self { kind, values: given, defaults, within: inner };
         limiter.build()?;
         Ok(limiter)
+    }
+
+    /// The same with this seed wherever none was given: so two commands with one text
+    /// do not draw the same random parts.
+    pub(crate) fn seeded(mut self, seed: u64) -> Self {
+        for at in &self.defaults {
+            if let value @ Value::Seed(_) = &mut self.values[*at] {
+                *value = Value::Seed(seed);
+            }
+        }
+        self.within = self.within.into_iter().map(|limiter| limiter.seeded(seed)).collect();
+        self
     }
 
     /// The library's limiter, which has been asked for nothing yet.
@@ -261,7 +275,7 @@ impl Limiter {
     /// # Errors
     ///
     /// What the library refuses.
-    pub(super) fn build(&self) -> Result<Built, String> {
+    pub(crate) fn build(&self) -> Result<Built, String> {
         let within = self.within.iter().map(Self::build).collect::<Result<Vec<_>, _>>()?;
         (self.kind.build)(&self.values, within).map_err(|e| match e {
             LimiterError::MaxBelowBase { base, max } => format!(
@@ -452,6 +466,13 @@ mod tests {
         for parameter in &PARAMETERS {
             assert!(KINDS.iter().any(|kind| kind.position(parameter.name).is_some()), "{parameter:?}");
         }
+    }
+
+    #[test]
+    fn a_seed_that_was_given_stays_and_any_other_is_drawn() {
+        let text = "max-of(jitter(fraction=0.2,default),jitter(fraction=0.2,seed=0,default))";
+        let seeded = Limiter::read(text).unwrap().seeded(7).to_string();
+        assert_eq!(seeded.replace("seed=7,", ""), text);
     }
 
     #[test]

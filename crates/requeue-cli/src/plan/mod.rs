@@ -12,8 +12,9 @@ mod spec;
 mod svg;
 mod terminal;
 
-pub(crate) use self::args::{ABOUT, Plan, more};
+pub(crate) use self::args::{ABOUT, LimiterText, Plan, more};
 use self::calls::Calls;
+pub(crate) use self::limiter::Limiter;
 use self::picture::Sketch;
 use self::rows::Rows;
 use crate::run::{CLOSED, USAGE, refuse};

@@ -74,21 +74,32 @@ fn a_signal_with_nothing_left_is_no_failure() {
     // under nohup the command leaves HUP alone, see `nohup` below
     let hup = (!ignores(Signal::HUP)).then_some(Signal::HUP);
     for signal in [Signal::INT, Signal::TERM].into_iter().chain(hup) {
-        let mut job = start(requeue(&["--log", "json", "--summary", "json", "echo"]));
+        let dir = dir();
+        let gate = Gate::new(dir.path(), "gate");
+        let mut job = start(script(&["--summary", "json"], dir.path(), "cat $D/gate"));
         job.send(b"a\n");
-        job.said("\"event\":\"done\"");
+        let waiting = gate.reached();
+        job.close();
         job.signal(signal);
+        job.said("working off");
+        drop(waiting);
         let done = job.done();
         assert_eq!((done.status, done.number("left")), (0, 0), "{}", done.err);
+        assert_eq!(done.summary()["unread"], false);
     }
 }
 
 #[test]
 fn a_key_that_gave_up_is_1_also_after_a_signal() {
-    let mut job = start(requeue(&["--max-attempts", "1", "false"]));
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let mut job = start(script(&["-j1", "--max-attempts", "1"], dir.path(), "cat $D/gate; exit 1"));
     job.send(b"a\n");
-    job.said("gave up");
+    let waiting = gate.reached();
+    job.close();
     job.signal(Signal::INT);
+    job.said("working off");
+    drop(waiting);
     assert_eq!(job.done().status, 1);
 }
 

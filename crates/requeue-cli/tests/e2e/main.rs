@@ -7,11 +7,15 @@
 
 mod completions;
 mod ends;
+mod group;
 mod harness;
+mod joblog;
 mod keys;
+mod left;
 mod listen;
 mod outcomes;
 mod output;
+mod pacing;
 mod people;
 mod plan;
 mod program;

@@ -67,6 +67,99 @@ fn quiet_shows_no_progress() {
     assert_eq!(seen, "after\r\n");
 }
 
+/// What a terminal has shown.
+struct Screen {
+    terminal: std::fs::File,
+    seen: Vec<u8>,
+}
+
+impl Screen {
+    fn new(terminal: OwnedFd) -> Self {
+        Self { terminal: terminal.into(), seen: Vec::new() }
+    }
+
+    /// Everything so far, once it has this text.
+    fn shows(&mut self, awaited: &str) -> String {
+        let mut chunk = [0; 1024];
+        while !String::from_utf8_lossy(&self.seen).contains(awaited) {
+            let n = self.terminal.read(&mut chunk).unwrap();
+            assert!(n > 0, "waited in vain for {awaited}: {:?}", String::from_utf8_lossy(&self.seen));
+            self.seen.extend_from_slice(&chunk[..n]);
+        }
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    /// Types this.
+    fn types(&mut self, text: &str) {
+        std::io::Write::write_all(&mut self.terminal, text.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_drawn_over_keys_that_are_typed() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let (ours, theirs) = terminal();
+    let mut screen = Screen::new(ours);
+    let mut command = script(&["-j1"], dir.path(), "[ \"$0\" != first ] || cat $D/gate");
+    command.stdin(theirs.try_clone().unwrap()).stdout(Stdio::null()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    screen.types("first\n");
+    let waiting = gate.reached();
+    screen.types("half a");
+    let seen = screen.shows("half a");
+    assert_eq!(seen, "first\r\nhalf a");
+    // With the end of the input nobody types any more.
+    screen.types(" key\n\x04");
+    screen.shows("0 done, 1 running, 1 ready");
+    drop(waiting);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_background_job_leaves_the_terminal_to_the_shell() {
+    let dir = dir();
+    let (gate, shell) = (Gate::new(dir.path(), "gate"), Gate::new(dir.path(), "shell"));
+    let (ours, theirs) = terminal();
+    let mut screen = Screen::new(ours);
+    std::fs::write(dir.path().join("keys"), "a\n").unwrap();
+    let job = "\"$REQUEUE\" run sh -c 'cat $D/gate' < $D/keys & cat $D/shell; echo prompt; fg > /dev/null";
+    let mut command = Command::new("setsid");
+    command.args(["--ctty", "--wait", "bash", "-mc", job]);
+    command.env("REQUEUE", env!("CARGO_BIN_EXE_requeue")).env("D", dir.path());
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let waiting = gate.reached();
+    drop(shell.reached());
+    let seen = screen.shows("1 running");
+    let (before, _) = seen.split_once("prompt").unwrap_or_else(|| panic!("{seen:?}"));
+    assert!(!before.contains('\x1b') && !before.contains("running"), "{seen:?}");
+    drop(waiting);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn once_the_input_has_ended_the_line_tells_when_all_will_be_done() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let (ours, theirs) = terminal();
+    let mut screen = Screen::new(ours);
+    let mut command = script(&["-j1"], dir.path(), "[ $0 != b ] || cat $D/gate");
+    command.stdout(Stdio::null()).stderr(theirs);
+    let mut job = start_as_is(command);
+    job.send(b"a\n");
+    let seen = screen.shows("1 done, ");
+    job.send(b"b\nc\n");
+    let waiting = gate.reached();
+    job.close();
+    screen.shows("/s, eta ");
+    assert!(!seen.contains("eta"), "more keys may come: {seen:?}");
+    drop(waiting);
+    assert_eq!(job.done().status, 0);
+}
+
 #[test]
 fn without_a_terminal_there_is_no_progress() {
     let done = crate::harness::run(crate::harness::requeue(&["sh", "-c", "sleep 0.5"]), b"a\n");

@@ -1,4 +1,5 @@
-//! The file of the keys that gave up, fit to be read again.
+//! A file of keys that is fit to be read again: those that gave up, and those that were
+//! left.
 
 use std::io;
 use std::path::Path;
@@ -7,9 +8,9 @@ use crate::whole_file::WholeFile;
 
 /// The file, before the first key is run: what is wrong with the name is said then.
 #[derive(Debug)]
-pub(crate) struct FailedTo(WholeFile);
+pub(crate) struct KeyFile(WholeFile);
 
-impl FailedTo {
+impl KeyFile {
     /// # Errors
     ///
     /// The file cannot be written.

@@ -1,0 +1,80 @@
+//! The files that are written beside the outputs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::args::Run;
+use crate::joblog::{Joblog, Resume};
+use crate::key_file::KeyFile;
+use crate::tally::{GaveUp, Key};
+
+#[derive(Debug)]
+pub(crate) struct Files {
+    failed_to: Mutex<Option<KeyFile>>,
+    left_to: Mutex<Option<KeyFile>>,
+    pub(crate) joblog: Option<Joblog>,
+}
+
+impl Files {
+    /// Opens what the options name, before the first key is run.
+    ///
+    /// # Errors
+    ///
+    /// Which of them cannot be written, and why.
+    pub(crate) fn open(args: &Run) -> Result<Self, String> {
+        Ok(Self {
+            failed_to: opened("--failed-to", args.failed_to.as_deref(), KeyFile::open)?.into(),
+            left_to: opened("--left-to", args.left_to.as_deref(), KeyFile::open)?.into(),
+            joblog: opened("--joblog", args.joblog.as_deref(), Joblog::open)?,
+        })
+    }
+
+    /// Writes what is written at the end, and gives what could not be.
+    pub(crate) fn finish(&self, args: &Run, gave_up: &[GaveUp], left: &[Key]) -> Vec<String> {
+        let whole = gave_up.iter().filter(|gave_up| !gave_up.cut).map(|gave_up| &gave_up.key[..]);
+        let results = [
+            ("--failed-to", &args.failed_to, write(&self.failed_to, whole, args)),
+            ("--left-to", &args.left_to, write(&self.left_to, left.iter().map(|key| &key[..]), args)),
+            ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
+        ];
+        let failed = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
+            let path = path.as_deref().unwrap_or("".as_ref());
+            result.err().map(|e| about(option, path, &e))
+        };
+        results.into_iter().filter_map(failed).collect()
+    }
+}
+
+/// Writes these keys, if a file for them was asked for. A second time nothing happens.
+fn write<'k>(
+    file: &Mutex<Option<KeyFile>>,
+    keys: impl Iterator<Item = &'k [u8]>,
+    args: &Run,
+) -> io::Result<()> {
+    let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+    file.map_or(Ok(()), |file| file.write(keys, args.separator()))
+}
+
+/// What `--resume` skips: nothing without it.
+///
+/// # Errors
+///
+/// Why the file of `--joblog` cannot be read.
+pub(crate) fn resume(args: &Run) -> Result<Resume, String> {
+    let path = args.joblog.as_deref().filter(|_| args.resume);
+    opened("--joblog", path, Resume::read).map(Option::unwrap_or_default)
+}
+
+fn opened<T>(
+    option: &str,
+    path: Option<&Path>,
+    open: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<Option<T>, String> {
+    path.map(|path| open(path).map_err(|e| about(option, path, &e))).transpose()
+}
+
+/// What is said of a file that an option names.
+pub(crate) fn about(option: &str, path: &Path, e: &io::Error) -> String {
+    format!("{option} {}: {e}", path.display())
+}

@@ -1,0 +1,96 @@
+//! `--group`: what a run writes comes out in one piece, at its end.
+//!
+//! Up to then it is kept, in memory as long as it is little, in a temporary file where it
+//! is more. What somebody whom the program left behind writes later is passed on line by
+//! line, as without `--group`.
+
+use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::SpooledTempFile;
+
+use crate::output::{Console, Stream};
+
+/// So much of each output is kept in memory.
+const IN_MEMORY: usize = 256 * 1024;
+
+/// The output of one run.
+#[derive(Debug)]
+pub(crate) struct Group(Mutex<Option<Kept>>);
+
+/// What was kept so far; none of it any more once it was let go.
+#[derive(Debug)]
+struct Kept {
+    out: Spool,
+    err: Spool,
+}
+
+#[derive(Debug)]
+struct Spool {
+    file: SpooledTempFile,
+    length: u64,
+}
+
+impl Spool {
+    fn new() -> Self {
+        Self { file: SpooledTempFile::new(IN_MEMORY), length: 0 }
+    }
+
+    fn keep(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.file.write_all(lines)?;
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    fn pour(mut self, stream: Stream, console: &Console) {
+        // What was kept only in part is not in the length.
+        if self.length > 0 && self.file.rewind().is_ok() {
+            console.pour(stream, &mut BufReader::new(self.file.take(self.length)));
+        }
+    }
+}
+
+impl Group {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Some(Kept { out: Spool::new(), err: Spool::new() })))
+    }
+
+    /// Keeps whole lines. Where there is no room for them (a full disk) the run's output
+    /// is not kept any longer: nothing of it is lost, but it comes in several pieces.
+    pub(crate) fn take(&self, stream: Stream, lines: &[u8], console: &Console) {
+        let mut kept = self.kept();
+        let taken = kept.as_mut().map(|kept| {
+            let spool = match stream {
+                Stream::Out => &mut kept.out,
+                Stream::Err => &mut kept.err,
+            };
+            spool.keep(lines)
+        });
+        if let Some(Ok(())) = taken {
+            return;
+        }
+        let_go(kept, console);
+        if let Some(Err(e)) = taken {
+            console.line(&format!("requeue: --group: {e}: the output of this run is not in one piece"));
+        }
+        console.write(stream, lines);
+    }
+
+    /// The run has ended: what was kept goes out, and what comes now goes through.
+    pub(crate) fn end(&self, console: &Console) {
+        let_go(self.kept(), console);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn let_go(mut kept: MutexGuard<'_, Option<Kept>>, console: &Console) {
+    let Some(Kept { out, err }) = kept.take() else { return };
+    // Others are not to wait for a reader who does not read; none comes after us.
+    drop(kept);
+    let _turn = console.turn();
+    out.pour(Stream::Out, console);
+    err.pour(Stream::Err, console);
+}
