@@ -335,6 +335,7 @@ fn q11_a_drain_waits_for_no_task_that_is_not_polled() {
     let mut drain = q.shut_down_with_drain();
     assert!(drains.poll(&mut drain).is_pending());
     clock.advance(PASSED_ON);
+    assert_eq!(idle.wakes(), 1);
     let Poll::Ready(Some(item)) = idle.poll(&mut get) else { panic!("it is ready") };
     item.done();
     assert_eq!(drains.wakes(), 1);
@@ -391,10 +392,10 @@ fn d10_the_thread_that_rings_fires_no_timer_and_tells_no_sink() {
     let (clock, fired) = (FakeClock::new(), Arc::new(Fired::default()));
     let builder = WorkQueue::<u32>::builder().clock(clock.clone()).name("q").metrics(fired.clone());
     let q = builder.build().expect("a name");
+    q.add_after(1, ms(5)).expect("open");
     let woken = Count::new();
     let mut get = q.get();
     assert!(woken.poll(&mut get).is_pending());
-    q.add_after(1, ms(5)).expect("open");
     clock.advance(ms(5));
     assert_eq!((woken.wakes(), fired.0.load(Ordering::SeqCst)), (1, 0));
     assert!(woken.poll(&mut get).is_ready());
@@ -420,6 +421,8 @@ impl Drop for Key {
     }
 }
 
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A task that drops itself as it is woken, and with it the last that keeps the queue.
 #[test]
 fn d10_the_keys_of_a_queue_that_goes_as_it_rings_are_dropped_on_another_thread() {
@@ -429,11 +432,10 @@ fn d10_the_keys_of_a_queue_that_goes_as_it_rings_are_dropped_on_another_thread()
         for key in 0..2 {
             q.add_after(Key(key, tell.clone()), ms(5)).unwrap_or_else(|_| panic!("open"));
         }
-        let task: Arc<Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>> = Arc::default();
+        let task: Arc<Mutex<Option<Task>>> = Arc::default();
         let dies = task.clone();
         let waker = Count::then(move || drop(dies.lock().expect("nobody panics").take()));
-        let mut future: Pin<Box<dyn Future<Output = ()> + Send>> =
-            Box::pin(async move { drop(q.get().await) });
+        let mut future: Task = Box::pin(async move { drop(q.get().await) });
         assert!(waker.poll(&mut future).is_pending());
         *task.lock().expect("nobody panics") = Some(future);
         clock.advance(ms(5));
