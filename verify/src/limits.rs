@@ -79,6 +79,9 @@ impl Clock for TestClock {
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
         self.fake.wake_at(at, waker)
     }
+    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.fake.watch_at(at, waker)
+    }
     fn park_until(&self, at: Instant, parker: &Parker) {
         self.fake.park_until(at, parker);
     }

@@ -77,6 +77,9 @@ fn w_a_clock_that_panics_does_not_end_the_watching_of_time_limits() {
         fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
             self.0.wake_at(at, waker)
         }
+        fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+            self.0.watch_at(at, waker)
+        }
     }
     run("w_a_clock_that_panics_does_not_end_the_watching_of_time_limits", || {
         let clock = FakeClock::new();

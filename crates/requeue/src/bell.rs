@@ -1,109 +1,154 @@
-//! The queue's own alarm: what leads where tasks wait.
+//! The queue's own alarms: the one that leads where no thread waits, and the watch
+//! over woken tasks.
 //!
 //! A thread that waits sleeps until the soonest timer is due; a task cannot, and
-//! it may be stuck elsewhere when the time comes. So no task leads. The queue asks
-//! its clock for one wake-up, and when that comes it fires what is due, wakes
-//! whoever is to have it, and asks for the next. Tasks that come and go find the
-//! alarm set and have nothing to do with the clock.
+//! it may be stuck elsewhere when the time comes. So the queue asks its clock for a
+//! wake-up. When that comes a task is woken, which looks and so fires what is due.
+//! Tasks that come and go find the alarm set and have nothing to do with the clock.
+//! Whether the woken task comes is what the watch asks: see `wait.rs`.
 //!
-//! One caller at a time tends it; others that find it tended only say that it
-//! must be looked at again. So the alarm that is set is always that of the latest
-//! look, and a clock that rings before it returns begins no recursion.
+//! **What rings only wakes.** The clock rings on a thread that serves other queues
+//! too. On it no time passes for this queue: no timer fires, no sink is told and no
+//! key is dropped. What may block it is the queue's lock, and what users wrote to be
+//! called there: wakers and the clock.
+//!
+//! One caller at a time tends the alarms; others that find them tended only say that
+//! they must be looked at again. So the alarms that are set are always those of the
+//! latest look, and a clock that rings before it returns begins no recursion.
 
 use crate::Instant;
 use crate::clock::Alarm;
 use crate::shared::Shared;
 use crate::sync::Mutex;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Wake, Waker};
 
+/// Which of the two alarms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Timer,
+    Watch,
+}
+
 #[derive(Debug)]
-pub(crate) struct Bell(Mutex<Slot>);
+pub(crate) struct Bell {
+    /// What the clock wakes. Made before the first task is entered among those who
+    /// wait: no alarm is wanted before.
+    rings: OnceLock<[Waker; 2]>,
+    slots: Mutex<Slots>,
+}
 
 #[derive(Debug, Default)]
-struct Slot {
-    /// What the clock wakes: a [`Ring`]. `None` until the first task waits.
-    ring: Option<Waker>,
-    /// When the alarm rings; `None` where none is set or it has rung.
-    at: Option<Instant>,
-    alarm: Option<Alarm>,
-    /// Somebody looks after it, and looks once more if `again`.
+struct Slots {
+    /// By [`Which`].
+    slots: [Slot; 2],
+    /// Somebody looks after them, and looks once more if `again`.
     tended: bool,
     again: bool,
 }
 
+#[derive(Debug, Default)]
+struct Slot {
+    /// When the alarm rings; `None` where none is set or it has rung.
+    at: Option<Instant>,
+    alarm: Option<Alarm>,
+}
+
 impl Bell {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Slot::default()))
+        Self { rings: OnceLock::new(), slots: Mutex::new(Slots::default()) }
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
-    /// Sees to it that the alarm rings in time, for a task that waits since
-    /// `reading`.
-    pub(crate) fn set_bell(self: &Arc<Self>, reading: Option<Instant>) {
-        {
-            let mut slot = self.bell.0.lock();
-            if slot.ring.is_none() {
-                slot.ring = Some(Arc::new(Ring(Arc::downgrade(self))).into());
-            }
-        }
-        self.tend(reading);
+    /// Before a task waits: there is something that the clock can wake.
+    #[inline]
+    pub(crate) fn hang_bell(self: &Arc<Self>) {
+        self.bell.rings.get_or_init(|| {
+            [Which::Timer, Which::Watch].map(|which| {
+                let queue = Arc::downgrade(self);
+                Arc::new(Ring { queue, which }).into()
+            })
+        });
     }
 }
 
 impl<K, V> Shared<K, V> {
-    /// Brings the alarm up to date, after letting time pass to `reading` if there
-    /// is one. Not under any lock.
-    pub(crate) fn tend(&self, mut reading: Option<Instant>) {
+    /// Brings the alarms up to date. `now` is the time, if the caller has read it;
+    /// otherwise the clock is read if the watch is to be set. Not under any lock.
+    pub(crate) fn tend(&self, now: Option<Instant>) {
         {
-            let mut slot = self.bell.0.lock();
-            slot.again = slot.tended;
-            if std::mem::replace(&mut slot.tended, true) {
+            let mut slots = self.bell.slots.lock();
+            slots.again = slots.tended;
+            if std::mem::replace(&mut slots.tended, true) {
                 return;
             }
         }
         let tending = Tending(self);
+        let mut now = now;
         loop {
-            let mut session = match reading {
-                Some(now) => self.enter_at(now),
-                None => self.lock(),
-            };
-            let next = session.core.next_wake();
-            let at = session.waiters.alarm(next);
-            drop(session);
-            self.set(at);
-            let mut slot = self.bell.0.lock();
-            if !std::mem::take(&mut slot.again) {
-                slot.tended = false;
-                drop(slot);
+            let alarms = self.with_waiters(|waiters, _, next, over| waiters.alarms(next, now, over));
+            if alarms.wants_time {
+                now = Some(self.now());
+                continue;
+            }
+            self.set(Which::Timer, alarms.timer);
+            self.set(Which::Watch, alarms.watch);
+            let mut slots = self.bell.slots.lock();
+            if !std::mem::take(&mut slots.again) {
+                slots.tended = false;
+                drop(slots);
                 std::mem::forget(tending);
                 return;
             }
-            drop(slot);
-            reading = Some(self.now());
+            // that reading is old by now
+            now = None;
         }
     }
 
-    fn set(&self, at: Option<Instant>) {
-        let ring = {
-            let mut slot = self.bell.0.lock();
+    fn set(&self, which: Which, at: Option<Instant>) {
+        {
+            let slot = &mut self.bell.slots.lock().slots[which as usize];
             if slot.at == at {
                 return;
             }
             // before the clock is asked, which may ring at once
             slot.at = at;
-            slot.ring.clone()
-        };
-        let mut alarm = at.zip(ring).map(|(at, ring)| self.clock.wake_at(at, &ring));
-        let mut slot = self.bell.0.lock();
+        }
+        let ring = self.bell.rings.get().map(|rings| &rings[which as usize]);
+        let mut alarm = at.zip(ring).map(|(at, ring)| match which {
+            Which::Timer => self.clock.wake_at(at, ring),
+            Which::Watch => self.clock.watch_at(at, ring),
+        });
+        let mut slots = self.bell.slots.lock();
+        let slot = &mut slots.slots[which as usize];
         if slot.at == at {
             std::mem::swap(&mut slot.alarm, &mut alarm);
         }
-        drop(slot);
+        drop(slots);
         // the new one was set before this one goes, so that a clock's thread
         // does not end in between
         drop(alarm);
+    }
+
+    /// An alarm rings: wakes who is to look.
+    fn rang(&self, which: Which) {
+        let (at, rung) = {
+            let slot = &mut self.bell.slots.lock().slots[which as usize];
+            // it may have rung early: what is due is for the clock to say
+            (slot.at.take(), slot.alarm.take())
+        };
+        drop(rung);
+        // one that was taken back as it began to ring
+        let Some(at) = at else { return };
+        let wakes = self.with_waiters(|waiters, ready, next, over| {
+            match which {
+                Which::Timer => waiters.timer_rang(at),
+                Which::Watch => waiters.watch_rang(),
+            }
+            waiters.wakes_of(ready, next, over)
+        });
+        self.deliver(wakes, None);
     }
 }
 
@@ -113,16 +158,21 @@ struct Tending<'a, K, V>(&'a Shared<K, V>);
 impl<K, V> Drop for Tending<'_, K, V> {
     fn drop(&mut self) {
         {
-            let mut slot = self.0.bell.0.lock();
-            slot.at = None;
-            slot.tended = false;
+            let mut slots = self.0.bell.slots.lock();
+            for slot in &mut slots.slots {
+                slot.at = None;
+            }
+            slots.tended = false;
         }
-        self.0.lock().waiters.alarm(None);
+        self.0.with_waiters(|waiters, _, _, _| waiters.no_alarms());
     }
 }
 
 /// What the clock wakes. It does not keep the queue alive.
-struct Ring<K, V>(Weak<Shared<K, V>>);
+struct Ring<K, V> {
+    queue: Weak<Shared<K, V>>,
+    which: Which,
+}
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     fn wake(self: Arc<Self>) {
@@ -130,17 +180,24 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let Some(queue) = self.0.upgrade() else { return };
-        let rung = {
-            let mut slot = queue.bell.0.lock();
-            // it may have rung early: what is due is for the clock to say
-            slot.at = None;
-            slot.again = slot.tended;
-            (!slot.tended).then(|| slot.alarm.take())
-        };
-        if rung.is_some() {
-            drop(rung);
-            queue.tend(Some(queue.now()));
+        let Some(queue) = self.queue.upgrade() else { return };
+        queue.rang(self.which);
+        // whoever had the queue let go of it meanwhile: its keys are dropped, and
+        // that is users' code, which has no business on the clock's thread
+        if let Some(queue) = Arc::into_inner(queue) {
+            elsewhere(move || drop(queue));
         }
     }
+}
+
+/// On a thread of its own; here if none can be had.
+#[cfg(not(requeue_loom))]
+fn elsewhere(what: impl FnOnce() + Send + 'static) {
+    drop(std::thread::Builder::new().name("requeue-drop".to_owned()).spawn(what));
+}
+
+/// The models have few threads, and know nothing of which one drops a key.
+#[cfg(requeue_loom)]
+fn elsewhere(what: impl FnOnce()) {
+    what();
 }

@@ -60,6 +60,8 @@ pub(crate) struct State<K, V> {
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     pub(crate) told: (u64, Option<Instant>),
+    /// The time, if it was read for this lock hold.
+    reading: Option<Instant>,
     /// The last lock hold found the state machine untroubled and nobody waiting,
     /// and left it so. What the plain calls do keeps it so, and therefore they end
     /// without a look around, but for what metrics are told; every other hold takes
@@ -105,6 +107,7 @@ impl<K, V> Shared<K, V> {
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 told: (0, None),
+                reading: None,
                 calm: false,
             }),
             bell: Bell::new(),
@@ -202,7 +205,10 @@ impl<K, V> Shared<K, V> {
     ) -> Session<'a, K, V> {
         let more = match *reading {
             None => session.core.is_timed() || session.core.settle(Instant::ORIGIN),
-            Some(now) => session.core.settle(now),
+            Some(now) => {
+                session.reading = *reading;
+                session.core.settle(now)
+            }
         };
         if more { self.settle_more(session, reading) } else { session }
     }
@@ -223,6 +229,7 @@ impl<K, V> Shared<K, V> {
                 *reading = Some(self.clock.now());
             }
             session = self.lock();
+            session.reading = *reading;
             let unread = reading.is_none() && session.core.is_timed();
             if !unread && !session.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
                 return session;
@@ -245,7 +252,33 @@ impl<K, V> Shared<K, V> {
     #[inline]
     fn session<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Session<'a, K, V> {
         state.calm = false;
+        state.reading = None;
         Session { shared: self, state: Some(state) }
+    }
+
+    /// A lock hold that concerns nobody but those who wait: no time passes, nothing is
+    /// told or dropped. `f` gets the number of ready keys, when the soonest timer is
+    /// due, and whether the queue is over.
+    pub(crate) fn with_waiters<R>(
+        &self,
+        f: impl FnOnce(&mut Waiters, usize, Option<Instant>, bool) -> R,
+    ) -> R {
+        let State { core, waiters, .. } = &mut *self.state.lock();
+        f(waiters, core.len(), core.next_wake(), core.is_over())
+    }
+
+    /// After a lock hold: wakes everybody and brings the alarms up to date. `reading`
+    /// is the time, if it was read.
+    #[inline]
+    pub(crate) fn deliver(&self, wakes: Wakes, reading: Option<Instant>) {
+        let Wakes { for_key, to_lead, all, tend } = wakes;
+        // a waker that panics must not keep the rest asleep, nor take the key from
+        // the call that woke it
+        wake_each(for_key.into_iter().chain(to_lead).chain(all));
+        if tend {
+            // nor must a clock
+            quietly(|| self.tend(reading));
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -545,7 +578,8 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, calm: _ } = &mut *state;
+        let State { core, waiters, drains, told, reading, calm: _ } = &mut *state;
+        let reading = *reading;
         core.conclude();
         // mostly nobody
         let somebody = waiters.waiting() > 0 || !drains.is_empty();
@@ -568,12 +602,14 @@ impl<K, V> Shared<K, V> {
             self.filter.retry_limbo(core);
         }
         let trash = core.take_trash();
-        let idle = waiters.alarm_is_idle() && core.next_wake().is_none();
+        // no alarm outlives the queue, nor the last timer if nobody waits
+        let idle =
+            waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
         drop(state);
-        if let Some(wakes) = wakes {
-            wakes.deliver();
-        }
-        if idle {
+        if let Some(mut wakes) = wakes {
+            wakes.tend |= idle;
+            self.deliver(wakes, reading);
+        } else if idle {
             self.tend(None);
         }
         if let Some((counts, late)) = told {
@@ -815,16 +851,6 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
         quietly(what);
     } else {
         what();
-    }
-}
-
-impl Wakes {
-    /// Wakes everybody. A waker that panics must not keep the rest asleep, nor
-    /// take the key from the call that woke it.
-    #[inline]
-    fn deliver(self) {
-        let Self { for_key, to_lead, all } = self;
-        wake_each(for_key.into_iter().chain(to_lead).chain(all));
     }
 }
 

@@ -1,35 +1,56 @@
 //! Who waits for a key, and who is woken: the policy, without a lock or a clock.
 //!
-//! Threads and tasks wait alike, as wakers in one list, newest first: the one
-//! that waited least is the one whose stack is still warm.
+//! Those who wait stand in two lists, threads and tasks, newest first: the one
+//! that waited least is the one whose stack is still warm. The difference between
+//! the two kinds is trust. A thread that waits is asleep in this queue and has
+//! nothing else to do: when it is woken, it comes. A task comes when its executor
+//! polls it, and that may be never: its future can stand in a `select!` whose other
+//! arm is running, or its runtime can be busy for seconds.
 //!
 //! **Ready keys.** A key that becomes ready wakes one waiter, and while that
 //! one is on its way others are not woken for the next keys: it passes the
 //! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait; ARCHITECTURE.md has the figures.) A task that was woken and does not come,
-//! because it is stuck elsewhere, must not hold up the others for ever: while one
-//! is in flight each doubling of the number of ready keys wakes one more. A thread
-//! does come, for it has nothing else to do.
+//! wait; ARCHITECTURE.md has the figures.) Threads are woken before tasks, but after
+//! [`THREADS_A_TURN`] wake-ups of threads a task has its turn, so that neither kind
+//! starves beside the other.
+//!
+//! **The watch.** A wake-up of a task must not hold up the others for longer than
+//! two times [`WATCH`]. While one is on its way and somebody else waits, an alarm of
+//! the queue's clock is set, the watch. When it rings and the same wake-up is still
+//! on its way, that one counts as lost and the next waiter is woken. When another one
+//! is on its way, the watch is set again; when none is, it is not. So a queue under
+//! load reads the clock and sets an alarm once in `WATCH`, and not once a wake-up.
+//! After a loss twice as many tasks are woken at once, and twice as many threads go
+//! first, until a task answers in time: many tasks that are stuck together cost a few
+//! rounds and not one round each.
 //!
 //! **Timers.** One thread of those that wait, the leader, sleeps no longer than
 //! to the soonest timer; the others sleep until they are woken. Where no thread
-//! leads, the queue's own alarm does ([`bell`](crate::bell)): no task is relied
-//! on to come when the time has. Whenever somebody waits and a timer is set there
-//! is a leader or an alarm that is not later than the timer. Whoever breaks that,
-//! by setting a sooner timer or by leaving, mends it before the lock is released
-//! ([`Waiters::wakes`]). Ready keys wake followers before the leader.
+//! waits, the queue's own alarm leads ([`bell`](crate::bell)): when it rings, a task
+//! is woken to look, and the watch sees to it that somebody comes. No task is ever
+//! told to watch a timer. Whenever somebody waits and a timer is set, one of these
+//! holds as the lock is released: a thread leads that wakes up in time; the alarm
+//! rings in time; it has rung for this timer and a wake-up is on its way. Whoever
+//! breaks that, by setting a sooner timer or by leaving, mends it in the same lock
+//! hold ([`Waiters::wakes`]). Ready keys wake followers before the leader.
 //!
 //! Wakers are cloned before the lock is taken and woken or dropped after it is
 //! released: they are users' code.
 
 use crate::Instant;
 use std::task::Waker;
+use std::time::Duration;
 
 const NONE: u32 = u32::MAX;
 
-/// How many lock holds a woken waiter may stay away for before it counts as
-/// lost: a future that was forgotten must not slow the others for good.
-const GIVEN_UP_AFTER: u32 = 1_000;
+/// After so long the watch rings. A wake-up of a task counts as lost when it was on
+/// its way for at least this time, and at most for twice as long: the watch may
+/// have been set for an earlier one.
+pub(crate) const WATCH: Duration = Duration::from_millis(4);
+
+/// So many wake-ups in a row go to threads while a task waits too; then one goes to
+/// a task. Two, so that tasks get a third and not only the quarter that is promised.
+const THREADS_A_TURN: u32 = 2;
 
 /// Which entry a waiting caller has.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,11 +58,11 @@ pub(crate) struct WaiterId(u32);
 
 #[derive(Debug)]
 enum State {
-    /// In the list.
+    /// In the list of its kind.
     Waiting,
-    /// Woken to take a key, and counted in `in_flight` while this is the flight.
+    /// Woken to look for a key. The number is that of [`Waiters::flight`] then.
     Notified(u32),
-    /// Woken because the queue is over.
+    /// Woken because the queue is over, or back from a wake-up.
     Released,
     /// Nobody's.
     Free,
@@ -58,41 +79,17 @@ struct Entry {
     older: u32,
 }
 
-/// Wakers to be woken once the lock is released: one for a ready key and one
-/// that is to lead, or everybody.
+/// What follows from a lock hold: wakers to be woken once the lock is released, one
+/// for a ready key and one that is to lead, or everybody; and whether the alarms are
+/// to be brought up to date.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     pub(crate) for_key: Option<Waker>,
     pub(crate) to_lead: Option<Waker>,
     /// Everybody, or more for further keys.
     pub(crate) all: Vec<Waker>,
-}
-
-/// Those who wait for a key.
-#[derive(Debug)]
-pub(crate) struct Waiters {
-    entries: Vec<Entry>,
-    free: u32,
-    newest: u32,
-    /// How many entries are somebody's.
-    taken: usize,
-    /// How many are `Waiting`.
-    waiting: usize,
-    /// How many were woken for a key and have not come yet.
-    in_flight: usize,
-    /// How many of those are tasks.
-    tasks_in_flight: usize,
-    /// Changes when those in flight are given up; see `GIVEN_UP_AFTER`.
-    flight: u32,
-    /// Lock holds that somebody was in flight for.
-    looks: u32,
-    /// With how many ready keys one more is woken although tasks are in flight.
-    more_at: usize,
-    /// Who sleeps towards the soonest timer, and until when: a thread, or whoever
-    /// was woken to see to it and has not come yet. It is `Waiting`.
-    leader: Option<(u32, Instant)>,
-    /// When the queue's alarm rings: it is set, or somebody is about to.
-    alarm: Option<Instant>,
+    /// [`Shared::tend`](crate::shared::Shared::tend) is to be called.
+    pub(crate) tend: bool,
 }
 
 /// Who sleeps: a thread can watch the time by itself.
@@ -102,32 +99,91 @@ pub(crate) enum Sleeper {
     Task,
 }
 
+/// Those of one kind who wait.
+#[derive(Debug)]
+struct List {
+    newest: u32,
+    len: usize,
+}
+
+/// The alarm that asks whether a task came that was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    Off,
+    /// Whoever made it so sets it after the lock hold, with the time of then.
+    Asked,
+    /// It rings at this instant and asks for this [`Waiters::flight`].
+    Set(Instant, u32),
+}
+
+/// Those who wait for a key.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    entries: Vec<Entry>,
+    free: u32,
+    /// How many entries are somebody's.
+    taken: usize,
+    threads: List,
+    tasks: List,
+    /// To whom the latest wake-up went, until it arrives or counts as lost. While
+    /// there is one, nobody else is woken for a key.
+    in_flight: Option<Sleeper>,
+    /// The number of the latest wake-up. One that went to several tasks has one number
+    /// and arrives with the first of them.
+    flight: u32,
+    /// How many wake-ups of tasks were lost since one was answered in time.
+    lost: u32,
+    /// How many wake-ups went to threads while tasks waited, since the latest of a task.
+    threads_in_a_row: u32,
+    watch: Watch,
+    /// The thread that sleeps towards the soonest timer, and until when, or that
+    /// was woken to do so and is on its way. It is `Waiting`.
+    leader: Option<(u32, Instant)>,
+    /// When the queue's alarm rings: it is set, or somebody is about to.
+    alarm: Option<Instant>,
+    /// The alarm rang for this instant, and no getter has looked since. A timer that
+    /// is due no later is one that a getter must be woken for.
+    rung: Option<Instant>,
+}
+
+/// For when the two alarms are to be set.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Alarms {
+    pub(crate) timer: Option<Instant>,
+    pub(crate) watch: Option<Instant>,
+    /// The watch is to be set and the time was not given.
+    pub(crate) wants_time: bool,
+}
+
 impl Waiters {
     pub(crate) const fn new() -> Self {
+        const NOBODY: List = List { newest: NONE, len: 0 };
         Self {
             entries: Vec::new(),
             free: NONE,
-            newest: NONE,
             taken: 0,
-            waiting: 0,
-            in_flight: 0,
-            tasks_in_flight: 0,
+            threads: NOBODY,
+            tasks: NOBODY,
+            in_flight: None,
             flight: 0,
-            looks: 0,
-            more_at: 0,
+            lost: 0,
+            threads_in_a_row: 0,
+            watch: Watch::Off,
             leader: None,
             alarm: None,
+            rung: None,
         }
     }
 
     /// How many wait and were not woken.
+    #[inline]
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+        self.threads.len + self.tasks.len
     }
 
-    /// Enters a caller in the list; `next` is when the queue's soonest timer is
-    /// due. Returns until when a thread may sleep, or for when the alarm is to
-    /// be set for a task; `None` where somebody else sees to it.
+    /// Enters a caller that has looked and found nothing; `next` is when the queue's
+    /// soonest timer is due. Returns until when a thread that leads may sleep; `None`
+    /// for all others.
     pub(crate) fn enter(
         &mut self,
         waker: Waker,
@@ -146,22 +202,25 @@ impl Waiters {
         };
         self.taken += 1;
         self.link(at);
-        (WaiterId(at), self.lead(at, next, who))
+        (WaiterId(at), self.lead(at, next))
     }
 
-    /// Whether the entry waits with a waker that wakes the same task.
-    pub(crate) fn is_current(&self, id: &WaiterId, waker: &Waker) -> bool {
+    /// Whether the entry waits as one of this kind, with a waker that wakes the same
+    /// task.
+    pub(crate) fn is_current(&self, id: &WaiterId, waker: &Waker, who: Sleeper) -> bool {
         let entry = &self.entries[id.0 as usize];
-        matches!(entry.state, State::Waiting) && entry.waker.as_ref().is_some_and(|w| w.will_wake(waker))
+        matches!(entry.state, State::Waiting)
+            && entry.who == who
+            && entry.waker.as_ref().is_some_and(|w| w.will_wake(waker))
     }
 
-    /// The caller goes on waiting as it did. Returns what `enter` does.
-    pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>, who: Sleeper) -> Option<Instant> {
-        self.lead(id.0, next, who)
+    /// The caller has looked and goes on waiting as it did. Returns what `enter` does.
+    pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>) -> Option<Instant> {
+        self.lead(id.0, next)
     }
 
-    /// The caller waits again, with this waker. Returns the waker it had, to be
-    /// dropped outside the lock, and what `enter` does.
+    /// The caller has looked and waits again, with this waker. Returns the waker it
+    /// had, to be dropped outside the lock, and what `enter` does.
     pub(crate) fn again(
         &mut self,
         id: &WaiterId,
@@ -169,45 +228,100 @@ impl Waiters {
         next: Option<Instant>,
         who: Sleeper,
     ) -> (Option<Waker>, Option<Instant>) {
-        if !matches!(self.entries[id.0 as usize].state, State::Waiting) {
+        let waits = matches!(self.entries[id.0 as usize].state, State::Waiting);
+        if !waits {
             self.arrived(id);
-            self.link(id.0);
+        } else if self.entries[id.0 as usize].who != who {
+            self.unlink(id.0);
         }
         let entry = &mut self.entries[id.0 as usize];
+        let linked = waits && entry.who == who;
         entry.who = who;
         let old = entry.waker.replace(waker);
-        (old, self.lead(id.0, next, who))
+        if !linked {
+            self.link(id.0);
+        }
+        (old, self.lead(id.0, next))
     }
 
-    /// A woken caller is here: its wake-up is not in flight any more.
-    pub(crate) fn arrived(&mut self, id: &WaiterId) {
+    /// The caller looks for a key. If it was woken, its wake-up is not on its way any
+    /// more.
+    pub(crate) fn looks(&mut self, id: &WaiterId) {
+        self.arrived(id);
+        // whatever was due is fired
+        self.rung = None;
+    }
+
+    fn arrived(&mut self, id: &WaiterId) {
         let entry = &mut self.entries[id.0 as usize];
         if let State::Notified(flight) = entry.state {
             entry.state = State::Released;
             if flight == self.flight {
-                self.in_flight -= 1;
-                self.tasks_in_flight -= usize::from(entry.who == Sleeper::Task);
-                self.looks = 0;
+                if self.in_flight == Some(Sleeper::Task) {
+                    self.lost = 0;
+                }
+                self.in_flight = None;
             }
         }
     }
 
-    /// For when the queue's alarm is to be set, which the caller does after this
-    /// lock hold.
-    pub(crate) fn alarm(&mut self, next: Option<Instant>) -> Option<Instant> {
+    /// For when the alarms are to be set, which the caller does after this lock hold.
+    /// `next` is when the soonest timer is due, `now` the time, if it was read.
+    pub(crate) fn alarms(&mut self, next: Option<Instant>, now: Option<Instant>, over: bool) -> Alarms {
+        let nobody = over || self.waiting() == 0;
         let led = self.leader.is_some_and(|(leader, _)| self.entries[leader as usize].waker.is_some());
-        self.alarm = next.filter(|_| self.waiting > 0 && !led);
-        self.alarm
+        self.alarm = next.filter(|_| !nobody && !led && !self.is_rung_for(next));
+        self.watch = match (self.watch, now) {
+            _ if nobody => Watch::Off,
+            (Watch::Asked, Some(now)) => Watch::Set(now + WATCH, self.flight),
+            (watch, _) => watch,
+        };
+        let (watch, wants_time) = match self.watch {
+            Watch::Set(at, _) => (Some(at), false),
+            Watch::Asked => (None, true),
+            Watch::Off => (None, false),
+        };
+        Alarms { timer: self.alarm, watch, wants_time }
     }
 
-    /// Whether an alarm is set although nobody waits: one that was set while a
-    /// task that is working now waited stays for its next wait, but must not
+    /// The alarms are not set: the clock panicked.
+    pub(crate) fn no_alarms(&mut self) {
+        (self.alarm, self.watch) = (None, Watch::Off);
+    }
+
+    /// The alarm rang that was set for the soonest timer, at this instant. No timer
+    /// has fired yet: that does whoever is woken, or anybody who looks before.
+    pub(crate) fn timer_rang(&mut self, at: Instant) {
+        (self.alarm, self.rung) = (None, Some(at));
+    }
+
+    /// The watch rang. A wake-up that it was set for and that is still on its way is
+    /// lost: its task may arrive later, as anybody who looks.
+    pub(crate) fn watch_rang(&mut self) {
+        let watch = std::mem::replace(&mut self.watch, Watch::Off);
+        let late = matches!(watch, Watch::Set(_, flight) if flight == self.flight);
+        if late && self.in_flight == Some(Sleeper::Task) {
+            self.flight = self.flight.wrapping_add(1);
+            self.in_flight = None;
+            self.lost = self.lost.saturating_add(1);
+            self.threads_in_a_row = 0;
+        }
+    }
+
+    /// Whether the alarm for timers is set although nobody waits: one that was set
+    /// while a task that is working now waited stays for its next wait, but must not
     /// outlive those that give up.
     pub(crate) fn alarm_is_idle(&self) -> bool {
-        self.alarm.is_some() && self.waiting == 0
+        self.alarm.is_some() && self.waiting() == 0
     }
 
-    /// The caller waits no longer: it got a key, or an answer, or gave up.
+    /// Whether any alarm is set.
+    pub(crate) fn has_alarms(&self) -> bool {
+        self.alarm.is_some() || self.watch != Watch::Off
+    }
+
+    /// The caller waits no longer: it got a key, or an answer, or gave up. It may have
+    /// given up without having looked.
     #[expect(clippy::needless_pass_by_value, reason = "whoever leaves has no entry any more")]
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waker> {
         self.arrived(&id);
@@ -229,22 +343,21 @@ impl Waiters {
         waker
     }
 
-    /// Makes a thread the leader if none leads, or brings its alarm up to date if
-    /// it does. For a task the queue's alarm is set unless somebody leads already.
-    fn lead(&mut self, at: u32, next: Option<Instant>, who: Sleeper) -> Option<Instant> {
+    /// The caller has looked and waits from now on. Makes a thread the leader if none
+    /// leads, or brings its alarm up to date if it does. For a task the queue's alarm
+    /// is set as the lock hold ends.
+    fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
+        self.rung = None;
+        if self.entries[at as usize].who == Sleeper::Task {
+            return None;
+        }
         match self.leader {
-            // one that was woken to lead and has not come may be stuck: whoever is
-            // here leads in its place
+            // one that was woken to lead is not here yet: whoever is here leads in
+            // its place
             Some((leader, _)) if leader != at && self.entries[leader as usize].waker.is_some() => None,
-            _ if who == Sleeper::Thread => {
+            _ => {
                 self.leader = next.map(|due| (at, due));
                 next
-            }
-            _ => {
-                self.leader = None;
-                let due = next.filter(|due| self.alarm.is_none_or(|set| *due < set))?;
-                self.alarm = Some(due);
-                Some(due)
             }
         }
     }
@@ -253,89 +366,121 @@ impl Waiters {
     /// timer, and whether the queue is over. Called before every unlock.
     #[inline]
     pub(crate) fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool, wakes: &mut Wakes) {
-        if self.waiting == 0 {
+        if self.waiting() == 0 {
             return;
         }
         if over {
             wakes.all = self.release_all();
             return;
         }
-        if self.in_flight > 0 {
-            self.looks += 1;
-            if self.looks >= GIVEN_UP_AFTER {
-                self.flight = self.flight.wrapping_add(1);
-                self.in_flight = 0;
-                self.tasks_in_flight = 0;
-                self.looks = 0;
-            }
+        if self.in_flight.is_none() && (ready > 0 || self.is_rung_for(next)) {
+            self.notify(wakes);
         }
-        if ready == 0 {
-            // the next line counts from its own beginning: how long an earlier one
-            // was must not hold up whoever waits beside a waiter that does not come
-            self.more_at = 2;
-        } else if self.in_flight == 0 {
-            self.more_at = ready.saturating_mul(2);
-            wakes.for_key = self.notify_one();
-        } else if self.tasks_in_flight > 0 {
-            // a batch may double the line several times in one hold
-            while ready >= self.more_at && self.waiting > 0 {
-                self.more_at = self.more_at.saturating_mul(2).max(2);
-                let woken = self.notify_one();
-                match wakes.for_key {
-                    None => wakes.for_key = woken,
-                    Some(_) => wakes.all.extend(woken),
-                }
-            }
+        if let Some(due) = next {
+            self.see_to(due, wakes);
         }
-        let Some(due) = next else { return };
+        if self.in_flight == Some(Sleeper::Task) && self.watch == Watch::Off && self.waiting() > 0 {
+            self.watch = Watch::Asked;
+            wakes.tend = true;
+        }
+    }
+
+    /// [`wakes`](Self::wakes) of those who wait alone.
+    pub(crate) fn wakes_of(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Wakes {
+        let mut wakes = Wakes::default();
+        self.wakes(ready, next, over, &mut wakes);
+        wakes
+    }
+
+    /// Whether the alarm rang for the soonest timer and nobody has looked since.
+    fn is_rung_for(&self, next: Option<Instant>) -> bool {
+        self.rung.is_some_and(|rung| next.is_some_and(|due| due <= rung))
+    }
+
+    /// Sees to it that somebody looks when the soonest timer is due.
+    fn see_to(&mut self, due: Instant, wakes: &mut Wakes) {
         if self.alarm.is_some_and(|set| set <= due) {
             return;
         }
         match self.leader {
-            Some((leader, until)) if due < until => {
+            Some((_, until)) if until <= due => {}
+            Some((leader, _)) => {
                 self.leader = Some((leader, due));
                 wakes.to_lead = self.entries[leader as usize].waker.take();
             }
-            Some(_) => {}
-            None if self.newest != NONE => {
-                self.leader = Some((self.newest, due));
-                wakes.to_lead = self.entries[self.newest as usize].waker.take();
+            None if self.threads.len > 0 => {
+                let newest = self.threads.newest;
+                self.leader = Some((newest, due));
+                wakes.to_lead = self.entries[newest as usize].waker.take();
             }
-            None => {}
+            // a wake-up is on its way, of somebody who looks
+            None if self.is_rung_for(Some(due)) => {}
+            None => {
+                self.alarm = Some(due);
+                wakes.tend = true;
+            }
         }
     }
 
-    /// Wakes the newest follower, or the leader if there is nobody else.
-    fn notify_one(&mut self) -> Option<Waker> {
-        let mut at = self.newest;
-        if self.leader.is_some_and(|(leader, _)| leader == at) {
-            let older = self.entries[at as usize].older;
-            if older != NONE {
-                at = older;
+    /// Wakes a thread, or a task; of tasks so many more as were lost.
+    fn notify(&mut self, wakes: &mut Wakes) {
+        let (threads, tasks) = (self.threads.len > 0, self.tasks.len > 0);
+        let threads_first = self.threads_in_a_row < THREADS_A_TURN << self.lost.min(8);
+        self.flight = self.flight.wrapping_add(1);
+        if threads && (!tasks || threads_first) {
+            self.threads_in_a_row += u32::from(tasks);
+            self.in_flight = Some(Sleeper::Thread);
+            let newest = self.threads.newest;
+            let older = self.entries[newest as usize].older;
+            let leads = self.leader.is_some_and(|(leader, _)| leader == newest);
+            wakes.for_key = self.wake(if leads && older != NONE { older } else { newest });
+        } else if tasks {
+            self.threads_in_a_row = 0;
+            self.in_flight = Some(Sleeper::Task);
+            wakes.for_key = self.wake(self.tasks.newest);
+            for _ in 1..1_u32 << self.lost.min(31) {
+                if self.tasks.len == 0 {
+                    break;
+                }
+                let woken = self.wake(self.tasks.newest);
+                wakes.all.extend(woken);
             }
         }
+    }
+
+    /// Takes the waker of somebody who is woken to look.
+    fn wake(&mut self, at: u32) -> Option<Waker> {
         self.unlink(at);
         let entry = &mut self.entries[at as usize];
-        self.in_flight += 1;
-        self.tasks_in_flight += usize::from(entry.who == Sleeper::Task);
         entry.state = State::Notified(self.flight);
         entry.waker.take()
     }
 
     fn release_all(&mut self) -> Vec<Waker> {
-        let mut wakers = Vec::with_capacity(self.waiting);
-        while self.newest != NONE {
-            let at = self.newest;
-            self.unlink(at);
-            let entry = &mut self.entries[at as usize];
-            entry.state = State::Released;
-            wakers.extend(entry.waker.take());
+        let mut wakers = Vec::with_capacity(self.waiting());
+        for who in [Sleeper::Thread, Sleeper::Task] {
+            while self.list(who).len > 0 {
+                let at = self.list(who).newest;
+                self.unlink(at);
+                let entry = &mut self.entries[at as usize];
+                entry.state = State::Released;
+                wakers.extend(entry.waker.take());
+            }
         }
         wakers
     }
 
+    fn list(&mut self, who: Sleeper) -> &mut List {
+        match who {
+            Sleeper::Thread => &mut self.threads,
+            Sleeper::Task => &mut self.tasks,
+        }
+    }
+
     fn link(&mut self, at: u32) {
-        let newest = std::mem::replace(&mut self.newest, at);
+        let list = self.list(self.entries[at as usize].who);
+        list.len += 1;
+        let newest = std::mem::replace(&mut list.newest, at);
         if newest != NONE {
             self.entries[newest as usize].newer = at;
         }
@@ -343,20 +488,20 @@ impl Waiters {
         entry.state = State::Waiting;
         entry.newer = NONE;
         entry.older = newest;
-        self.waiting += 1;
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { newer, older, .. } = self.entries[at as usize];
+        let Entry { newer, older, who, .. } = self.entries[at as usize];
+        let list = self.list(who);
+        list.len -= 1;
         if newer == NONE {
-            self.newest = older;
+            list.newest = older;
         } else {
             self.entries[newer as usize].older = older;
         }
         if older != NONE {
             self.entries[older as usize].newer = newer;
         }
-        self.waiting -= 1;
         if self.leader.is_some_and(|(leader, _)| leader == at) {
             self.leader = None;
         }
@@ -428,111 +573,207 @@ mod tests {
         }
     }
 
+    /// Callers that wait, by number; and the time, which the alarms are set with.
     struct Crowd {
         waiters: Waiters,
         counts: Vec<Arc<Count>>,
         ids: Vec<WaiterId>,
+        now: Instant,
     }
 
     fn at(nanos: u64) -> Option<Instant> {
         Some(Instant::from_nanos(nanos))
     }
 
+    const NOBODY: [usize; 0] = [];
+
     impl Crowd {
         fn of(n: usize, next: Option<Instant>) -> Self {
             Self::of_such(n, next, Sleeper::Thread)
         }
         fn of_such(n: usize, next: Option<Instant>, who: Sleeper) -> Self {
-            let mut crowd = Self { waiters: Waiters::new(), counts: Vec::new(), ids: Vec::new() };
+            let (waiters, counts, ids) = (Waiters::new(), Vec::new(), Vec::new());
+            let mut crowd = Self { waiters, counts, ids, now: Instant::ORIGIN };
             for _ in 0..n {
-                let count = Arc::new(Count::default());
-                crowd.ids.push(crowd.waiters.enter(count.clone().into(), next, who).0);
-                crowd.counts.push(count);
+                crowd.enter(who, next);
             }
             crowd
         }
+        /// `threads` threads, then `tasks` tasks.
+        fn mixed(threads: usize, tasks: usize) -> Self {
+            let mut crowd = Self::of(threads, None);
+            for _ in 0..tasks {
+                crowd.enter(Sleeper::Task, None);
+            }
+            crowd
+        }
+        fn enter(&mut self, who: Sleeper, next: Option<Instant>) -> Option<Instant> {
+            let count = Arc::new(Count::default());
+            let (id, sleep) = self.waiters.enter(count.clone().into(), next, who);
+            self.ids.push(id);
+            self.counts.push(count);
+            sleep
+        }
+        fn id(&self, i: usize) -> WaiterId {
+            WaiterId(self.ids[i].0)
+        }
+        /// Caller `i` comes, finds nothing, and waits again.
+        fn again(&mut self, i: usize, next: Option<Instant>, who: Sleeper) -> Option<Instant> {
+            let (id, waker) = (self.id(i), self.counts[i].clone().into());
+            self.waiters.looks(&id);
+            self.waiters.again(&id, waker, next, who).1
+        }
+        /// The end of a lock hold. Who is woken; the watch is set if it is asked for.
         fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Vec<usize> {
             let before: Vec<usize> = self.counts.iter().map(|c| c.get()).collect();
-            let mut wakes = Wakes::default();
-            self.waiters.wakes(ready, next, over, &mut wakes);
-            wakes.for_key.into_iter().chain(wakes.to_lead).chain(wakes.all).for_each(Waker::wake);
+            let wakes = self.waiters.wakes_of(ready, next, over);
+            let Wakes { for_key, to_lead, all, tend } = wakes;
+            for_key.into_iter().chain(to_lead).chain(all).for_each(Waker::wake);
+            if tend {
+                self.waiters.alarms(next, Some(self.now), over);
+            }
             (0..before.len()).filter(|&i| self.counts[i].get() > before[i]).collect()
+        }
+        fn ready(&mut self, ready: usize) -> Vec<usize> {
+            self.wakes(ready, None, false)
+        }
+        /// The watch rings, if it is set; who is woken.
+        fn watch_rings(&mut self, ready: usize) -> Vec<usize> {
+            let Watch::Set(at, _) = self.waiters.watch else { panic!("no watch is set") };
+            self.now = at;
+            self.waiters.watch_rang();
+            self.ready(ready)
         }
     }
 
     #[test]
     fn one_wake_up_is_in_flight_until_the_woken_one_arrives() {
-        let mut c = Crowd::of(4, None);
-        assert_eq!(c.wakes(1, None, false), [3], "the newest");
-        assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
-        c.waiters.arrived(&WaiterId(3));
-        assert_eq!(c.wakes(1, None, false), [2], "it passes on");
+        for who in [Sleeper::Thread, Sleeper::Task] {
+            let mut c = Crowd::of_such(4, None, who);
+            assert_eq!(c.ready(1), [3], "the newest");
+            assert_eq!(c.ready(1_000), NOBODY, "however many keys are ready");
+            c.waiters.looks(&WaiterId(3));
+            assert_eq!(c.ready(999), [2], "it passes on");
+        }
     }
 
     #[test]
-    fn a_woken_task_that_never_comes_does_not_hold_up_the_rest() {
-        let mut c = Crowd::of_such(4, None, Sleeper::Task);
-        let woken: Vec<Vec<usize>> = (1..=9).map(|ready| c.wakes(ready, None, false)).collect();
-        let at: Vec<usize> = (1..=9).filter(|&r| !woken[r - 1].is_empty()).collect();
-        assert_eq!(at, [1, 2, 4, 8]);
+    fn d4_a_wake_up_that_a_task_does_not_answer_goes_to_the_next() {
+        let mut c = Crowd::of_such(3, None, Sleeper::Task);
+        assert_eq!(c.ready(1), [2]);
+        assert_eq!(c.waiters.watch, Watch::Set(Instant::ORIGIN + WATCH, c.waiters.flight));
+        assert_eq!(c.watch_rings(1), [0, 1], "after a loss two at once");
+        // the first of the two is the answer
+        c.waiters.looks(&WaiterId(0));
+        assert_eq!((c.waiters.in_flight, c.waiters.lost), (None, 0));
+        // and the late one changes nothing
+        c.waiters.looks(&WaiterId(2));
+        assert_eq!((c.waiters.in_flight, c.waiters.lost), (None, 0));
     }
 
     #[test]
-    fn a_woken_thread_comes_and_nobody_is_woken_beside_it() {
-        let mut c = Crowd::of(4, None);
-        assert_eq!(c.wakes(1, None, false), [3]);
-        assert_eq!(c.wakes(1_000, None, false), [] as [usize; 0]);
-        c.waiters.arrived(&WaiterId(3));
-        assert_eq!(c.wakes(999, None, false), [2], "it passes on");
+    fn d4_a_thread_goes_before_tasks_that_do_not_come() {
+        let mut c = Crowd::mixed(2, 2);
+        assert_eq!(c.ready(1), [1], "the newest thread");
+        c.again(1, None, Sleeper::Thread);
+        assert_eq!(c.ready(1), [1]);
+        c.again(1, None, Sleeper::Thread);
+        assert_eq!(c.ready(1), [3], "a task has its turn");
+        assert_eq!(c.watch_rings(1), [1], "and does not come");
+        assert_eq!(c.waiters.watch, Watch::Off, "a thread comes");
+        // twice as many threads go first, until a task answers in time
+        for round in 1..4 {
+            c.again(1, None, Sleeper::Thread);
+            assert_eq!(c.ready(1), [1], "round {round}");
+        }
+        c.again(1, None, Sleeper::Thread);
+        assert_eq!(c.ready(1), [2]);
+        c.again(2, None, Sleeper::Task);
+        assert_eq!(c.waiters.lost, 0);
+    }
+
+    #[test]
+    fn q6_at_equal_numbers_neither_threads_nor_tasks_get_less_than_a_quarter() {
+        let mut c = Crowd::mixed(4, 4);
+        let mut by_tasks = 0;
+        for _ in 0..1_000 {
+            let woken = c.ready(1);
+            let [woken] = woken[..] else { panic!("one key, one wake-up: {woken:?}") };
+            by_tasks += usize::from(woken >= 4);
+            c.again(woken, None, if woken < 4 { Sleeper::Thread } else { Sleeper::Task });
+        }
+        assert!((250..=750).contains(&by_tasks), "{by_tasks} of 1,000 wake-ups went to tasks");
+    }
+
+    #[test]
+    fn the_watch_is_set_once_for_all_wake_ups_until_it_rings() {
+        let mut c = Crowd::of_such(2, None, Sleeper::Task);
+        for _ in 0..100 {
+            assert_eq!(c.ready(1), [1]);
+            assert_eq!(c.waiters.watch, Watch::Set(Instant::ORIGIN + WATCH, 1), "as at first");
+            c.again(1, None, Sleeper::Task);
+        }
+        assert_eq!(c.ready(1), [1]);
+        // it was set for the first of them, and 1 is on its way for the 101st
+        assert_eq!(c.watch_rings(1), NOBODY);
+        assert_eq!(c.waiters.watch, Watch::Set(Instant::ORIGIN + WATCH * 2, 101));
+        c.again(1, None, Sleeper::Task);
+        // nobody is on the way
+        assert_eq!(c.watch_rings(0), NOBODY);
+        assert_eq!(c.waiters.watch, Watch::Off);
+    }
+
+    #[test]
+    fn no_watch_is_set_where_nobody_else_waits_and_one_is_when_somebody_comes() {
+        let mut c = Crowd::of_such(1, None, Sleeper::Task);
+        assert_eq!(c.ready(1), [0]);
+        assert_eq!(c.waiters.watch, Watch::Off);
+        // a thread takes that key, and waits for the next
+        c.enter(Sleeper::Thread, None);
+        assert_eq!(c.ready(0), NOBODY);
+        assert_eq!(c.watch_rings(1), [1]);
+    }
+
+    #[test]
+    fn a_wake_up_that_was_lost_for_a_key_that_is_gone_wakes_nobody() {
+        let mut c = Crowd::of_such(2, None, Sleeper::Task);
+        assert_eq!(c.ready(1), [1]);
+        assert_eq!(c.watch_rings(0), NOBODY);
+        assert_eq!(c.ready(1), [0], "nor does it hold up the next key");
+    }
+
+    #[test]
+    fn many_tasks_that_are_stuck_together_cost_a_few_rounds() {
+        let mut c = Crowd::of_such(1_000, None, Sleeper::Task);
+        assert_eq!(c.ready(1), [999]);
+        let mut rounds = 0;
+        while c.waiters.waiting() > 0 {
+            assert!(!c.watch_rings(1).is_empty());
+            rounds += 1;
+        }
+        assert_eq!(rounds, 9, "1 + 2 + 4 + ... reaches all of them");
     }
 
     #[test]
     fn whether_a_waiter_is_a_task_is_known_from_its_last_wait() {
-        let mut c = Crowd::of(3, None);
-        let waker = c.counts[2].clone().into();
-        c.waiters.again(&WaiterId(2), waker, None, Sleeper::Task);
-        assert_eq!(c.wakes(1, None, false), [2]);
-        assert_eq!(c.wakes(2, None, false), [1], "2 may be stuck");
-        c.waiters.arrived(&WaiterId(2));
-        assert_eq!((c.waiters.in_flight, c.waiters.tasks_in_flight), (1, 0));
-        assert_eq!(c.wakes(1_000, None, false), [] as [usize; 0], "1 comes");
-    }
-
-    #[test]
-    fn a_batch_wakes_one_or_one_for_each_doubling_beside_one_that_does_not_come() {
-        let mut c = Crowd::of_such(8, None, Sleeper::Task);
-        assert_eq!(c.wakes(32, None, false), [7], "one is enough: it passes on");
-        c.waiters.arrived(&WaiterId(7));
-        assert_eq!(c.wakes(31, None, false), [6]);
-        // 6 never comes; the line is worked off and grows again
-        assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
-        assert_eq!(c.wakes(9, None, false), [3, 4, 5], "at 2, 4 and 8");
-        assert_eq!(c.wakes(usize::MAX, None, false), [0, 1, 2], "whoever there is");
-    }
-
-    #[test]
-    fn a_line_that_was_long_once_does_not_hold_up_those_who_wait_at_a_short_one() {
-        let mut c = Crowd::of_such(3, None, Sleeper::Task);
-        assert_eq!(c.wakes(1, None, false), [2], "this one never comes");
-        assert_eq!(c.wakes(1_000, None, false), [0, 1]);
-        // these work the line off and wait again
-        for at in 0..2 {
-            let waker = c.counts[at as usize].clone().into();
-            c.waiters.again(&WaiterId(at), waker, None, Sleeper::Task);
-        }
-        assert_eq!(c.wakes(0, None, false), [] as [usize; 0]);
-        assert_eq!(c.wakes(1, None, false), [] as [usize; 0]);
-        assert_eq!(c.wakes(2, None, false), [1], "not at two thousand");
+        let mut c = Crowd::of(2, None);
+        c.again(1, None, Sleeper::Task);
+        assert_eq!((c.waiters.threads.len, c.waiters.tasks.len), (1, 1));
+        let waker = c.counts[1].clone().into();
+        assert!(c.waiters.is_current(&WaiterId(1), &waker, Sleeper::Task));
+        assert!(!c.waiters.is_current(&WaiterId(1), &waker, Sleeper::Thread));
+        c.again(1, None, Sleeper::Thread);
+        assert_eq!((c.waiters.threads.len, c.waiters.tasks.len), (2, 0));
     }
 
     #[test]
     fn the_first_leads_and_only_a_sooner_timer_wakes_it() {
         let mut c = Crowd::of(3, at(100));
         assert_eq!(c.waiters.leader, Some((0, Instant::from_nanos(100))));
-        assert_eq!(c.wakes(0, at(100), false), [] as [usize; 0]);
-        assert_eq!(c.wakes(0, at(150), false), [] as [usize; 0]);
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        assert_eq!(c.wakes(0, at(150), false), NOBODY);
         assert_eq!(c.wakes(0, at(50), false), [0]);
-        assert_eq!(c.wakes(0, at(50), false), [] as [usize; 0]);
+        assert_eq!(c.wakes(0, at(50), false), NOBODY);
     }
 
     #[test]
@@ -541,7 +782,7 @@ mod tests {
         assert_eq!(c.wakes(1, at(100), false), [1]);
         assert_eq!(c.waiters.leader.map(|l| l.0), Some(0));
         // nobody else is there: the leader is woken too
-        c.waiters.arrived(&WaiterId(1));
+        c.waiters.looks(&WaiterId(1));
         assert_eq!(c.wakes(1, at(100), false), [0]);
         assert_eq!(c.waiters.leader, None);
     }
@@ -558,90 +799,140 @@ mod tests {
     #[test]
     fn waiters_learn_of_the_first_timer_though_one_is_in_flight() {
         let mut c = Crowd::of(3, None);
-        assert_eq!(c.wakes(1, None, false), [2]);
-        // 2 is stuck; a timer is set
+        assert_eq!(c.ready(1), [2]);
+        // a timer is set before 2 arrives
         assert_eq!(c.wakes(1, at(9), false), [1]);
         assert_eq!(c.waiters.leader.map(|l| l.0), Some(1));
     }
 
     #[test]
     fn everybody_is_released_when_the_queue_is_over() {
-        let mut c = Crowd::of(3, at(9));
-        assert_eq!(c.wakes(0, None, true), [0, 1, 2]);
+        let mut c = Crowd::mixed(2, 2);
+        assert_eq!(c.wakes(0, None, true), [0, 1, 2, 3]);
         for id in std::mem::take(&mut c.ids) {
             c.waiters.leave(id);
         }
-        assert_eq!((c.waiters.waiting(), c.waiters.in_flight, c.waiters.leader), (0, 0, None));
+        assert_eq!((c.waiters.waiting(), c.waiters.in_flight, c.waiters.leader), (0, None, None));
     }
 
     #[test]
     fn a_cancelled_one_that_had_been_chosen_passes_it_on() {
-        let mut c = Crowd::of(2, None);
-        assert_eq!(c.wakes(1, None, false), [1]);
-        let chosen = c.ids.pop().expect("two");
-        c.waiters.leave(chosen);
-        assert_eq!(c.wakes(1, None, false), [0]);
-    }
-
-    #[test]
-    fn one_that_was_woken_and_forgotten_is_given_up_in_the_end() {
-        let mut c = Crowd::of(3, None);
-        assert_eq!(c.wakes(1, None, false), [2]);
-        for _ in 0..GIVEN_UP_AFTER {
-            c.wakes(0, None, false);
+        for who in [Sleeper::Thread, Sleeper::Task] {
+            let mut c = Crowd::of_such(2, None, who);
+            assert_eq!(c.ready(1), [1]);
+            let chosen = c.ids.pop().expect("two");
+            c.waiters.leave(chosen);
+            assert_eq!(c.ready(1), [0]);
         }
-        assert_eq!(c.wakes(1, None, false), [1]);
-        // if it comes after all it is counted no second time
-        c.waiters.arrived(&WaiterId(2));
-        assert_eq!(c.waiters.in_flight, 1);
     }
 
     #[test]
-    fn where_tasks_wait_the_alarm_is_set_once_and_again_for_a_sooner_timer() {
+    fn d4_no_task_leads_and_the_alarm_is_set_anew_for_a_sooner_timer_without_it() {
         let mut c = Crowd::of(0, None);
-        let enter = |c: &mut Crowd, next| {
-            let count = Arc::new(Count::default());
-            let (id, set) = c.waiters.enter(count.clone().into(), next, Sleeper::Task);
-            c.counts.push(count);
-            c.ids.push(id);
-            set
-        };
-        assert_eq!(enter(&mut c, at(100)), at(100));
-        assert_eq!(enter(&mut c, at(100)), None, "it is set");
-        assert_eq!(c.wakes(0, at(100), false), [] as [usize; 0]);
-        assert_eq!(c.wakes(0, at(50), false), [1], "to set it anew");
-        let waker = c.counts[1].clone().into();
-        assert_eq!(c.waiters.again(&WaiterId(1), waker, at(50), Sleeper::Task).1, at(50));
-        // it rings, and is set for the next while anybody waits
-        assert_eq!(c.waiters.alarm(at(200)), at(200));
-        assert_eq!(c.wakes(1, at(200), false), [1]);
-        assert_eq!(c.wakes(2, at(200), false), [0]);
-        assert!(c.waiters.alarm_is_idle(), "both work, and come again");
-        assert_eq!(c.waiters.alarm(at(300)), None);
+        assert_eq!(c.enter(Sleeper::Task, at(100)), None);
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        assert_eq!((c.waiters.leader, c.waiters.alarm), (None, at(100)));
+        assert!(!c.waiters.wakes_of(0, at(100), false).tend, "it is set");
+        assert_eq!(c.wakes(0, at(50), false), NOBODY, "no task is asked to");
+        assert_eq!(c.waiters.alarm, at(50));
+    }
+
+    #[test]
+    fn d4_the_alarm_wakes_a_task_to_look_and_another_if_that_one_does_not_come() {
+        let mut c = Crowd::of_such(3, at(100), Sleeper::Task);
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        c.waiters.timer_rang(Instant::from_nanos(100));
+        assert_eq!(c.wakes(0, at(100), false), [2], "no key is ready yet: it looks");
+        assert_eq!(c.waiters.alarm, None, "it has rung for this timer");
+        // 2 is stuck
+        c.waiters.watch_rang();
+        assert_eq!(c.wakes(0, at(100), false), [0, 1]);
+        c.waiters.looks(&WaiterId(1));
+        // it fired that timer; the next is due later
+        assert_eq!(c.wakes(0, at(200), false), NOBODY);
+        assert_eq!(c.waiters.alarm, None, "nobody waits");
+        c.again(1, at(200), Sleeper::Task);
+        assert_eq!(c.wakes(0, at(200), false), NOBODY);
+        assert_eq!(c.waiters.alarm, at(200));
+    }
+
+    #[test]
+    fn d4_a_timer_beyond_the_one_that_rang_does_not_wait_for_the_woken_task() {
+        let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        c.wakes(0, at(100), false);
+        c.waiters.timer_rang(Instant::from_nanos(100));
+        assert_eq!(c.wakes(0, at(100), false), [1]);
+        // anybody fires the first, say an add_after; 1 has not come
+        assert_eq!(c.wakes(1, at(101), false), NOBODY);
+        assert_eq!(c.waiters.alarm, at(101));
+    }
+
+    #[test]
+    fn a_clock_that_rings_early_has_the_alarm_set_again_by_whoever_was_woken() {
+        let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        c.wakes(0, at(100), false);
+        c.waiters.timer_rang(Instant::from_nanos(100));
+        assert_eq!(c.wakes(0, at(100), false), [1]);
+        // it looked and nothing is due
+        c.again(1, at(100), Sleeper::Task);
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        assert_eq!((c.waiters.alarm, c.waiters.in_flight), (at(100), None));
+    }
+
+    #[test]
+    fn a_woken_task_that_leaves_without_a_look_passes_the_look_on() {
+        let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        c.wakes(0, at(100), false);
+        c.waiters.timer_rang(Instant::from_nanos(100));
+        assert_eq!(c.wakes(0, at(100), false), [1]);
+        let woken = c.ids.pop().expect("two");
+        c.waiters.leave(woken);
+        assert_eq!(c.wakes(0, at(100), false), [0]);
     }
 
     #[test]
     fn a_thread_leads_although_the_alarm_is_set_and_takes_over_when_it_has_rung() {
-        let mut c = Crowd::of(0, None);
-        let (task, set) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Task);
-        assert_eq!(set, at(100));
-        let (thread, sleep) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Thread);
-        assert_eq!(sleep, at(100));
-        assert_eq!(c.waiters.alarm(at(200)), None, "somebody leads");
-        assert_eq!(c.waiters.stay(&task, at(200), Sleeper::Task), None);
-        drop((c.waiters.leave(thread), c.waiters.leave(task)));
+        let mut c = Crowd::of_such(1, at(100), Sleeper::Task);
+        c.wakes(0, at(100), false);
+        assert_eq!(c.enter(Sleeper::Thread, at(100)), at(100));
+        let alarms = c.waiters.alarms(at(200), None, false);
+        assert_eq!(alarms, Alarms { timer: None, watch: None, wants_time: false }, "a thread leads");
+        assert_eq!(c.wakes(0, at(200), false), NOBODY, "until the first instant, then it looks");
+        assert_eq!(c.again(1, at(200), Sleeper::Thread), at(200));
     }
 
     #[test]
-    fn whoever_comes_leads_in_place_of_one_that_was_told_to_and_did_not_come() {
+    fn d4_the_alarm_takes_over_from_the_last_thread() {
+        let mut c = Crowd::mixed(1, 1);
+        assert_eq!(c.wakes(0, at(100), false), [0], "the thread is told to lead");
+        assert_eq!(c.again(0, at(100), Sleeper::Thread), at(100));
+        let thread = c.ids.remove(0);
+        drop(c.waiters.leave(thread));
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        assert_eq!((c.waiters.leader, c.waiters.alarm), (None, at(100)));
+    }
+
+    #[test]
+    fn whoever_comes_leads_in_place_of_one_that_was_told_to_and_is_not_here_yet() {
         let mut c = Crowd::of(1, None);
         assert_eq!(c.wakes(0, at(100), false), [0], "told to lead");
-        let (id, sleep) = c.waiters.enter(Waker::noop().clone(), at(100), Sleeper::Thread);
-        assert_eq!(sleep, at(100));
-        // it comes after all: a follower
-        let waker = c.counts[0].clone().into();
-        assert_eq!(c.waiters.again(&WaiterId(0), waker, at(100), Sleeper::Thread).1, None);
-        drop(c.waiters.leave(id));
+        assert_eq!(c.enter(Sleeper::Thread, at(100)), at(100));
+        // it comes: a follower
+        assert_eq!(c.again(0, at(100), Sleeper::Thread), None);
+    }
+
+    #[test]
+    fn alarms_are_taken_back_with_the_last_who_waits() {
+        let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        assert_eq!(c.wakes(1, at(100), false), [1]);
+        assert!(c.waiters.has_alarms());
+        for id in std::mem::take(&mut c.ids) {
+            drop(c.waiters.leave(id));
+        }
+        assert!(c.waiters.alarm_is_idle());
+        let none = Alarms { timer: None, watch: None, wants_time: false };
+        assert_eq!(c.waiters.alarms(at(100), None, false), none);
+        assert!(!c.waiters.has_alarms());
     }
 
     #[test]

@@ -114,11 +114,10 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
     ) -> Step<Outcome<A::Got>> {
-        self.look(ask, waker, limit, Sleeper::Thread, &mut None)
+        self.look(ask, waker, limit, Sleeper::Thread)
     }
 
-    /// One look at the queue: a key, the end, or until when a thread is to sleep;
-    /// for a task, for when the queue's alarm is to be set, its deadline aside.
+    /// One look at the queue: a key, the end, or until when a thread is to sleep.
     ///
     /// The clock is read once at most, whatever this takes. A waker is asked for
     /// and cloned, without the lock, only when there is something to wait for.
@@ -129,12 +128,11 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
         who: Sleeper,
-        read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
         if self.shared().metrics.is_some() {
-            self.look_metered(ask, waker, limit, who, read)
+            self.look_metered(ask, waker, limit, who)
         } else {
-            self.look_as::<false, A>(ask, waker, limit, who, read)
+            self.look_as::<false, A>(ask, waker, limit, who)
         }
     }
 
@@ -145,9 +143,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
         who: Sleeper,
-        read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
-        self.look_as::<true, A>(ask, waker, limit, who, read)
+        self.look_as::<true, A>(ask, waker, limit, who)
     }
 
     #[inline]
@@ -157,7 +154,6 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
         who: Sleeper,
-        read: &mut Option<Instant>,
     ) -> Step<Outcome<A::Got>> {
         let Self { owner, waiter, .. } = self;
         let shared = owner.shared();
@@ -179,13 +175,10 @@ impl<'q, K, V> Waiting<'q, K, V> {
             shared.enter(&mut reading)
         };
         let look = Look { reading, deadline, who, left };
-        let (step, reading) = Self::look_on(owner, waiter, ask, session, look, waker);
-        *read = reading;
-        step
+        Self::look_on(owner, waiter, ask, session, look, waker)
     }
 
-    /// What a look comes to that was not over with its first, plain step. Returns
-    /// the time too, if it was read.
+    /// What a look comes to that was not over with its first, plain step.
     #[inline]
     fn look_on<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
@@ -194,13 +187,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
         session: Session<'a, K, V>,
         mut look: Look<A::Left>,
         waker: impl Fn() -> &'w Waker,
-    ) -> (Step<Outcome<A::Got>>, Option<Instant>) {
+    ) -> Step<Outcome<A::Got>> {
         let step = match Self::take(owner, waiter, ask, session, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
             Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
         };
         A::settle(owner.shared(), look.left);
-        (step, look.reading)
+        step
     }
 
     /// Hands out what there is.
@@ -214,7 +207,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
     ) -> Result<A::Got, Session<'a, K, V>> {
         loop {
             if let Some(id) = waiter {
-                session.waiters.arrived(id);
+                session.waiters.looks(id);
             }
             match ask.take(&mut session, owner, &mut look.left) {
                 Took::Keys(taken) => {
@@ -252,7 +245,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| session.waiters.leave(id));
-                let idle = session.waiters.alarm_is_idle();
+                let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
                 drop(session);
                 drop(old);
                 if idle {
@@ -295,8 +288,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
     ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
         let next = session.core.next_wake();
         let (sleep, old) = match (&*waiter, clone) {
-            (Some(id), clone) if session.waiters.is_current(id, waker) => {
-                (session.waiters.stay(id, next, who), clone)
+            (Some(id), clone) if session.waiters.is_current(id, waker, who) => {
+                (session.waiters.stay(id, next), clone)
             }
             (_, None) => return Err(NeedsClone),
             (Some(id), Some(clone)) => {
@@ -377,7 +370,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
     ) -> Option<Option<A::Got>> {
         let parker = OnceCell::new();
         let waker = || parker.get_or_init(Parker::current).waker();
-        match Self::look_on(owner, waiter, ask, session, look, waker).0 {
+        match Self::look_on(owner, waiter, ask, session, look, waker) {
             Step::Ready(outcome) => Some(outcome.unwrap_or(None)),
             Step::Sleep(until) => {
                 owner.shared().sleep(until, &parker);
@@ -413,16 +406,13 @@ where
         cx: &mut Context<'_>,
         mut limit: Option<&mut Limit>,
     ) -> Poll<Outcome<A::Got>> {
-        let mut reading = None;
-        match self.look(ask, || cx.waker(), limit.as_deref_mut(), Sleeper::Task, &mut reading) {
+        self.owner.shared().hang_bell();
+        match self.look(ask, || cx.waker(), limit.as_deref_mut(), Sleeper::Task) {
             Step::Ready(outcome) => {
                 self.alarm = None;
                 Poll::Ready(outcome)
             }
-            Step::Sleep(lead) => {
-                if lead.is_some() {
-                    self.owner.shared().set_bell(reading);
-                }
+            Step::Sleep(_) => {
                 if let Some(at) = limit.and_then(|limit| limit.deadline()) {
                     self.set_alarm(at, cx.waker());
                 }
@@ -456,7 +446,7 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             let shared = self.owner.shared();
             let mut session = shared.lock();
             let old = session.waiters.leave(id);
-            let idle = session.waiters.alarm_is_idle();
+            let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
             drop(session);
             if idle {
                 in_drop(|| shared.tend(None));

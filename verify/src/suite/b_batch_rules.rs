@@ -123,17 +123,18 @@ pub fn b9_a_getter_of_many_that_leaves_passes_the_wake_up_on<A: Adapter>() {
     assert_eq!(stays.wakes(), 1);
 }
 
-pub fn b9_a_batch_wakes_more_beside_one_that_does_not_come<A: Adapter>() {
+pub fn b9_a_batch_goes_to_the_next_beside_one_that_does_not_come<A: Adapter>() {
     let q = Subject::<A>::new();
-    let counts: Vec<_> = (0..9).map(|_| Count::new()).collect();
-    let mut getting: Vec<_> = counts.iter().map(|_| q.getting()).collect();
-    for (count, getting) in counts.iter().zip(&mut getting) {
-        assert!(count.poll(getting).is_pending());
-    }
-    q.add(0);
-    q.add_many(1..32);
-    let woken = counts.iter().filter(|count| count.wakes() > 0).count();
-    assert_eq!(woken, 6, "one for the first, and one for each doubling");
+    let (idle, stuck) = (Count::new(), Count::new());
+    let (mut getting, mut never) = (q.queue.getting_many(32), q.getting());
+    assert!(idle.poll(&mut getting).is_pending());
+    assert!(stuck.poll(&mut never).is_pending());
+    q.add_many(0..32);
+    assert_eq!((idle.wakes(), stuck.wakes()), (0, 1));
+    q.clock.advance(ms(10));
+    assert_eq!(idle.wakes(), 1);
+    let Poll::Ready(found) = idle.poll(&mut getting) else { panic!("they are ready") };
+    assert_eq!(sound(found).expect("open").keys().len(), 32);
 }
 
 /// A value whose merge panics after it has been taken over.

@@ -53,7 +53,7 @@ macro_rules! b_batch_rules {
             b9_a_batch_tells_the_metrics_of_each_key,
             b9_a_batch_wakes_one_who_passes_on_what_it_leaves,
             b9_a_getter_of_many_that_leaves_passes_the_wake_up_on,
-            b9_a_batch_wakes_more_beside_one_that_does_not_come,
+            b9_a_batch_goes_to_the_next_beside_one_that_does_not_come,
             b9_a_merge_that_panics_leaves_the_triggers_before_it_accepted_and_no_other,
             b9_an_eq_that_panics_leaves_the_triggers_before_it_accepted_and_no_other,
             b9_a_hash_that_panics_leaves_a_batch_untouched,

@@ -354,6 +354,9 @@ impl Clock for Jolted {
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
         self.0.wake_at(at, waker)
     }
+    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.0.watch_at(at, waker)
+    }
 }
 
 pub fn w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outcome<F: Front>() {

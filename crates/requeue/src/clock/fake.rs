@@ -58,6 +58,8 @@ struct State {
     /// All later than `now`, except between a move of the clock and the end of
     /// the ringing that follows it.
     alarms: Alarms,
+    /// The same of alarms that no caller waits for.
+    watches: Alarms,
     /// Who waits for how many alarms.
     watchers: Vec<(usize, Waker)>,
 }
@@ -86,7 +88,12 @@ impl FakeClock {
     pub fn at(now: Instant) -> Self {
         Self {
             shared: Arc::new(Shared {
-                state: Mutex::new(State { now: now.min(LAST), alarms: Alarms::new(), watchers: Vec::new() }),
+                state: Mutex::new(State {
+                    now: now.min(LAST),
+                    alarms: Alarms::new(),
+                    watches: Alarms::new(),
+                    watchers: Vec::new(),
+                }),
             }),
         }
     }
@@ -130,7 +137,8 @@ impl FakeClock {
 
     /// How many alarms are set: neither rung nor dropped. A blocking wait with
     /// an instant sets one, an async wait too; a wait for ever sets none.
-    /// One for [`Instant::NEVER`] counts, although it never rings.
+    /// One for [`Instant::NEVER`] counts, although it never rings; one that no caller
+    /// waits for ([`watch_at`](Clock::watch_at)) does not.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -226,14 +234,20 @@ impl FakeClock {
     }
 }
 
+impl State {
+    /// The next alarm that is due. Those that somebody waits for ring first.
+    fn pop_due(&mut self) -> Option<Waker> {
+        self.alarms.pop_due(self.now).or_else(|| self.watches.pop_due(self.now))
+    }
+}
+
 impl Shared {
     /// Moves the time to what `to` says and rings what is due then.
     fn turn(&self, to: impl FnOnce(&mut State) -> Instant) {
         let mut due = {
             let mut state = self.state.lock();
             state.now = to(&mut state).min(LAST);
-            let now = state.now;
-            state.alarms.pop_due(now)
+            state.pop_due()
         };
         let mut panicked = None;
         while let Some(waker) = due {
@@ -241,17 +255,25 @@ impl Shared {
                 panicked.get_or_insert(payload);
             }
             // One at a time, so that what this waker took back does not ring.
-            let mut state = self.state.lock();
-            let now = state.now;
-            due = state.alarms.pop_due(now);
+            due = self.state.lock().pop_due();
         }
         if let Some(payload) = panicked {
             resume_unwind(payload);
         }
     }
 
-    fn take_back(&self, id: AlarmId) -> Option<Waker> {
-        self.state.lock().alarms.take_back(id)
+    /// The alarm that is dropped takes itself out of the alarms that `among` names.
+    fn alarm(self: &Arc<Self>, id: AlarmId, among: fn(&mut State) -> &mut Alarms) -> Alarm {
+        // Weak: a waker may own the task that owns the alarm, and the clock owns
+        // the waker.
+        let shared: Weak<Self> = Arc::downgrade(self);
+        Alarm::on_drop(move || {
+            let taken_back = shared.upgrade().and_then(|shared| {
+                let mut state = shared.state.lock();
+                among(&mut state).take_back(id)
+            });
+            drop(taken_back);
+        })
     }
 }
 
@@ -278,12 +300,20 @@ impl Clock for FakeClock {
         for (_, watcher) in told {
             watcher.wake();
         }
-        // Weak: a waker may own the task that owns the alarm, and the clock owns
-        // the waker.
-        let shared: Weak<Shared> = Arc::downgrade(&self.shared);
-        Alarm::on_drop(move || {
-            drop(shared.upgrade().and_then(|shared| shared.take_back(id)));
-        })
+        self.shared.alarm(id, |state| &mut state.alarms)
+    }
+
+    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        let mine = waker.clone();
+        let mut state = self.shared.state.lock();
+        if at <= state.now {
+            drop(state);
+            mine.wake();
+            return Alarm::none();
+        }
+        let id = state.watches.set(at, mine);
+        drop(state);
+        self.shared.alarm(id, |state| &mut state.watches)
     }
 }
 

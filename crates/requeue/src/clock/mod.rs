@@ -88,6 +88,15 @@ pub trait Clock: Send + Sync + 'static {
     /// The queue calls this, and drops the alarm, without holding its lock. A
     /// clock calls wakers without holding its own.
     ///
+    /// # What runs where the clock rings
+    ///
+    /// The thread that calls the wakers calls them for every queue and task that
+    /// waits for this clock, one after another, so none of them may block. Of the
+    /// queue's own wakers that is true: they wake a thread or a task and ask the
+    /// clock, by [`now`](Self::now) and `wake_at`, for their next alarm. They fire no
+    /// timer, tell no [`Metrics`](crate::Metrics) and drop no key. What users add to
+    /// that thread is theirs to keep short: the wakers of their tasks, and the clock.
+    ///
     /// ```
     /// use requeue::{Clock, FakeClock, Parker};
     /// use std::time::Duration;
@@ -99,6 +108,26 @@ pub trait Clock: Send + Sync + 'static {
     /// parker.park(); // returns at once: it was woken
     /// ```
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
+
+    /// [`wake_at`](Self::wake_at) for something that no caller waits for: with it the
+    /// queue asks some milliseconds after it woke a task whether that task has come.
+    /// It sets such an alarm only where others wait beside the task.
+    ///
+    /// The default is `wake_at`, and is right for every clock that tells the time. A
+    /// clock for tests that counts alarms, to know how many callers wait, leaves these
+    /// out, as [`FakeClock`] does; a clock that wraps one passes the call on.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, Instant, Parker};
+    /// let (clock, parker) = (FakeClock::new(), Parker::current());
+    /// let _alarm = clock.watch_at(Instant::from_nanos(5), parker.waker());
+    /// assert_eq!(clock.alarms(), 0, "nobody waits for it");
+    /// clock.set(Instant::from_nanos(5));
+    /// parker.park(); // it has rung
+    /// ```
+    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.wake_at(at, waker)
+    }
 
     /// Blocks the calling thread until this clock shows `at`, or `parker` is
     /// woken, or spuriously. By default an alarm that wakes the parker; a clock
@@ -127,6 +156,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
         (**self).wake_at(at, waker)
+    }
+    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        (**self).watch_at(at, waker)
     }
     fn park_until(&self, at: Instant, parker: &Parker) {
         (**self).park_until(at, parker);
