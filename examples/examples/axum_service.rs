@@ -93,7 +93,7 @@ pub(crate) async fn serve(
         .start_on(Tokio::new()?, move |run: Run<String>| async move {
             match ask(backend, "POST", &format!("/rebuild/{}", run.key())).await? {
                 (200..300, _) => Ok(()),
-                (status, _) => Err(io::Error::other(format!("the backend said {status}"))), // again, later
+                (status, _) => Err(format!("the backend said {status}").into()), // again, later
             }
         });
     let app = Router::new()

@@ -63,7 +63,7 @@ async fn watch() -> Result<(), Box<dyn Error>> {
                 look_at(run.key(), run.attempt()).await?; // an Err is a retry
                 println!("{:>5} ms  {} is fine", start.elapsed().as_millis(), run.key());
                 seen.lock().unwrap().insert(run.key().clone(), run.attempt());
-                Ok::<_, &str>(())
+                Ok(())
             }
         });
 

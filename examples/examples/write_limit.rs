@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(item) = q.get_blocking() {
             // While this waits, what comes for the key waits for its next run, and
             // what comes for the others merges in line.
-            tokens.wait(1, &clock).wait()?;
+            tokens.acquire(1, &clock).wait()?;
             if let Some(reading) = item.value() {
                 store.insert(*item.key(), reading.latest);
                 writes += 1;
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let allowed = f64::from(BURST) + f64::from(RATE) * elapsed(start).as_secs_f64();
             assert!(f64::from(writes) <= allowed, "{writes} writes, {allowed} allowed");
         }
-        Ok::<_, requeue::limiter::WaitError>(())
+        Ok::<_, requeue::limiter::AcquireError>(())
     })?;
 
     println!("{READINGS} readings became {writes} writes in {:.1?}; the store: {store:?}", elapsed(start));

@@ -262,7 +262,7 @@ async fn p09_worker_on_tokio() -> Res {
         .on_give_up(|key, why| eprintln!("{key}: {why}"))
         .start_on(Tokio::new()?, |run| async move {
             look(run.key()).await?;
-            Ok::<_, std::io::Error>(Outcome::Again(Duration::from_secs(300)))
+            Ok(Outcome::Again(Duration::from_secs(300)))
         });
     w.resize(4)?;
     q.add_ref("default/db")?;
@@ -346,7 +346,7 @@ fn p09b_worker_stops_and_leaves_the_queue_open() -> Res {
 fn p12_shutdown(q: &WorkQueue<u64>) -> Option<String> {
     let r = q
         .shut_down_with(
-            DrainOptions::default().waiting_keys(WaitingKeys::RunNow).deadline(Duration::from_secs(20)),
+            DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::from_secs(20)),
         )
         .wait();
     (!r.complete).then(|| format!("left: {} ready, {} held, {} waiting", r.ready, r.held, r.waiting))

@@ -339,7 +339,7 @@ pub trait Held<'q>: Sized + Send + 'q {
     /// [`retry`](Self::retry) with a delay of one's own.
     fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>>;
     /// Ends the run and asks for another after `delay`; no failure.
-    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>>;
+    fn again(self, delay: Duration) -> Fallible<Result<(), Self>>;
     /// Ends the run, forgets the failures, and gives the key up.
     fn give_up(self) -> Fallible<()>;
     /// Ends the run and gets the next key, in this front's manner of waiting.

@@ -247,7 +247,7 @@ fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
         Waiters::Wait => WaitingKeys::Wait,
     });
     match deadline {
-        Some(deadline) => options.deadline(deadline),
+        Some(deadline) => options.timeout(deadline),
         None => options,
     }
 }
@@ -499,8 +499,8 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
     fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>> {
         Ok(self.0.retry_after(delay).map_err(|refused| Self(refused.item, PhantomData)))
     }
-    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
-        Ok(self.0.requeue_after(delay).map_err(|refused| Self(refused.item, PhantomData)))
+    fn again(self, delay: Duration) -> Fallible<Result<(), Self>> {
+        Ok(self.0.again(delay).map_err(|refused| Self(refused.item, PhantomData)))
     }
     fn give_up(self) -> Fallible<()> {
         self.0.give_up();

@@ -81,7 +81,7 @@ pub enum Word {
     Retry,
     /// `retry_after`.
     RetryAfter(u64),
-    /// `requeue_after`.
+    /// `again`.
     RequeueAfter(u64),
     /// The guard is dropped.
     Drop,
@@ -492,10 +492,10 @@ impl<'q, A: Adapter> Step<'q, A> {
                 assert_eq!(answer.ok(), expected.ok(), "retry_after");
             }
             Word::RequeueAfter(delay) => {
-                let expected = self.model().requeue_after(&run, delay);
-                let answer = sound(guard.requeue_after(Duration::from_nanos(delay)))
-                    .map_err(|guard| back = Some(guard));
-                assert_eq!(answer.ok(), expected.ok(), "requeue_after");
+                let expected = self.model().again(&run, delay);
+                let answer =
+                    sound(guard.again(Duration::from_nanos(delay))).map_err(|guard| back = Some(guard));
+                assert_eq!(answer.ok(), expected.ok(), "again");
             }
             Word::Drop => {
                 self.model().drop_guard(&run);

@@ -442,7 +442,7 @@ impl<'q> Held<'q> for Hand<'q> {
         let inner = Arc::clone(&self.inner);
         Ok(inner.limited(|limit| self.end(How::Retry(RetryDelay::Instead(limit, delay)))))
     }
-    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
+    fn again(self, delay: Duration) -> Fallible<Result<(), Self>> {
         Ok(self.end(How::Again(delay)).map(drop))
     }
     fn give_up(self) -> Fallible<()> {

@@ -443,8 +443,8 @@ impl<'q> Held<'q> for Hand<'q> {
     fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>> {
         Ok(self.may_end(|model, run| model.retry(run, Some(nanos(delay)))).map(Duration::from_nanos))
     }
-    fn requeue_after(self, delay: Duration) -> Fallible<Result<(), Self>> {
-        Ok(self.may_end(|model, run| model.requeue_after(run, nanos(delay))))
+    fn again(self, delay: Duration) -> Fallible<Result<(), Self>> {
+        Ok(self.may_end(|model, run| model.again(run, nanos(delay))))
     }
     fn give_up(self) -> Fallible<()> {
         self.succeed()

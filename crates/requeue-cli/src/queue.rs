@@ -61,7 +61,7 @@ pub(crate) fn drain(queue: &Queue, retries: Retries, limit: Option<Duration>) ->
     };
     let options = DrainOptions::default().waiting_keys(waiting);
     queue.shut_down_with(match limit {
-        Some(limit) => options.deadline(limit),
+        Some(limit) => options.timeout(limit),
         None => options,
     })
 }

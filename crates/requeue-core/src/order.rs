@@ -114,6 +114,7 @@ pub trait ReadyOrder<K: ?Sized>: Send {
 /// use requeue_core::Order;
 /// assert_eq!(format!("{:?}", Order::<String>::Lifo), "Lifo");
 /// ```
+#[non_exhaustive]
 pub enum Order<K> {
     /// First ready, first out.
     Fifo,

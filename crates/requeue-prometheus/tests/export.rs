@@ -71,7 +71,7 @@ fn busy(scraped: &Scraped) -> WorkQueue<u64> {
     scraped.clock.advance(3 * MS);
     q.try_get().unwrap().give_up();
     q.add(3).unwrap();
-    assert!(q.try_get().unwrap().requeue_after(Duration::from_secs(60)).is_ok());
+    assert!(q.try_get().unwrap().again(Duration::from_secs(60)).is_ok());
     q.add(4).unwrap();
     let held = q.try_get().unwrap();
     q.add(4).unwrap();

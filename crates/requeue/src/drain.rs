@@ -5,6 +5,7 @@ use crate::clock::{Alarm, Parker};
 use crate::item::Owner;
 use crate::shared::in_drop;
 use crate::wait::Step;
+use crate::waiting::Limit;
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
 use std::fmt;
@@ -22,13 +23,14 @@ pub use requeue_core::{Drained, ShutDown, WaitingKeys};
 /// use std::time::Duration;
 /// let options = DrainOptions::default()
 ///     .waiting_keys(WaitingKeys::Wait)
-///     .deadline(Duration::from_secs(20));
+///     .timeout(Duration::from_secs(20));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct DrainOptions {
     pub(crate) waiting: WaitingKeys,
-    pub(crate) deadline: Option<Duration>,
+    /// When it gives up; never by default.
+    pub(crate) limit: Option<Limit>,
 }
 
 impl DrainOptions {
@@ -47,19 +49,36 @@ impl DrainOptions {
         Self { waiting, ..self }
     }
 
-    /// How long from now the drain waits at most, on the queue's clock; for ever
-    /// by default. The queue stays shut down past it.
+    /// How long the drain waits at most, on the queue's clock, from the call that
+    /// begins it; for ever by default. The queue stays shut down past it.
     ///
     /// ```
     /// # use requeue::*;
     /// # let q = WorkQueue::new();
     /// q.add("a")?;
-    /// let drained = q.shut_down_with(DrainOptions::default().deadline(std::time::Duration::ZERO)).wait();
+    /// let drained = q.shut_down_with(DrainOptions::default().timeout(std::time::Duration::ZERO)).wait();
     /// assert!(!drained.complete && drained.ready == 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline: Some(deadline), ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { limit: Some(Limit::After(timeout)), ..self }
+    }
+
+    /// Until when the drain waits at most: an instant of the queue's clock, for several
+    /// steps of a shutdown that must all be over by then. It takes the place of a
+    /// [`timeout`](Self::timeout), and the other way round. One in the past does not wait.
+    ///
+    /// ```
+    /// # use requeue::*;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// q.add("a")?;
+    /// let drained = q.shut_down_with(DrainOptions::default().deadline(clock.now())).wait();
+    /// assert!(!drained.complete && drained.ready == 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, at: Instant) -> Self {
+        Self { limit: Some(Limit::At(at)), ..self }
     }
 }
 

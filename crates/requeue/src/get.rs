@@ -156,6 +156,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
         self.waiting.wait(&mut self.ask)
     }

@@ -205,6 +205,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use = "dropping the items says that their keys are done; None says that the queue is worked off"]
     pub fn wait(mut self) -> Option<Items<'q, K, V>> {
         self.waiting.wait(&mut self.ask)
     }

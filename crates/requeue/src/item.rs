@@ -544,11 +544,13 @@ impl<'q, K, V> Item<'q, K, V> {
     /// # use std::time::Duration;
     /// # let q = requeue::WorkQueue::new();
     /// q.add("poll")?;
-    /// assert!(q.try_get()?.requeue_after(Duration::from_secs(300)).is_ok());
+    /// assert!(q.try_get()?.again(Duration::from_secs(300)).is_ok());
     /// assert_eq!(q.stats().waiting, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn requeue_after(mut self, delay: Duration) -> Result<(), RefusedItem<'q, K, V>> {
+    #[doc(alias = "requeue_after")]
+    #[doc(alias = "RequeueAfter")]
+    pub fn again(mut self, delay: Duration) -> Result<(), RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
         let again = ending.again(shared, delay);
         again.map_err(|reason| RefusedItem { item: self, reason })

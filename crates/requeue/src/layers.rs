@@ -95,6 +95,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// q.shut_down();
     /// assert!(q.get_blocking().is_none());
     /// ```
+    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
     fn get_blocking(&self) -> Option<Item<'_, K, V>>;
     /// [`WorkQueue::try_get`]
     ///
@@ -217,7 +218,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// use std::time::Duration;
     /// let q = WorkQueue::new();
     /// let q: &dyn Queue<&str> = &q;
-    /// let now = DrainOptions::default().deadline(Duration::ZERO);
+    /// let now = DrainOptions::default().timeout(Duration::ZERO);
     /// assert!(q.shut_down_with(now).wait().complete);
     /// ```
     fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;

@@ -10,6 +10,7 @@ use crate::get::Get;
 use crate::get_many::{GetMany, try_get_many};
 use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
+use crate::key::AsKey;
 use crate::limiter::sealed::Token;
 use crate::shared::{Session, Shared, in_drop};
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -346,15 +347,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     /// # let q = requeue::WorkQueue::new();
     /// q.add_rate_limited("a")?;
-    /// q.forget(&"a");
-    /// assert_eq!(q.num_requeues(&"a"), 0);
+    /// q.forget("a");
+    /// assert_eq!(q.num_requeues("a"), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn forget(&self, key: &K) {
-        self.shared.forget_own(key);
-        let hash = self.hash(key);
-        let gone = self.shared.enter(&mut None).core.forget(key, hash);
-        drop(gone);
+    #[doc(alias = "Forget")]
+    pub fn forget(&self, key: impl AsKey<K>) {
+        key.with_key(|key| {
+            self.shared.forget_own(key);
+            let hash = self.hash(key);
+            let gone = self.shared.enter(&mut None).core.forget(key, hash);
+            drop(gone);
+        });
     }
 
     /// How often the key was put back through the limiter since it was last
@@ -364,17 +368,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # let q = requeue::WorkQueue::new();
     /// q.add_rate_limited("a")?;
     /// q.add_rate_limited("a")?;
-    /// assert_eq!(q.num_requeues(&"a"), 2);
+    /// assert_eq!(q.num_requeues("a"), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn num_requeues(&self, key: &K) -> u32 {
-        let now = self.shared.now();
-        if self.shared.keeps_own() {
-            return self.shared.limiter.num_requeues_at(key, now, Token(()));
-        }
-        let hash = self.hash(key);
-        self.shared.enter_at(now).core.num_requeues(key, hash)
+    #[doc(alias = "NumRequeues")]
+    pub fn num_requeues(&self, key: impl AsKey<K>) -> u32 {
+        key.with_key(|key| {
+            let now = self.shared.now();
+            if self.shared.keeps_own() {
+                return self.shared.limiter.num_requeues_at(key, now, Token(()));
+            }
+            let hash = self.hash(key);
+            self.shared.enter_at(now).core.num_requeues(key, hash)
+        })
     }
 
     /// Ends the run of a key whose guard was [detached](Item::detach). If the
@@ -494,6 +501,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
+    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
         if self.shared.metrics.is_some() {
             return self.get().wait();
@@ -729,7 +737,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// use std::time::Duration;
     /// let q = WorkQueue::<u64>::new();
     /// let drained = q
-    ///     .shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).deadline(Duration::ZERO))
+    ///     .shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO))
     ///     .wait();
     /// assert!(drained.complete);
     /// ```

@@ -528,7 +528,7 @@ impl<K, V> Shared<K, V> {
 
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
-        let deadline = options.deadline.map_or(Instant::NEVER, |d| now + d);
+        let deadline = options.limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
         let mut session = self.enter_at(now);
         self.filter.close();
         let base = session.core.begin_drain(options.waiting, deadline);

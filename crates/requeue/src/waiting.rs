@@ -483,7 +483,7 @@ impl Limit {
         }
     }
 
-    fn at(&mut self, now: Option<Instant>) -> Instant {
+    pub(crate) fn at(&mut self, now: Option<Instant>) -> Instant {
         if let (Self::After(d), Some(now)) = (*self, now) {
             *self = Self::At(now + d);
         }

@@ -128,7 +128,7 @@ assert_impl!(Instant: Send, Sync, Unpin, Copy, Ord, std::hash::Hash);
 assert_impl!(TokenBucket: Send, Sync, Unpin);
 assert_impl!(Reservation<'static>: Send, Sync, Unpin);
 assert_not_impl!(Reservation<'static>: Clone);
-assert_impl!(limiter::Wait<'static>: Send, Unpin);
+assert_impl!(limiter::Acquire<'static>: Send, Unpin);
 assert_impl!(Bucket: Send, Sync);
 assert_impl!(Exponential<String>: Send, Sync);
 assert_impl!(limiter::MaxOf<str>: Send, Sync);
@@ -142,7 +142,7 @@ assert_impl!(GetError: std::error::Error, Send, Sync, Copy);
 assert_impl!(NotHeld: std::error::Error, Send, Sync, Copy);
 assert_impl!(BuildError: std::error::Error, Send, Sync);
 assert_impl!(limiter::LimiterError: std::error::Error, Send, Sync);
-assert_impl!(limiter::WaitError: std::error::Error, Send, Sync);
+assert_impl!(limiter::AcquireError: std::error::Error, Send, Sync);
 
 // A guard says done once: none of these can be copied.
 assert_not_impl!(Item<'static, String>: Clone);

@@ -126,7 +126,7 @@ fn w_a_key_whose_limiter_panics_is_given_up_not_lost() {
             assert!(why.to_string().contains("as told"));
             given_up.clone().wake();
         })
-        .start_threads(|_| Err::<(), _>("no"))
+        .start_threads(|_| Outcome::Retry("no".into()))
         .expect("a thread");
     while told.0.load(SeqCst) == 0 {
         std::thread::yield_now();
@@ -215,7 +215,7 @@ fn users_waiting_keys_that_panic_when_dropped_abort_nothing_and_take_no_key() {
         q.add_after(Key(key), SEC * 9).expect("open");
     }
     q.add(Key(1)).expect("open");
-    let options = requeue::DrainOptions::default().waiting_keys(WaitingKeys::Wait).deadline(SEC);
+    let options = requeue::DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(SEC);
     drop(q.shut_down_with(options));
     clock.advance(SEC);
     // the look that drops the two hands out the third

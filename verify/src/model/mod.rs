@@ -615,12 +615,12 @@ impl Model {
         Ok(delay)
     }
 
-    /// `requeue_after`: "not a failure: forgets, then add_after" (W).
+    /// `again`: "not a failure: forgets, then add_after" (W).
     ///
     /// # Errors
     ///
     /// Refused where holders' triggers are; the run goes on.
-    pub fn requeue_after(&mut self, run: &Run, delay: Nanos) -> Result<(), Refused> {
+    pub fn again(&mut self, run: &Run, delay: Nanos) -> Result<(), Refused> {
         self.holders(run)?;
         self.forget(run.key);
         self.back(run, delay, false);

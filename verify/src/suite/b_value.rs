@@ -111,12 +111,12 @@ pub fn b1_a_value_that_was_taken_out_is_not_put_back<A: Adapter>() {
     assert_eq!(taken(&q, 1), None);
 }
 
-pub fn b1_requeue_after_is_no_failure_and_puts_no_value_back<A: Adapter>() {
+pub fn b1_again_is_no_failure_and_puts_no_value_back<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add_value(1, 1);
     let one = q.take(1);
     q.add_value(1, 2);
-    assert!(sound(one.requeue_after(ms(5))).is_ok());
+    assert!(sound(one.again(ms(5))).is_ok());
     assert_eq!(taken(&q, 1), Some(vec![2]), "what came meanwhile, and only that");
 }
 
@@ -139,7 +139,7 @@ pub fn b1_the_slot_dies_with_the_keys_last_reason_to_run<A: Adapter>() {
     q.trigger(2, after(10), Some(Value::of(2))).unwrap();
     let _drain = q.drain(Waiters::Drop);
     let again = q.drain(Waiters::Wait);
-    assert!(sound(two.requeue_after(ms(1))).is_ok());
+    assert!(sound(two.again(ms(1))).is_ok());
     q.clock.advance(ms(1));
     assert_eq!(taken(&q, 2), None, "the slot died with the timer");
     drop(again);

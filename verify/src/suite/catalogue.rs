@@ -84,7 +84,7 @@ macro_rules! b_value {
             b1_a_retry_merges_the_old_value_in_front_of_what_came_meanwhile,
             b1_a_retry_puts_the_value_back_for_its_own_run,
             b1_a_value_that_was_taken_out_is_not_put_back,
-            b1_requeue_after_is_no_failure_and_puts_no_value_back,
+            b1_again_is_no_failure_and_puts_no_value_back,
             b1_done_drops_the_value_of_its_run_and_keeps_the_next_ones,
             b1_the_slot_dies_with_the_keys_last_reason_to_run,
             b1_a_value_that_came_with_an_absorbed_timer_is_handed_out_with_the_run,
@@ -237,7 +237,7 @@ macro_rules! q_close {
             q14_a_drain_that_waits_on_a_queue_that_is_shut_down_takes_no_retries,
             q14_a_close_after_shut_down_opens_nothing,
             q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting,
-            q14_requeue_after_zero_by_a_holder_is_taken_after_close,
+            q14_again_zero_by_a_holder_is_taken_after_close,
             q14_a_queue_that_is_not_closed_accepts,
         }
     };
@@ -483,7 +483,7 @@ macro_rules! users {
             users_an_eq_that_panics_reaches_the_caller_and_the_trigger_is_not_accepted,
             users_a_merge_that_panics_leaves_the_slot_as_merge_left_it_and_the_trigger_unaccepted,
             users_a_merge_that_panics_in_a_retry_still_ends_the_run,
-            users_a_merge_that_panics_in_requeue_after_still_ends_the_run,
+            users_a_merge_that_panics_in_again_still_ends_the_run,
             users_an_order_that_panics_at_push_reaches_the_caller_and_the_trigger_is_not_accepted,
             users_an_order_that_panics_under_a_delay_that_turns_out_to_be_none_leaves_nothing,
             users_an_order_that_panics_at_touch_reaches_the_caller_and_changes_nothing,

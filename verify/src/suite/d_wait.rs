@@ -190,7 +190,7 @@ pub fn d8_requeue_and_retry_take_any_duration<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add(1);
     q.add(2);
-    assert!(sound(q.take(1).requeue_after(Duration::MAX)).is_ok());
+    assert!(sound(q.take(1).again(Duration::MAX)).is_ok());
     assert!(sound(q.take(2).retry_after(Duration::MAX)).is_ok());
     q.has(0, 0, 0, 2);
     q.clock.advance(Duration::from_secs(u64::MAX));

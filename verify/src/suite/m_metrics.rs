@@ -104,7 +104,7 @@ pub fn m_retries_counts_what_holders_put_back<A: Adapter>() {
     }
     assert!(sound(q.take(1).retry()).is_ok());
     assert!(sound(q.take(2).retry_after(ms(1))).is_ok());
-    assert!(sound(q.take(3).requeue_after(ms(1))).is_ok());
+    assert!(sound(q.take(3).again(ms(1))).is_ok());
     assert_eq!(metrics.told().retries, 3);
     drop(q.take(4));
     assert_eq!(metrics.told().retries, 4, "a guard that was dropped without a word");
@@ -164,7 +164,7 @@ pub fn m_work_duration_runs_from_the_hand_out_to_done<A: Adapter>() {
         |_, item| sound(item.done()),
         |_, item| sound(item.succeed()),
         |_, item| assert!(sound(item.retry_after(ms(0))).is_ok()),
-        |_, item| assert!(sound(item.requeue_after(ms(0))).is_ok()),
+        |_, item| assert!(sound(item.again(ms(0))).is_ok()),
         |_, item| drop(item),
         |_, item| drop(item.nexting()),
         |q, item| assert!(q.done(sound(item.detach()).0.id)),
@@ -407,7 +407,7 @@ pub fn m_each_end_of_a_run_tells_which_it_was<A: Adapter>() {
         (RunEnd::Done, |_, item| drop(item)),
         (RunEnd::Done, |_, item| drop(item.nexting())),
         (RunEnd::Done, |q, item| assert!(q.done(sound(item.detach()).0.id))),
-        (RunEnd::Again, |_, item| assert!(sound(item.requeue_after(ms(1))).is_ok())),
+        (RunEnd::Again, |_, item| assert!(sound(item.again(ms(1))).is_ok())),
         (RunEnd::Retry, |_, item| assert!(sound(item.retry()).is_ok())),
         (RunEnd::Retry, |_, item| assert!(sound(item.retry_after(ms(1))).is_ok())),
         (RunEnd::GiveUp, |_, item| sound(item.give_up())),

@@ -25,7 +25,7 @@ pub fn q14_close_takes_what_a_holder_asks_for_the_key_that_it_holds<A: Adapter>(
     let (one, two, three) = (q.take(1), q.take(2), q.take(3));
     q.close();
     assert!(sound(one.retry_after(ms(1))).is_ok());
-    assert!(sound(two.requeue_after(ms(2))).is_ok());
+    assert!(sound(two.again(ms(2))).is_ok());
     assert!(sound(three.retry()).is_ok());
     q.clock.advance(ms(2));
     assert_eq!(q.work_off(), [1, 3, 2], "1 ms by its own, 1 ms by the limiter, 2 ms");
@@ -162,7 +162,7 @@ pub fn q14_every_other_drain_refuses_a_holders_retry_tells_it_and_counts_it<A: A
         let one = q.take(1);
         let mut drain = q.drain(waiters);
         let one = sound(one.retry()).expect_err("refused");
-        let one = sound(one.requeue_after(ms(1))).expect_err("refused");
+        let one = sound(one.again(ms(1))).expect_err("refused");
         assert_eq!(q.num_requeues(1), 0);
         sound(one.done());
         let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is left") };
@@ -239,12 +239,12 @@ pub fn q14_a_drain_that_waits_works_off_in_its_own_manner_of_waiting<A: Adapter>
     });
 }
 
-pub fn q14_requeue_after_zero_by_a_holder_is_taken_after_close<A: Adapter>() {
+pub fn q14_again_zero_by_a_holder_is_taken_after_close<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add(1);
     let one = q.take(1);
     q.close();
-    assert!(sound(one.requeue_after(ms(0))).is_ok());
+    assert!(sound(one.again(ms(0))).is_ok());
     assert_eq!(q.work_off(), [1]);
 }
 

@@ -263,7 +263,7 @@ pub fn q12_no_word_of_an_inert_guard_ends_another_run<A: Adapter>() {
         |guard| sound(guard.succeed()),
         |guard| sound(guard.give_up()),
         |guard| drop(sound(guard.retry())),
-        |guard| drop(sound(guard.requeue_after(ms(1)))),
+        |guard| drop(sound(guard.again(ms(1)))),
         |guard| drop(guard.nexting()),
     ];
     for (index, word) in words.into_iter().enumerate() {

@@ -363,7 +363,7 @@ pub fn q8_dropping_the_get_that_watches_the_clock_leaves_another_to_watch<A: Ada
         q.clock.advance(ms(10));
         assert!(counts[left].wakes() > before, "nobody watched the clock after the getter left");
         let Poll::Ready(item) = counts[left].poll(get) else { panic!("due") };
-        sound(sound(item).unwrap().requeue_after(ms(10))).ok().unwrap();
+        sound(sound(item).unwrap().again(ms(10))).ok().unwrap();
     }
 }
 

@@ -166,7 +166,7 @@ pub fn q10_a_holders_retry_is_refused_and_the_guard_comes_back<A: Adapter>() {
     q.shut_down();
     let one = sound(one.retry()).expect_err("shut down");
     let one = sound(one.retry_after(ms(1))).expect_err("shut down");
-    let one = sound(one.requeue_after(ms(1))).expect_err("shut down");
+    let one = sound(one.again(ms(1))).expect_err("shut down");
     assert_eq!(one.key().id, 1);
     assert_eq!(one.value().map(|value| value.items.clone()), Some(vec![7]));
     q.has(0, 1, 0, 0);

@@ -170,7 +170,7 @@ pub fn r_retry_after_asks_once_and_again_and_give_up_forget<A: Adapter>() {
     }
     assert_eq!(sound(q.take(1).retry_after(ms(9))).ok(), Some(ms(9)));
     assert_eq!(limiter.take_asked(), [Asked::When(1, q.clock.at())]);
-    assert!(sound(q.take(2).requeue_after(ms(9))).is_ok());
+    assert!(sound(q.take(2).again(ms(9))).is_ok());
     assert_eq!(limiter.take_asked(), [Asked::Forget(2)]);
     sound(q.take(3).give_up());
     assert_eq!(limiter.take_asked(), [Asked::Forget(3)]);

@@ -92,7 +92,7 @@ pub fn rules_every_end_of_a_run_reads_the_clock_at_most_once<A: Adapter>() {
     end("give_up", &|item| sound(item.give_up()));
     end("retry", &|item| drop(sound(item.retry())));
     end("retry_after", &|item| drop(sound(item.retry_after(ms(5)))));
-    end("requeue_after", &|item| drop(sound(item.requeue_after(ms(5)))));
+    end("again", &|item| drop(sound(item.again(ms(5)))));
     let detach = items.pop().unwrap();
     let mut detached = 0;
     one_reading("detach", &q, || detached = sound(detach.detach()).0.id);
@@ -275,7 +275,7 @@ pub fn rules_a_refused_retry_asks_no_limiter_and_counts_no_retry<A: Adapter>() {
     let before = metrics.counts();
     let one = sound(one.retry()).expect_err("refused");
     let one = sound(one.retry_after(ms(1))).expect_err("refused");
-    let one = sound(one.requeue_after(ms(1))).expect_err("refused");
+    let one = sound(one.again(ms(1))).expect_err("refused");
     assert_eq!(limiter.take_asked(), []);
     assert_eq!(metrics.counts(), before);
     assert_eq!(q.num_requeues(1), 0);

@@ -119,7 +119,7 @@ pub fn unlocked_a_limiter_of_ones_own_may_call_the_queue<A: Adapter>() {
     assert!(sound(q.take(1).retry()).is_ok());
     assert!(sound(q.take(2).retry_after(ms(1))).is_ok());
     sound(q.take(3).succeed());
-    assert!(sound(q.take(4).requeue_after(ms(1))).is_ok());
+    assert!(sound(q.take(4).again(ms(1))).is_ok());
     q.forget(5);
     ran(&limiter.on_when, "when");
     ran(&limiter.on_forget, "forget");

@@ -145,13 +145,13 @@ pub fn users_a_merge_that_panics_in_a_retry_still_ends_the_run<A: Adapter>() {
     usable(&q);
 }
 
-pub fn users_a_merge_that_panics_in_requeue_after_still_ends_the_run<A: Adapter>() {
+pub fn users_a_merge_that_panics_in_again_still_ends_the_run<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add_value(1, 1);
     let one = q.take(1);
     q.trigger(1, When::Now, Some(poisoned(2))).unwrap();
     // Whether this merges at all is the queue's choice; the run ends either way.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(sound(one.requeue_after(ms(5))))));
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(sound(one.again(ms(5))))));
     assert_eq!(q.counts().held, 0, "the run goes on");
     q.clock.advance(ms(5));
     q.work_off();
@@ -365,7 +365,7 @@ pub fn users_a_limiter_that_panics_at_forget_reaches_the_caller_and_the_run_ends
     assert_eq!(q.counts().held, 0, "a key that nobody can end any more");
     q.add(7);
     let seven = q.take(7);
-    panics(|| seven.requeue_after(ms(5)));
+    panics(|| seven.again(ms(5)));
     assert_eq!(q.counts().held, 0, "a key that nobody can end any more");
     limiter.on_forget.clear();
     q.clock.advance(ms(5));

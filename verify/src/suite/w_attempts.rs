@@ -146,7 +146,7 @@ pub fn w_attempts_again_after_is_not_a_failure_it_forgets<A: Adapter>() {
     assert_eq!(q.num_requeues(1), 1);
     let two = q.take(1);
     assert_eq!(two.attempt(), 2);
-    assert!(sound(two.requeue_after(ms(7))).is_ok());
+    assert!(sound(two.again(ms(7))).is_ok());
     assert_eq!(q.num_requeues(1), 0);
     q.clock.advance(ms(7));
     assert_eq!(q.take(1).attempt(), 1);

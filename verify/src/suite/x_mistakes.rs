@@ -335,7 +335,7 @@ pub fn x20_a_key_does_not_stay_marked_as_scheduled<A: Adapter>() {
             },
             |q| {
                 q.add(1);
-                assert!(sound(q.take(1).requeue_after(ms(3))).is_ok());
+                assert!(sound(q.take(1).again(ms(3))).is_ok());
             },
         ];
         for mark in marks {

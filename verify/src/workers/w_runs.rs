@@ -211,7 +211,7 @@ pub fn w_the_last_attempt_that_fails_gives_the_key_up<F: Front>() {
         .on_give_up(move |key, why| told.send((*key, why.to_string())).unwrap());
     let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
         tell.send(run.attempt()).unwrap();
-        async { Err::<(), _>("always") }
+        async { Outcome::Retry("always".into()) }
     });
     q.add(1).unwrap();
     for delay in [1, 2] {
@@ -464,7 +464,10 @@ pub fn w_a_handler_may_return_nothing_or_a_result<F: Front>() {
         std::thread::yield_now();
     }
     F::report(worker.stop(Duration::MAX));
-    let worker = F::start(Worker::of(&q).workers(1), |_| async { "x".parse::<u32>().map(drop) });
+    let worker = F::start(Worker::of(&q).workers(1), |_| async {
+        "x".parse::<u32>()?;
+        Ok(())
+    });
     q.add(2).unwrap();
     clock.wait_for_alarms(1);
     assert_eq!(q.num_requeues(&2), 1, "an error is a retry");

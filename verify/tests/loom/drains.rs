@@ -209,7 +209,7 @@ fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
             let q = q.clone();
             thread::spawn(move || take(&q))
         };
-        drop(q.shut_down_with(waits().deadline(nanos(5))));
+        drop(q.shut_down_with(waits().timeout(nanos(5))));
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), None);
     });
@@ -226,7 +226,7 @@ fn loom_q11_the_deadline_of_the_latest_drain_releases_an_earlier_one() {
         let second = {
             let q = q.clone();
             thread::spawn(move || {
-                drop(q.shut_down_with(waits().deadline(nanos(5))));
+                drop(q.shut_down_with(waits().timeout(nanos(5))));
                 clock.advance(nanos(5));
             })
         };

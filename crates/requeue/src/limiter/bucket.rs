@@ -1,9 +1,9 @@
 //! The token bucket, as a type of its own and as a limiter.
 
+use super::acquire::Acquire;
 use super::ledger::{Ledger, Promise};
 use super::pace::Refusal;
 use super::swift::{Swift, Swiftly};
-use super::wait::Wait;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// expectations it keeps: a token may be reserved before it is there, so that
 /// those who come at once are spread out at the rate ([`reserve`](Self::reserve));
 /// taken only if it is there ([`allow`](Self::allow)); or waited for
-/// ([`wait`](Self::wait)). It owns no clock: every call says what time it is. An
+/// ([`acquire`](Self::acquire)). It owns no clock: every call says what time it is. An
 /// instant that is earlier than one already counted counts as that one.
 ///
 /// The arithmetic is exact: the rate is taken as the simplest fraction that the
@@ -198,17 +198,17 @@ impl TokenBucket {
         self.swift.as_ref().is_some_and(Swift::is_open)
     }
 
-    /// Waits for `n` tokens on `clock`: `.await` it or call [`Wait::wait`]. See
+    /// Waits for `n` tokens on `clock`: `.await` it or call [`Acquire::wait`]. See
     /// there for what a dropped wait does.
     ///
     /// ```
     /// use requeue::{FakeClock, limiter::TokenBucket};
     /// let (bucket, clock) = (TokenBucket::new(10.0, 1)?, FakeClock::new());
-    /// bucket.wait(1, &clock).wait()?;
+    /// bucket.acquire(1, &clock).wait()?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait<'b>(&'b self, n: u32, clock: &'b dyn Clock) -> Wait<'b> {
-        Wait::new(self, n, clock)
+    pub fn acquire<'b>(&'b self, n: u32, clock: &'b dyn Clock) -> Acquire<'b> {
+        Acquire::new(self, n, clock)
     }
 
     /// From `now` on the bucket fills at `rate` tokens a second. What it holds or
@@ -478,11 +478,11 @@ impl Bucket {
     /// use requeue::{Instant, limiter::Bucket};
     /// use std::sync::Arc;
     /// let limiter = Arc::new(Bucket::new(10.0, 100)?); // one clone goes to the queue
-    /// limiter.tokens().set_rate(50.0, Instant::ORIGIN)?;
+    /// limiter.token_bucket().set_rate(50.0, Instant::ORIGIN)?;
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
-    pub fn tokens(&self) -> &TokenBucket {
+    pub fn token_bucket(&self) -> &TokenBucket {
         &self.0
     }
 }

@@ -31,6 +31,7 @@
 use crate::Instant;
 use std::time::Duration;
 
+mod acquire;
 mod bucket;
 mod combine;
 mod counts;
@@ -48,9 +49,10 @@ mod records;
 mod swift;
 #[cfg(test)]
 mod tests;
-mod wait;
+
 mod window;
 
+pub use self::acquire::{Acquire, AcquireError};
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
 pub use self::combine::MaxOf;
 pub(crate) use self::defaults::CountedController;
@@ -61,7 +63,6 @@ pub use self::fast_slow::FastSlow;
 pub use self::jitter::Jitter;
 pub use self::max_wait::WithMaxWait;
 pub use self::per_key_bucket::PerKeyBucket;
-pub use self::wait::{Wait, WaitError};
 pub use self::window::Window;
 
 /// Decides when a key that is added through

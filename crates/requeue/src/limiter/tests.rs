@@ -453,7 +453,7 @@ fn clock() -> FakeClock {
 #[test]
 fn r_bucket_wait_ends_at_its_instant_and_is_woken_once() {
     let (bucket, clock, wakes) = (drained(10.0, 1), clock(), Arc::default());
-    let mut wait = bucket.wait(1, &clock);
+    let mut wait = bucket.acquire(1, &clock);
     assert!(poll(&mut wait, &wakes).is_pending());
     clock.advance(ms(100) - NANO);
     assert!(poll(&mut wait, &wakes).is_pending());
@@ -470,14 +470,14 @@ fn r_bucket_wait_ends_at_its_instant_and_is_woken_once() {
 #[test]
 fn r_bucket_wait_that_is_dropped_gives_its_reservation_back() {
     let (bucket, clock, wakes) = (drained(10.0, 3), clock(), Arc::default());
-    let mut first = bucket.wait(3, &clock);
+    let mut first = bucket.acquire(3, &clock);
     assert!(poll(&mut first, &wakes).is_pending());
     assert_eq!(bucket.tokens(T0), -3.0);
     clock.advance(ms(50));
     drop(first);
     assert_eq!(bucket.tokens(clock.now()), 0.5);
     assert_eq!(clock.alarms(), 0, "and its alarm");
-    drop(bucket.wait(3, &clock));
+    drop(bucket.acquire(3, &clock));
     assert_eq!(bucket.tokens(clock.now()), 0.5, "never polled, nothing taken");
 }
 
@@ -485,7 +485,7 @@ fn r_bucket_wait_that_is_dropped_gives_its_reservation_back() {
 fn r_bucket_wait_follows_the_task_that_polled_last() {
     let (bucket, clock) = (drained(10.0, 1), clock());
     let (old, new) = (Arc::<Wakes>::default(), Arc::<Wakes>::default());
-    let mut wait = bucket.wait(1, &clock);
+    let mut wait = bucket.acquire(1, &clock);
     assert!(poll(&mut wait, &old).is_pending());
     assert!(poll(&mut wait, &new).is_pending());
     assert_eq!(clock.alarms(), 1);
@@ -498,7 +498,7 @@ fn r_bucket_wait_blocks_a_thread_until_its_instant() {
     let (bucket, clock) = (drained(10.0, 1), clock());
     std::thread::scope(|s| {
         let waiter = s.spawn(|| {
-            let result = bucket.wait(1, &clock).wait();
+            let result = bucket.acquire(1, &clock).wait();
             (result, clock.now())
         });
         clock.wait_for_alarms(1);
@@ -510,19 +510,19 @@ fn r_bucket_wait_blocks_a_thread_until_its_instant() {
 #[test]
 fn r_bucket_wait_that_cannot_succeed_fails_at_once_and_takes_nothing() {
     let (bucket, clock) = (drained(10.0, 3), clock());
-    assert_eq!(bucket.wait(4, &clock).wait(), Err(WaitError::Never));
-    assert_eq!(bucket.wait(4, &clock).timeout(S).wait(), Err(WaitError::Never));
-    assert_eq!(bucket.wait(3, &clock).timeout(ms(299)).wait(), Err(WaitError::TimedOut));
+    assert_eq!(bucket.acquire(4, &clock).wait(), Err(AcquireError::Never));
+    assert_eq!(bucket.acquire(4, &clock).timeout(S).wait(), Err(AcquireError::Never));
+    assert_eq!(bucket.acquire(3, &clock).timeout(ms(299)).wait(), Err(AcquireError::TimedOut));
     assert_eq!(bucket.tokens(T0), 0.0);
     let wakes = Arc::default();
-    let mut enough = bucket.wait(3, &clock).timeout(ms(300));
+    let mut enough = bucket.acquire(3, &clock).timeout(ms(300));
     assert!(poll(&mut enough, &wakes).is_pending());
 }
 
 #[test]
 fn r_bucket_wait_keeps_its_promise_when_the_rate_changes() {
     let (bucket, clock, wakes) = (drained(10.0, 1), clock(), Arc::default());
-    let mut wait = bucket.wait(1, &clock);
+    let mut wait = bucket.acquire(1, &clock);
     assert!(poll(&mut wait, &wakes).is_pending());
     bucket.set_rate(0.0, clock.now()).unwrap();
     clock.advance(ms(100));
@@ -539,7 +539,7 @@ fn limiters_and_waits_may_go_between_threads() {
     shared::<Jitter<WithMaxWait<FastSlow<std::cell::Cell<u8>>>>>();
     shared::<Window>();
     shared::<Reservation<'static>>();
-    sent::<Wait<'static>>();
+    sent::<Acquire<'static>>();
 }
 
 // One bucket a key.

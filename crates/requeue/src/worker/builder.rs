@@ -106,14 +106,14 @@ impl<K, V> WorkerBuilder<K, V> {
     /// default, is no maximum.
     ///
     /// ```
-    /// # use requeue::{limiter, WorkQueue, Worker};
+    /// # use requeue::{limiter, Outcome, WorkQueue, Worker};
     /// # use std::sync::mpsc;
     /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
     /// let (tell, told) = mpsc::channel();
     /// let worker = Worker::of(&q)
     ///     .max_attempts(3)
     ///     .on_failure(move |_, _| tell.send(()).unwrap())
-    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    ///     .start_threads(|_| Outcome::Retry("not yet".into()))?;
     /// q.add("a")?;
     /// for _ in 0..3 {
     ///     told.recv()?;
@@ -131,11 +131,11 @@ impl<K, V> WorkerBuilder<K, V> {
     /// goes back or is given up. A panic in it is caught.
     ///
     /// ```
-    /// # use requeue::{WorkQueue, Worker};
+    /// # use requeue::{Outcome, WorkQueue, Worker};
     /// # let q = WorkQueue::<u32>::new();
     /// let worker = Worker::of(&q)
     ///     .on_failure(|key, why| eprintln!("{key} comes back: {why}"))
-    ///     .start_threads(|_| Err::<(), _>("not yet"))?;
+    ///     .start_threads(|_| Outcome::Retry("not yet".into()))?;
     /// # drop(worker);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -216,8 +216,11 @@ impl<K, V> WorkerBuilder<K, V> {
     /// ```
     /// # use requeue::{WorkQueue, Worker};
     /// let q = WorkQueue::<String>::new();
-    /// // an Err is a retry; see IntoOutcome for what else a handler may return
-    /// let worker = Worker::of(&q).start_threads(|run| std::fs::metadata(run.key()).map(drop))?;
+    /// let worker = Worker::of(&q).start_threads(|run| {
+    ///     let found = std::fs::metadata(run.key())?; // an Err is a retry
+    ///     println!("{}: {} bytes", run.key(), found.len());
+    ///     Ok(()) // see IntoOutcome for what else a handler may return
+    /// })?;
     /// # drop(worker);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -247,7 +250,7 @@ impl<K, V> WorkerBuilder<K, V> {
     /// returned, its run has failed.
     ///
     /// ```
-    /// use requeue::{Outcome, Run, WorkQueue, Worker};
+    /// use requeue::{Run, WorkQueue, Worker};
     /// use std::time::Duration;
     ///
     /// async fn reconcile(key: &str) -> Result<(), std::io::Error> {
@@ -260,7 +263,7 @@ impl<K, V> WorkerBuilder<K, V> {
     ///     |task| smol::spawn(task).detach(),
     ///     |run: Run<String>| async move {
     ///         reconcile(run.key()).await?; // an Err is a retry
-    ///         Ok::<_, std::io::Error>(Outcome::Done)
+    ///         Ok(())
     ///     },
     /// );
     /// q.add_ref("default/web")?;

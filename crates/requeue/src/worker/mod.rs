@@ -133,8 +133,8 @@ impl Worker {
     /// Stops taking keys and waits for the runs that go on; the queue stays open
     /// and ready keys stay in it. Await the result or call [`wait`](Stop::wait).
     ///
-    /// At the deadline, that long from now on the queue's clock, runs that still
-    /// go on are cancelled and the report is made: blocking handlers are told (see
+    /// When `timeout` has passed, on the queue's clock, runs that still go on are
+    /// cancelled and the report is made: blocking handlers are told (see
     /// [`Run::cancelled`]), async ones are dropped. Zero cancels them at once;
     /// [`Duration::MAX`] waits for ever.
     ///
@@ -147,12 +147,12 @@ impl Worker {
     /// assert!(report.complete && !q.shutting_down());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn stop(&self, deadline: Duration) -> Stop {
-        Stop::begin(self.roster.clone(), None, deadline)
+    pub fn stop(&self, timeout: Duration) -> Stop {
+        Stop::begin(self.roster.clone(), None, timeout)
     }
 
     /// Shuts the queue down, drops its timers, and works the ready keys off. The
-    /// deadline is as for [`stop`](Self::stop); past it no more keys are taken.
+    /// timeout is as for [`stop`](Self::stop); once it has passed no more keys are taken.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -163,8 +163,8 @@ impl Worker {
     /// assert_eq!(worker.drain(Duration::MAX).wait().done, 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn drain(&self, deadline: Duration) -> Stop {
-        self.drain_waiting(WaitingKeys::Drop, deadline)
+    pub fn drain(&self, timeout: Duration) -> Stop {
+        self.drain_waiting(WaitingKeys::Drop, timeout)
     }
 
     /// [`drain`](Self::drain), saying what becomes of keys that wait for timers.
@@ -178,9 +178,9 @@ impl Worker {
     /// assert_eq!(worker.drain_waiting(WaitingKeys::RunNow, Duration::MAX).wait().done, 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn drain_waiting(&self, waiting: WaitingKeys, deadline: Duration) -> Stop {
-        let options = DrainOptions::default().waiting_keys(waiting).deadline(deadline);
-        Stop::begin(self.roster.clone(), Some(options), deadline)
+    pub fn drain_waiting(&self, waiting: WaitingKeys, timeout: Duration) -> Stop {
+        let options = DrainOptions::default().waiting_keys(waiting).timeout(timeout);
+        Stop::begin(self.roster.clone(), Some(options), timeout)
     }
 
     /// Blocks until there are no workers any more: because the queue was shut down and

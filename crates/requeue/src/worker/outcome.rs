@@ -45,15 +45,68 @@ pub enum Outcome {
     GiveUp(BoxError),
 }
 
-/// What a handler may return: `()`, an [`Outcome`], or a `Result` of either,
-/// whose `Err` is a [`Retry`](Outcome::Retry).
+/// What a handler may return: `()`, an [`Outcome`], or a `Result<_, BoxError>` of
+/// either, whose `Err` is a [`Retry`](Outcome::Retry).
+///
+/// The error is [`BoxError`] and no other, so that the compiler knows what `?` turns an
+/// error into: a handler that ends with `Ok(())` or `Ok(outcome)` needs no annotation,
+/// blocking or async.
 ///
 /// ```
-/// use requeue::{IntoOutcome, Outcome};
-/// let failed: Result<(), std::fmt::Error> = Err(std::fmt::Error);
-/// assert!(matches!(failed.into_outcome(), Outcome::Retry(_)));
-/// assert!(matches!(().into_outcome(), Outcome::Done));
+/// use requeue::{Outcome, WorkQueue, Worker};
+/// use std::time::Duration;
+/// let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q).start_threads(|run| {
+///     let seconds: u64 = run.key().parse()?; // any error: the key comes back
+///     Ok(Outcome::Again(Duration::from_secs(seconds)))
+/// })?;
+/// # drop(worker);
+/// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// A function with an error type of its own is called with `Ok(f()?)`:
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// fn sync(key: &str) -> Result<(), std::num::ParseIntError> {
+///     key.parse::<u32>().map(drop)
+/// }
+/// # let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q).start_threads(|run| Ok(sync(run.key())?))?;
+/// # drop(worker);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Given as it is, the compiler says so:
+///
+/// ```compile_fail,E0277
+/// # use requeue::{WorkQueue, Worker};
+/// # fn sync(key: &str) -> Result<(), std::num::ParseIntError> {
+/// #     key.parse::<u32>().map(drop)
+/// # }
+/// # let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q).start_threads(|run| sync(run.key()))?;
+/// # drop(worker);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// and so it does where an async handler is given to
+/// [`start_threads`](crate::WorkerBuilder::start_threads), which calls blocking ones:
+///
+/// ```compile_fail,E0277
+/// # use requeue::{WorkQueue, Worker};
+/// # let q = WorkQueue::<String>::new();
+/// let worker = Worker::of(&q).start_threads(|run| async move { println!("{}", run.key()) })?;
+/// # drop(worker);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "this handler returns `{Self}`",
+    note = "a handler returns `()`, `requeue::Outcome`, or `Result<_, requeue::BoxError>` of either",
+    note = "if it returns a `Result` with an error type of its own: write `Ok(result?)`, which turns the error into a `BoxError`",
+    note = "if it is an async handler (it returns a future): give it to `start_on(executor, handler)` or `run(handler)`, because `start_threads` calls blocking ones"
+)]
 pub trait IntoOutcome {
     /// The outcome that this stands for.
     ///
@@ -78,11 +131,12 @@ impl IntoOutcome for Outcome {
     }
 }
 
-impl<T: IntoOutcome, E: Into<BoxError>> IntoOutcome for Result<T, E> {
+/// The only one for a `Result`: where there were another, `?` would not know its error.
+impl<T: IntoOutcome> IntoOutcome for Result<T, BoxError> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(value) => value.into_outcome(),
-            Err(error) => Outcome::Retry(error.into()),
+            Err(error) => Outcome::Retry(error),
         }
     }
 }

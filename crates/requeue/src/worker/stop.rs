@@ -85,7 +85,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, deadline: Duration) -> Self {
+    pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
         let now = roster.queue.clock().now();
         let drain = match drain {
             Some(options) => Some(roster.queue.begin_drain(options, now)),
@@ -94,7 +94,7 @@ impl Stop {
                 None
             }
         };
-        Self { roster, drain, deadline: now + deadline, brings_it_about: true, place: None, alarm: None }
+        Self { roster, drain, deadline: now + timeout, brings_it_about: true, place: None, alarm: None }
     }
 
     /// Waits for the workers' end without bringing it about.

@@ -1,4 +1,4 @@
-//! Waiting for tokens: one body for threads and tasks.
+//! Waiting for tokens that are the caller's then: one body for threads and tasks.
 
 use super::bucket::{Reservation, TokenBucket};
 use super::pace::Refusal;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Waits for tokens of a [`TokenBucket`]: `.await` it, or block with
-/// [`wait`](Self::wait). Made by [`TokenBucket::wait`].
+/// [`wait`](Self::wait). Made by [`TokenBucket::acquire`].
 ///
 /// The tokens are reserved when it is first polled, so waits are served in that
 /// order, and it ends at the instant that was promised then, also when the rate
@@ -19,13 +19,13 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// [`WaitError::Never`] where the bucket could never grant so many tokens,
-/// [`WaitError::TimedOut`] where they come too late: both at once, without
+/// [`AcquireError::Never`] where the bucket could never grant so many tokens,
+/// [`AcquireError::TimedOut`] where they come too late: both at once, without
 /// waiting, and nothing is taken.
 ///
 /// # Cancel safety
 ///
-/// A wait that is dropped before it ended gives its reservation back as
+/// One that is dropped before it ended gives its reservation back as
 /// [`Reservation::cancel`] does; one that was never polled took nothing. After it
 /// has ended the tokens are the caller's, and dropping it changes nothing.
 ///
@@ -34,17 +34,17 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// let clock = FakeClock::new();
 /// let bucket = TokenBucket::new(10.0, 1)?;
-/// bucket.wait(1, &clock).wait()?;
+/// bucket.acquire(1, &clock).wait()?;
 /// std::thread::scope(|s| {
-///     let waiter = s.spawn(|| bucket.wait(1, &clock).wait());
+///     let waiter = s.spawn(|| bucket.acquire(1, &clock).wait());
 ///     clock.wait_for_alarms(1);
 ///     clock.advance(Duration::from_millis(100));
 ///     waiter.join().unwrap()
 /// })?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a wait takes nothing and waits for nothing until it is awaited or `.wait()`ed on"]
-pub struct Wait<'b> {
+#[must_use = "an Acquire takes nothing and waits for nothing until it is awaited or `.wait()`ed on"]
+pub struct Acquire<'b> {
     bucket: &'b TokenBucket,
     clock: &'b dyn Clock,
     n: u32,
@@ -57,20 +57,20 @@ pub struct Wait<'b> {
 enum Stage<'b> {
     New,
     Waiting(Reservation<'b>),
-    Ended(Result<(), WaitError>),
+    Ended(Result<(), AcquireError>),
 }
 
-/// Why a [`Wait`] ended without its tokens.
+/// Why a [`Acquire`] ended without its tokens.
 ///
 /// ```
-/// use requeue::{FakeClock, limiter::{TokenBucket, WaitError}};
+/// use requeue::{FakeClock, limiter::{TokenBucket, AcquireError}};
 /// let (bucket, clock) = (TokenBucket::new(10.0, 5)?, FakeClock::new());
-/// assert_eq!(bucket.wait(6, &clock).wait(), Err(WaitError::Never));
+/// assert_eq!(bucket.acquire(6, &clock).wait(), Err(AcquireError::Never));
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WaitError {
+pub enum AcquireError {
     /// The bucket could never grant so many: they are more than its burst, or no
     /// token comes any more.
     Never,
@@ -78,7 +78,7 @@ pub enum WaitError {
     TimedOut,
 }
 
-impl fmt::Display for WaitError {
+impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Never => {
@@ -89,9 +89,9 @@ impl fmt::Display for WaitError {
     }
 }
 
-impl std::error::Error for WaitError {}
+impl std::error::Error for AcquireError {}
 
-impl<'b> Wait<'b> {
+impl<'b> Acquire<'b> {
     pub(super) fn new(bucket: &'b TokenBucket, n: u32, clock: &'b dyn Clock) -> Self {
         Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
     }
@@ -101,12 +101,12 @@ impl<'b> Wait<'b> {
     /// instead of at its end.
     ///
     /// ```
-    /// use requeue::{FakeClock, limiter::{TokenBucket, WaitError}};
+    /// use requeue::{FakeClock, limiter::{TokenBucket, AcquireError}};
     /// use std::time::Duration;
     /// let (bucket, clock) = (TokenBucket::new(1.0, 1)?, FakeClock::new());
-    /// bucket.wait(1, &clock).wait().unwrap();
-    /// let second = bucket.wait(1, &clock).timeout(Duration::from_millis(999));
-    /// assert_eq!(second.wait(), Err(WaitError::TimedOut));
+    /// bucket.acquire(1, &clock).wait().unwrap();
+    /// let second = bucket.acquire(1, &clock).timeout(Duration::from_millis(999));
+    /// assert_eq!(second.wait(), Err(AcquireError::TimedOut));
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn timeout(mut self, at_most: Duration) -> Self {
@@ -118,7 +118,7 @@ impl<'b> Wait<'b> {
     ///
     /// # Errors
     ///
-    /// As above: [`WaitError::Never`] and [`WaitError::TimedOut`], at once.
+    /// As above: [`AcquireError::Never`] and [`AcquireError::TimedOut`], at once.
     ///
     /// # Panics
     ///
@@ -127,10 +127,10 @@ impl<'b> Wait<'b> {
     /// ```
     /// use requeue::{FakeClock, limiter::TokenBucket};
     /// let (bucket, clock) = (TokenBucket::new(1.0, 3)?, FakeClock::new());
-    /// bucket.wait(3, &clock).wait()?;
+    /// bucket.acquire(3, &clock).wait()?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait(mut self) -> Result<(), WaitError> {
+    pub fn wait(mut self) -> Result<(), AcquireError> {
         let mut parker = None;
         loop {
             match self.step() {
@@ -149,8 +149,8 @@ impl<'b> Wait<'b> {
         if let Stage::New = self.stage {
             let reservation = match self.bucket.try_reserve(self.n, now, self.at_most) {
                 Ok(reservation) => reservation,
-                Err(Refusal::Never) => return self.end(Err(WaitError::Never)),
-                Err(Refusal::Later) => return self.end(Err(WaitError::TimedOut)),
+                Err(Refusal::Never) => return self.end(Err(AcquireError::Never)),
+                Err(Refusal::Later) => return self.end(Err(AcquireError::TimedOut)),
             };
             self.stage = Stage::Waiting(reservation);
         }
@@ -162,7 +162,7 @@ impl<'b> Wait<'b> {
         }
     }
 
-    fn end(&mut self, result: Result<(), WaitError>) -> Step {
+    fn end(&mut self, result: Result<(), AcquireError>) -> Step {
         self.stage = Stage::Ended(result);
         self.alarm = None;
         Step::Ended(result)
@@ -170,12 +170,12 @@ impl<'b> Wait<'b> {
 }
 
 enum Step {
-    Ended(Result<(), WaitError>),
+    Ended(Result<(), AcquireError>),
     Until(Instant),
 }
 
-impl Future for Wait<'_> {
-    type Output = Result<(), WaitError>;
+impl Future for Acquire<'_> {
+    type Output = Result<(), AcquireError>;
 
     /// Polled again after its end it gives the same answer again.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -192,7 +192,7 @@ impl Future for Wait<'_> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended(Ok(())));
         if let Stage::Waiting(reservation) = stage {
@@ -201,12 +201,12 @@ impl Drop for Wait<'_> {
     }
 }
 
-impl fmt::Debug for Wait<'_> {
+impl fmt::Debug for Acquire<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready_at = match &self.stage {
             Stage::Waiting(reservation) => Some(reservation.ready_at()),
             _ => None,
         };
-        f.debug_struct("Wait").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()
+        f.debug_struct("Acquire").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()
     }
 }
