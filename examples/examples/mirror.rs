@@ -166,7 +166,7 @@ pub(crate) fn mirror(source: &Path, target: &Path, stop: impl AsFd) -> Result<u6
     let options = Options::new().dirs(true).gitignore(false);
     let watcher = Watcher::new(&options, [source])?;
     let theirs = Arc::clone(&shared);
-    let workers = Worker::of(&queue).workers(2).start_threads(move |run| theirs.reconcile(run.key()))?;
+    let workers = Worker::of(&queue).workers(2).start_threads(move |run| Ok(theirs.reconcile(run.key())?))?;
 
     // Both ways: the watcher tells what is in the source, and this is what may have to go.
     for path in paths_below(target)? {

@@ -146,7 +146,7 @@ fn p05_port_tries_five_times_again_and_drops_the_key() -> Res {
     assert!(p05_port(&q) && q.state("good").is_none());
     for requeues in 1..=5 {
         assert!(p05_port(&q));
-        assert_eq!((q.num_requeues(&"bad".into()), q.stats().waiting), (requeues, 1));
+        assert_eq!((q.num_requeues("bad"), q.stats().waiting), (requeues, 1));
         clock.advance(Duration::from_secs(1));
     }
     assert!(p05_port(&q) && q.state("bad").is_none());
@@ -174,7 +174,7 @@ fn p05b_native_retries() -> Res {
     q.add_ref("bad")?;
     assert!(p05b_native(&q) && p05b_native(&q));
     assert!(q.state("good").is_none());
-    assert_eq!((q.num_requeues(&"bad".into()), q.stats().waiting), (1, 1));
+    assert_eq!((q.num_requeues("bad"), q.stats().waiting), (1, 1));
     q.shut_down();
     assert!(!p05b_native(&q));
     Ok(())
@@ -334,7 +334,7 @@ fn p09_worker_on_threads() -> Res {
 #[test]
 fn p09b_worker_stops_and_leaves_the_queue_open() -> Res {
     let q = WorkQueue::<String>::new();
-    let t = Worker::of(&q).workers(2).start_threads(|run: Run<String>| sync(run.key()))?;
+    let t = Worker::of(&q).workers(2).start_threads(|run: Run<String>| Ok(sync(run.key())?))?;
     let report = t.stop(Duration::from_secs(10)).wait();
     assert!(report.complete && !q.shutting_down());
     q.add_ref("good")?;
