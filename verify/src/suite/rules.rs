@@ -262,7 +262,7 @@ pub fn rules_a_refused_trigger_takes_no_token<A: Adapter>() {
     let nine = q.take(9);
     q.shut_down();
     assert!(sound(nine.retry()).is_err());
-    assert_eq!(bucket.tokens().tokens(q.clock.at()), 2.0);
+    assert_eq!(bucket.token_bucket().tokens(q.clock.at()), 2.0);
 }
 
 pub fn rules_a_refused_retry_asks_no_limiter_and_counts_no_retry<A: Adapter>() {
