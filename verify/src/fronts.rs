@@ -220,7 +220,7 @@ fn rejected(refused: AddError<Key, Value>) -> Rejected {
 /// What a trigger asks for, in the library's words.
 fn how(when: When, value: Option<Value>) -> Add<Value> {
     let how = match when {
-        When::Now => Add::now(),
+        When::Now => Add::now().into(),
         When::RateLimited => Add::rate_limited(),
         When::After(delay, Policy::Earliest) => Add::after(delay),
         When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
@@ -329,7 +329,6 @@ impl<M: Manner> Adapter for Front<M> {
             (When::Now, None) => q.add(key),
             (When::Now, Some(value)) => q.add_value(key, value),
             (When::After(delay, Policy::Earliest), None) => q.add_after(key, delay),
-            (When::RateLimited, None) => q.add_rate_limited(key),
             (when, value) => q.add_with(key, how(when, value)),
         };
         match answer {

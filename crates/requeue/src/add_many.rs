@@ -71,8 +71,12 @@ pub struct AddedMany<K, V = ()> {
 
 impl<K, V> AddedMany<K, V> {
     /// Collects the triggers of a batch; nothing has been accepted yet.
-    pub(crate) fn collect(triggers: impl Iterator<Item = (K, Add<V>)>, hash: impl Fn(&K) -> u32) -> Self {
-        let entries = triggers.map(|(key, Add { when, policy, value })| {
+    pub(crate) fn collect<A: Into<Add<V>>>(
+        triggers: impl Iterator<Item = (K, A)>,
+        hash: impl Fn(&K) -> u32,
+    ) -> Self {
+        let entries = triggers.map(|(key, how)| {
+            let Add { when, policy, value } = how.into();
             let hash = hash(&key);
             let trigger = Trigger::new(key, value);
             Entry { trigger, when, policy, hash, asked: false, result: Err(Refused::ShutDown) }
@@ -167,6 +171,7 @@ impl<K: Eq, V> Shared<K, V> {
                         Delay::Asked(delay, *policy, unask.asking)
                     }
                     (When::After(delay), _) => Delay::After(delay, *policy),
+                    (When::At(due), _) => Delay::At(due, *policy),
                     (When::RateLimited, _) => Delay::Limited(limit, *policy),
                 };
                 *result = core.add(trigger, *hash, delay).map(|accepted| accepted.added);

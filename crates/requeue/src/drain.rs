@@ -119,6 +119,23 @@ impl<'q, K, V> Drain<'q, K, V> {
         Self { owner, base, deadline, place: None, alarm: None }
     }
 
+    /// The same drain with a reference to the queue of its own, to be moved into a task or
+    /// a thread. It counts from when it began.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// let drain = q.shut_down_with_drain().into_owned();
+    /// let drained = std::thread::spawn(move || drain.wait());
+    /// q.try_get()?.done();
+    /// assert_eq!(drained.join().unwrap().done, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_owned(self) -> Drain<'static, K, V> {
+        let Self { ref owner, base, deadline, .. } = self;
+        Drain { owner: owner.clone().into_owned(), base, deadline, place: None, alarm: None }
+    }
+
     /// Blocks until all is worked off, `shut_down` releases the drain, or its
     /// deadline has come.
     ///

@@ -4,11 +4,12 @@ use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, se
 use crate::shared::{Session, Shared};
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
-use crate::{GetError, Instant};
+use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Core, Ended, Got, Handout, RunRef};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -130,6 +131,44 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     }
 }
 
+/// What [`WorkQueue::get_blocking`](crate::WorkQueue::get_blocking) does.
+#[inline]
+pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, K, V>> {
+    let get = || Get::new(Owner::Borrowed(shared), None);
+    if shared.metrics.is_some() {
+        return get().wait();
+    }
+    let mut reading = None;
+    match get_plainly(shared, &mut reading) {
+        Ok(item) => Some(item),
+        Err(session) => get().wait_in(session, reading),
+    }
+}
+
+/// Mostly a key, and what is left of that stands apart.
+#[inline]
+fn get_plainly<'q, K, V>(
+    shared: &'q Arc<Shared<K, V>>,
+    reading: &mut Option<Instant>,
+) -> Result<Item<'q, K, V>, Session<'q, K, V>> {
+    let handout = shared.plainly::<false, _>(reading, |core| shared.get_plainly(core))?;
+    Ok(Item::new(Owner::Borrowed(shared), handout))
+}
+
+/// What [`WorkQueue::try_get`](crate::WorkQueue::try_get) does.
+#[inline]
+pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
+    let mut session = match get_plainly(shared, &mut None) {
+        Ok(item) => return Ok(item),
+        Err(session) => session,
+    };
+    match session.get() {
+        Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(shared), handout, None)),
+        Got::Empty => Err(TryGetError::Empty),
+        Got::ShutDown => Err(TryGetError::ShutDown),
+    }
+}
+
 impl<'q, K, V> Get<'q, K, V> {
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
@@ -169,6 +208,24 @@ impl<'q, K, V> Get<'q, K, V> {
         reading: Option<Instant>,
     ) -> Option<Item<'q, K, V>> {
         self.waiting.wait_in(&mut self.ask, session, reading)
+    }
+
+    /// The same wait with a reference to the queue of its own, to be moved into a task or
+    /// kept in a struct. It is no handle: it does not keep the queue open. One that was
+    /// polled already goes to the back of those who wait.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # smol::block_on(async {
+    /// let q = WorkQueue::new();
+    /// let run = smol::spawn(q.get().into_owned());
+    /// q.add("a")?;
+    /// assert_eq!(run.await.map(|item| *item.key()), Some("a"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn into_owned(mut self) -> Get<'static, K, V> {
+        Get::new(self.waiting.owner().into_owned(), self.ask.ending.take())
     }
 
     /// The same with a deadline: `timeout` after the first poll, on the queue's
@@ -258,6 +315,20 @@ pub struct GetTimeout<'q, K, V = ()> {
 }
 
 impl<'q, K, V> GetTimeout<'q, K, V> {
+    /// As [`Get::into_owned`].
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// let get = q.get().timeout(Duration::from_millis(1)).into_owned();
+    /// let got = std::thread::spawn(move || get.wait().map(|item| *item.key()));
+    /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
+    /// ```
+    pub fn into_owned(self) -> GetTimeout<'static, K, V> {
+        GetTimeout { get: self.get.into_owned(), limit: self.limit }
+    }
+
     /// Blocks until there is a key, the queue is worked off, or the time is up.
     ///
     /// # Errors

@@ -210,6 +210,23 @@ impl<'q, K, V> GetMany<'q, K, V> {
         self.waiting.wait(&mut self.ask)
     }
 
+    /// The same wait with a reference to the queue of its own: as
+    /// [`Get::into_owned`](crate::Get::into_owned).
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// let get = q.get_many(8).into_owned();
+    /// let runs = std::thread::spawn(move || get.wait().map(|items| items.len()));
+    /// q.add(1)?;
+    /// assert_eq!(runs.join().unwrap(), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_owned(mut self) -> GetMany<'static, K, V> {
+        let ending = take(&mut self.ask.items).into_iter().map(Item::into_owned).collect();
+        GetMany::new(self.waiting.owner().into_owned(), self.ask.most, ending)
+    }
+
     /// The same with a deadline: `timeout` after the first poll, on the queue's
     /// clock. [`Duration::ZERO`] does not wait.
     ///
@@ -297,6 +314,20 @@ pub struct GetManyTimeout<'q, K, V = ()> {
 }
 
 impl<'q, K, V> GetManyTimeout<'q, K, V> {
+    /// As [`Get::into_owned`](crate::Get::into_owned).
+    ///
+    /// ```
+    /// # use requeue::{GetError, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<u32>::new();
+    /// let get = q.get_many(8).timeout(Duration::from_millis(1)).into_owned();
+    /// let got = std::thread::spawn(move || get.wait().map(|items| items.len()));
+    /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
+    /// ```
+    pub fn into_owned(self) -> GetManyTimeout<'static, K, V> {
+        GetManyTimeout { get: self.get.into_owned(), limit: self.limit }
+    }
+
     /// Blocks until there is a key, the queue is worked off, or the time is up.
     ///
     /// # Errors

@@ -5,12 +5,12 @@
 
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};
-use crate::error::{AddResult, NotHeld, TryGetError};
+use crate::error::{AddError, AddResult, NotHeld, TryGetError};
 use crate::get::Get;
 use crate::get_many::GetMany;
 use crate::item::Item;
 use crate::items::Items;
-use crate::{KeyState, Stats, WorkQueue};
+use crate::{KeyState, Phase, Stats, WorkQueue};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -182,6 +182,15 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert!(!q.shutting_down());
     /// ```
     fn shutting_down(&self) -> bool;
+    /// [`WorkQueue::phase`]
+    ///
+    /// ```
+    /// use requeue::{Phase, Queue, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let q: &dyn Queue<&str> = &q;
+    /// assert_eq!(q.phase(), Phase::Open);
+    /// ```
+    fn phase(&self) -> Phase;
     /// [`WorkQueue::close`]
     ///
     /// ```
@@ -279,7 +288,7 @@ pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
     /// q.add_rate_limited("a").expect("open");
     /// assert!(q.state(&"a").is_some_and(|state| state.waiting_until.is_some()));
     /// ```
-    fn add_rate_limited(&self, key: K) -> AddResult<K, V>;
+    fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>>;
     /// [`WorkQueue::forget`]
     ///
     /// ```
@@ -357,6 +366,9 @@ where
     fn shutting_down(&self) -> bool {
         self.shutting_down()
     }
+    fn phase(&self) -> Phase {
+        self.phase()
+    }
     fn close(&self) {
         self.close();
     }
@@ -388,7 +400,7 @@ where
     V: Send,
     S: BuildHasher + Send + Sync,
 {
-    fn add_rate_limited(&self, key: K) -> AddResult<K, V> {
+    fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         self.add_rate_limited(key)
     }
     fn forget(&self, key: &K) {

@@ -14,14 +14,18 @@ mod explain;
 mod filter;
 mod get;
 mod get_many;
+mod getter;
 mod hash;
 mod item;
 mod items;
 mod key;
 mod layers;
 mod metrics;
+mod phase;
 mod queue;
 mod shared;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod wait;
 mod waiting;
@@ -31,7 +35,7 @@ pub mod clock;
 pub mod limiter;
 mod lock;
 
-pub use add::Add;
+pub use add::{Add, AddNow};
 pub use add_many::{AddedMany, IntoAdded};
 pub use builder::Builder;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
@@ -45,6 +49,7 @@ pub use error::{
 pub use explain::Explanation;
 pub use get::{Get, GetTimeout};
 pub use get_many::{GetMany, GetManyTimeout};
+pub use getter::Getter;
 pub use hash::{KeyHasher, RandomState};
 pub use item::Item;
 pub use items::{IntoItems, Items};
@@ -52,9 +57,13 @@ pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
 pub use metrics::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
-pub use queue::WorkQueue;
+pub use phase::Phase;
+pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
 pub use shared::Unfinished;
+#[cfg(feature = "stream")]
+#[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
+pub use stream::ItemStream;
 pub use worker::{
     BoxError, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,

@@ -4,23 +4,26 @@ use crate::add::{Add, When};
 use crate::add_many::AddedMany;
 use crate::builder::Builder;
 use crate::drain::{Drain, DrainOptions, ShutDown};
-use crate::error::{AddResult, NotHeld, Refused, TryGetError};
+use crate::error::{AddError, AddResult, NotHeld, Refused, TryGetError};
 use crate::explain::Explanation;
-use crate::get::Get;
+use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
+use crate::getter::Getter;
 use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
 use crate::key::AsKey;
 use crate::limiter::sealed::Token;
-use crate::shared::{Session, Shared, in_drop};
+use crate::shared::{Shared, in_drop};
+#[cfg(feature = "stream")]
+use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
-use crate::{Instant, KeyState, RandomState, Stats};
-use requeue_core::{Added, Delay, Got, Policy};
+use crate::{Instant, KeyState, Phase, RandomState, Stats};
+use requeue_core::{Added, Delay, Policy};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A queue of keys: the FIFO queue, the delaying queue and the rate-limiting
@@ -245,16 +248,22 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// q.add_with("a", Add::after(std::time::Duration::from_secs(1)).replace())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
+    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        let Add { when, policy, value } = how;
+        let Add { when, policy, value } = how.into();
         match when {
             When::Now => self.shared.add(key, hash, value, Delay::Now, None),
             When::After(delay) => {
                 let now = Some(self.shared.now());
                 self.shared.add(key, hash, value, Delay::After(delay, policy), now)
             }
-            When::RateLimited => self.shared.add_limited(key, hash, value, policy),
+            When::At(due) => {
+                let now = Some(self.shared.now());
+                self.shared.add(key, hash, value, Delay::At(due, policy), now)
+            }
+            When::RateLimited => {
+                self.shared.add_limited(key, hash, value, policy).map(|accepted| accepted.added)
+            }
         }
     }
 
@@ -302,7 +311,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # use std::time::Duration;
     /// let q = WorkQueue::new();
     /// q.add_many_with([
-    ///     ("now", Add::now()),
+    ///     ("now", Add::now().into()),
     ///     ("soon", Add::after(Duration::from_secs(1)).replace()),
     ///     ("failed", Add::rate_limited()),
     /// ])
@@ -311,7 +320,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add_many_with(&self, triggers: impl IntoIterator<Item = (K, Add<V>)>) -> AddedMany<K, V> {
+    pub fn add_many_with<A: Into<Add<V>>>(
+        &self,
+        triggers: impl IntoIterator<Item = (K, A)>,
+    ) -> AddedMany<K, V> {
         let mut batch = AddedMany::collect(triggers.into_iter(), |key| self.hash(key));
         self.shared.add_many(&mut batch);
         batch
@@ -319,6 +331,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
 
     /// Asks for a run of `key` when the limiter says. Every call asks the
     /// limiter once, one for a key that waits already too.
+    ///
+    /// Returns the delay that the limiter gave. (The key runs earlier where it is ready,
+    /// or has an earlier timer: [`state`](Self::state) knows.)
+    ///
+    /// The default limiter has one bucket for all keys beside the back-off of each: a
+    /// burst of 100, then 10 a second. So where 1,000 keys fail at once, the last of them
+    /// waits 90 s, although each has failed only once. Where keys fail for reasons of
+    /// their own, give the queue [`default_per_item`](crate::limiter::default_per_item)
+    /// ([`Builder::limiter`]).
     ///
     /// # Errors
     ///
@@ -333,13 +354,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # use requeue::{limiter, WorkQueue};
     /// # use std::time::Duration;
     /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
-    /// q.add_rate_limited("a")?;
-    /// assert_eq!((q.num_requeues(&"a"), q.stats().waiting), (1, 1));
+    /// assert_eq!(q.add_rate_limited("a")?, Duration::from_millis(1));
+    /// assert_eq!(q.add_rate_limited("a")?, Duration::from_millis(2));
+    /// assert_eq!((q.num_requeues("a"), q.stats().waiting), (2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_rate_limited(&self, key: K) -> AddResult<K, V> {
+    pub fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         let hash = self.hash(&key);
-        self.shared.add_limited(key, hash, None, Policy::default())
+        self.shared.add_limited(key, hash, None, Policy::default()).map(|accepted| accepted.delay)
     }
 
     /// Clears the limiter's record of the key. A timer that it has stays.
@@ -503,21 +525,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
-        if self.shared.metrics.is_some() {
-            return self.get().wait();
-        }
-        let mut reading = None;
-        match self.get_plainly(&mut reading) {
-            Ok(item) => Some(item),
-            Err(session) => self.get().wait_in(session, reading),
-        }
-    }
-
-    /// Mostly a key, and what is left of that stands apart.
-    #[inline]
-    fn get_plainly(&self, reading: &mut Option<Instant>) -> Result<Item<'_, K, V>, Session<'_, K, V>> {
-        let handout = self.shared.plainly::<false, _>(reading, |core| self.shared.get_plainly(core))?;
-        Ok(Item::new(Owner::Borrowed(&self.shared), handout))
+        get_blocking(&self.shared)
     }
 
     /// A key if one is ready.
@@ -534,15 +542,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[inline]
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        let mut session = match self.get_plainly(&mut None) {
-            Ok(item) => return Ok(item),
-            Err(session) => session,
-        };
-        match session.get() {
-            Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(&self.shared), handout, None)),
-            Got::Empty => Err(TryGetError::Empty),
-            Got::ShutDown => Err(TryGetError::ShutDown),
-        }
+        try_get(&self.shared)
     }
 
     /// Waits for keys, and takes all that are ready, at most `most`, in one lock
@@ -597,6 +597,52 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[inline]
     pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
         try_get_many(&self.shared, most)
+    }
+
+    /// The keys as a stream, for stream combinators and `select!` loops: each next item is
+    /// a [`get`](Self::get), and it ends once the queue is shut down and worked off.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # use smol::stream::StreamExt;
+    /// # smol::block_on(async {
+    /// # let q = WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.shut_down();
+    /// let seen: Vec<&str> = q.stream().map(|item| *item.key()).collect().await;
+    /// assert_eq!(seen, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    #[cfg(feature = "stream")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
+    pub fn stream(&self) -> ItemStream<'_, K, V> {
+        self.get().into_stream()
+    }
+
+    /// A handle that only gets. It does not keep the queue open: when the last
+    /// [`WorkQueue`] goes, the queue is shut down, and those who get are told once all is
+    /// worked off. So a program whose workers have getters ends when its producers do.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// let getter = q.getter();
+    /// let worker = std::thread::spawn(move || {
+    ///     let mut runs = 0;
+    ///     while let Some(_item) = getter.get_blocking() {
+    ///         runs += 1;
+    ///     }
+    ///     runs
+    /// });
+    /// q.add("a")?;
+    /// drop(q); // the last producer
+    /// assert_eq!(worker.join().unwrap(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn getter(&self) -> Getter<K, V> {
+        Getter::new(self.shared.clone())
     }
 
     /// How many keys are ready. Waiting and held ones are counted apart, see
@@ -665,7 +711,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     }
 
     /// Whether outside triggers are refused: from [`close`](Self::close), a
-    /// drain or [`shut_down`](Self::shut_down) on.
+    /// drain or [`shut_down`](Self::shut_down) on. [`phase`](Self::phase) tells more.
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::new();
@@ -675,6 +721,27 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[must_use]
     pub fn shutting_down(&self) -> bool {
         self.shared.enter(&mut None).core.shutting_down()
+    }
+
+    /// How far the queue's shutdown is: who may still trigger runs, and whether all is
+    /// over.
+    ///
+    /// ```
+    /// # use requeue::{Phase, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// assert_eq!(q.phase(), Phase::Open);
+    /// q.close();
+    /// assert_eq!(q.phase(), Phase::Closed);
+    /// q.shut_down();
+    /// assert_eq!(q.phase(), Phase::ShutDown); // "a" is still to run
+    /// q.try_get()?.done();
+    /// assert_eq!(q.phase(), Phase::Over);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.shared.phase()
     }
 
     /// Refuses triggers from outside. Holders may still retry the keys that
@@ -752,6 +819,81 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[must_use]
     pub fn counted(&self) -> (u64, u64) {
         self.shared.counted()
+    }
+}
+
+impl<K, V, S: Clone> WorkQueue<K, V, S> {
+    /// A handle that does not keep the queue open, and becomes a [`WorkQueue`] again as
+    /// long as somebody else has one: for whoever triggers runs but is not to hold up the
+    /// end, such as a cache, a callback, or the queue's own handler.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// let weak = q.downgrade();
+    /// weak.upgrade().expect("q is there").add("a")?;
+    /// assert_eq!(q.len(), 1);
+    /// drop(q);
+    /// assert!(weak.upgrade().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn downgrade(&self) -> WeakQueue<K, V, S> {
+        WeakQueue { shared: Arc::downgrade(&self.shared), hasher: self.hasher.clone() }
+    }
+}
+
+/// A handle that does not keep its queue open: [`WorkQueue::downgrade`].
+///
+/// ```
+/// use requeue::{WeakQueue, WorkQueue};
+/// let q = WorkQueue::new();
+/// let weak: WeakQueue<&str> = q.downgrade();
+/// let on_change = move |name| match weak.upgrade() {
+///     Some(q) => q.add(name).is_ok(),
+///     None => false, // there is nobody left to look at it
+/// };
+/// assert!(on_change("a"));
+/// drop(q);
+/// assert!(!on_change("b"));
+/// ```
+pub struct WeakQueue<K, V = (), S = RandomState> {
+    shared: Weak<Shared<K, V>>,
+    hasher: S,
+}
+
+impl<K, V, S: Clone> WeakQueue<K, V, S> {
+    /// A handle, which keeps the queue open. `None` once the last other one was dropped,
+    /// also where getters, guards or workers still use the queue.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::<u32>::new();
+    /// let again = q.downgrade().upgrade();
+    /// drop(q);
+    /// assert!(again.is_some_and(|q| !q.shutting_down()));
+    /// ```
+    #[must_use]
+    pub fn upgrade(&self) -> Option<WorkQueue<K, V, S>> {
+        let shared = self.shared.upgrade()?;
+        // before it counts as a handle, as in `WorkQueue::clone`
+        let hasher = self.hasher.clone();
+        // at 0 the queue has been shut down, and stays so
+        let more = |handles: usize| if handles > 0 { handles.checked_add(1) } else { None };
+        shared.handles.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(WorkQueue { shared, hasher })
+    }
+}
+
+impl<K, V, S: Clone> Clone for WeakQueue<K, V, S> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), hasher: self.hasher.clone() }
+    }
+}
+
+impl<K, V, S> fmt::Debug for WeakQueue<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakQueue").finish_non_exhaustive()
     }
 }
 

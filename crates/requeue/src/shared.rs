@@ -429,9 +429,9 @@ impl<K, V> Shared<K, V> {
         });
         match plain {
             Ok(added) => Ok(added),
-            Err(session) => {
-                self.add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
-            }
+            Err(session) => self
+                .add_in(DropsQuietly(Some(Trigger::of(key.0.take(), None))), session, hash, Delay::Now)
+                .map(|accepted| accepted.added),
         }
     }
 
@@ -443,8 +443,24 @@ impl<K, V> Shared<K, V> {
         hash: u32,
         value: Option<V>,
         delay: Delay<'_>,
-        mut reading: Option<Instant>,
+        reading: Option<Instant>,
     ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_at(key, hash, value, delay, reading).map(|accepted| accepted.added)
+    }
+
+    /// [`add`](Self::add), telling the delay too.
+    #[inline]
+    fn add_at(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        delay: Delay<'_>,
+        mut reading: Option<Instant>,
+    ) -> Result<Accepted, AddError<K, V>>
     where
         K: Eq,
     {
@@ -460,7 +476,7 @@ impl<K, V> Shared<K, V> {
         session: Session<'_, K, V>,
         hash: u32,
         delay: Delay<'_>,
-    ) -> AddResult<K, V>
+    ) -> Result<Accepted, AddError<K, V>>
     where
         K: Eq,
     {
@@ -480,7 +496,7 @@ impl<K, V> Shared<K, V> {
                 if !matches!(delay, Delay::Now) {
                     self.tell(Metrics::retried);
                 }
-                Ok(accepted.added)
+                Ok(accepted)
             }
             (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
             (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
@@ -527,17 +543,25 @@ impl<K, V> Shared<K, V> {
     }
 
     /// add_rate_limited.
-    pub(crate) fn add_limited(&self, key: K, hash: u32, value: Option<V>, policy: Policy) -> AddResult<K, V>
+    pub(crate) fn add_limited(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        policy: Policy,
+    ) -> Result<Accepted, AddError<K, V>>
     where
         K: Eq,
     {
         let now = self.now();
         if !self.keeps_own() {
             return self
-                .with_limit(|limit| self.add(key, hash, value, Delay::Limited(limit, policy), Some(now)));
+                .with_limit(|limit| self.add_at(key, hash, value, Delay::Limited(limit, policy), Some(now)));
         }
         match self.ask(&key, now, None) {
-            Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
+            Ok((delay, asking)) => {
+                self.add_at(key, hash, value, Delay::Asked(delay, policy, asking), Some(now))
+            }
             Err(reason) => Err(AddError { key, value, reason }),
         }
     }

@@ -92,6 +92,10 @@ pub(crate) struct Waiting<'q, K, V> {
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
+    pub(crate) fn owner(&self) -> Owner<'q, K, V> {
+        self.owner.clone()
+    }
+
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>) -> Self {
         Self { owner, waiter: None, alarm: None }

@@ -498,6 +498,21 @@ impl<K, V> Core<K, V> {
             && self.sweep != Sweep::Fire
     }
 
+    /// Whether everybody is refused, holders too.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.close();
+    /// assert!(core.shutting_down() && !core.is_shut_down()); // holders may retry
+    /// core.shut_down();
+    /// assert!(core.is_shut_down());
+    /// ```
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.phase == Phase::ShutDown
+    }
+
     /// Whether anybody is refused: from `close`, a drain or `shut_down` on.
     ///
     /// ```

@@ -263,6 +263,8 @@ pub enum Delay<'a> {
     Now,
     /// So much later; zero is now.
     After(Duration, Policy),
+    /// At this instant; one that has come is now.
+    At(Instant, Policy),
     /// When a limiter that the key's own count feeds says.
     Limited(Limit<'a>, Policy),
     /// When a limiter said that was asked without the lock, see [`Core::ask`].
@@ -680,6 +682,7 @@ impl<K: Eq, V> Core<K, V> {
         let (from, delay, policy) = match delay {
             Delay::Now => (now, Duration::ZERO, Policy::Keep),
             Delay::After(delay, policy) => (now, delay, policy),
+            Delay::At(at, policy) => (now, at.saturating_since(now), policy),
             Delay::Asked(delay, policy, asking) => (asking.at, delay, policy),
             Delay::Limited(limit, policy) => {
                 // there are no failures of a key that was not known

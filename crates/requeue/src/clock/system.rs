@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::sync::OnceLock;
 use std::task::Waker;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::{Duration, Instant as StdInstant, SystemTime};
 
 /// How many wakers are taken out in one hold of the timer's lock.
 const BATCH: usize = 64;
@@ -51,13 +51,102 @@ const LINGER: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SystemClock;
 
+impl SystemClock {
+    /// The instant of this clock that [`std::time::Instant`] calls `at`:
+    /// [`Instant::ORIGIN`] for one that was before this clock was read for the first time
+    /// in the process.
+    ///
+    /// ```
+    /// use requeue::{Add, SystemClock, WorkQueue};
+    /// use std::time::{Duration, Instant};
+    /// let q = WorkQueue::new();
+    /// let due = Instant::now() + Duration::from_secs(3600);
+    /// q.add_with("a", Add::at(SystemClock::from_std(due)))?;
+    /// let state = q.state("a").expect("it waits");
+    /// assert_eq!(state.waiting_until.and_then(SystemClock::to_std), Some(due));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn from_std(at: StdInstant) -> Instant {
+        // in 64 bits: `Duration::as_nanos` would do it in 128
+        let since = at.saturating_duration_since(origin());
+        let secs = since.as_secs().saturating_mul(1_000_000_000);
+        Instant::from_nanos(secs.saturating_add(u64::from(since.subsec_nanos())))
+    }
+
+    /// What [`std::time::Instant`] calls this instant of this clock; `None` for
+    /// [`Instant::NEVER`], and where the platform cannot express it.
+    ///
+    /// ```
+    /// use requeue::{Instant, SystemClock};
+    /// let now = std::time::Instant::now();
+    /// assert!(SystemClock::to_std(SystemClock::from_std(now)).is_some());
+    /// assert_eq!(SystemClock::to_std(Instant::NEVER), None);
+    /// ```
+    #[must_use]
+    pub fn to_std(at: Instant) -> Option<StdInstant> {
+        if at.is_never() {
+            return None;
+        }
+        origin().checked_add(Duration::from_nanos(at.as_nanos()))
+    }
+
+    /// The instant of this clock at which the system's date will be, or was, `date`, as the
+    /// two stand now: a date that is set anew later moves nothing, and neither does a
+    /// suspend. The latest [`Instant`] before [`NEVER`](Instant::NEVER) for what is too
+    /// far away, [`ORIGIN`](Instant::ORIGIN) for what is too long ago.
+    ///
+    /// ```
+    /// use requeue::{Add, SystemClock, WorkQueue};
+    /// use std::time::{Duration, SystemTime};
+    /// let q = WorkQueue::new();
+    /// let expires = SystemTime::now() + Duration::from_secs(3600); // of a certificate, say
+    /// q.add_with("a", Add::at(SystemClock::from_system_time(expires)))?;
+    /// assert_eq!(q.stats().waiting, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn from_system_time(date: SystemTime) -> Instant {
+        let now = Self.now().as_nanos();
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        Instant::from_nanos(match date.duration_since(SystemTime::now()) {
+            Ok(ahead) => now.saturating_add(nanos(ahead)).min(u64::MAX - 1),
+            Err(ago) => now.saturating_sub(nanos(ago.duration())),
+        })
+    }
+
+    /// What the system's date will be, or was, at this instant of this clock, as the two
+    /// stand now; `None` for [`Instant::NEVER`], and where the platform cannot express it.
+    ///
+    /// ```
+    /// use requeue::{SystemClock, WorkQueue};
+    /// use std::time::{Duration, SystemTime};
+    /// let q = WorkQueue::new();
+    /// q.add_after("a", Duration::from_secs(3600))?;
+    /// let due = q.state("a").and_then(|state| state.waiting_until).expect("it waits");
+    /// let date = SystemClock::to_system_time(due).expect("this century");
+    /// assert!(date > SystemTime::now()); // "next try at …", for people
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn to_system_time(at: Instant) -> Option<SystemTime> {
+        if at.is_never() {
+            return None;
+        }
+        let (now, date) = (Self.now(), SystemTime::now());
+        if at >= now {
+            date.checked_add(at.saturating_since(now))
+        } else {
+            date.checked_sub(now.saturating_since(at))
+        }
+    }
+}
+
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Instant {
-        // in 64 bits: `Duration::as_nanos` would do it in 128
-        let since = StdInstant::now().saturating_duration_since(origin());
-        let secs = since.as_secs().saturating_mul(1_000_000_000);
-        Instant::from_nanos(secs.saturating_add(u64::from(since.subsec_nanos())))
+        Self::from_std(StdInstant::now())
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
