@@ -175,7 +175,7 @@ fn q11_a_drain_behind_a_task_that_is_not_polled_is_worked_off_by_whoever_is_idle
             assert!(Count::new().poll(&mut stuck).is_pending());
             q.add(1).expect("open");
             q.add_after(2, ms(30)).expect("open");
-            let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait).deadline(GUARD);
+            let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(GUARD);
             let drained = q.shut_down_with(options).wait();
             assert!(drained.complete, "{drained:?}");
             assert_eq!((idle.runs(), idle.runs()), (1, 2));
