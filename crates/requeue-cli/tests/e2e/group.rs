@@ -38,6 +38,23 @@ fn both_outputs_stay_together_where_they_are_one_file() {
 }
 
 #[test]
+fn many_runs_that_end_together_keep_both_outputs_together() {
+    let dir = dir();
+    let path = dir.path().join("all");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut command = script(&["-j8", "-q", "--group"], dir.path(), "echo $0; echo $0 >&2");
+    command.stdin(Stdio::piped()).stdout(file.try_clone().unwrap()).stderr(file);
+    let mut child = command.spawn().unwrap();
+    let keys: String = (0..300).map(|i| format!("{i}\n")).collect();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), keys.as_bytes()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let all = read(&path);
+    let lines: Vec<&str> = all.lines().collect();
+    assert_eq!(lines.len(), 600);
+    assert!(lines.chunks(2).all(|pair| pair[0] == pair[1]), "{all}");
+}
+
+#[test]
 fn more_output_than_memory_is_for_comes_whole() {
     let dir = dir();
     let text = "yes $0 | head -n 500000";
