@@ -131,6 +131,9 @@ Examples:
   Names with any character in them:
     find . -name '*.wav' -print0 | requeue run -0 sh -c 'flac -s \"$REQUEUE_KEY\"'
 
+  Convert a thousand files, and go on after a crash where it came to:
+    find . -name '*.wav' | requeue run --joblog jobs.tsv --resume flac -s -o {.}.flac {}
+
   Ask again every 10 seconds until ready.sh exits with anything but 75:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 

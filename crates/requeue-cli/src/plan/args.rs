@@ -37,6 +37,7 @@ The text of a limiter:
   exponential:base=5ms,max=1000s. A colon takes everything up to the end; where something
   follows there are brackets, and a shell wants quotes:
     requeue plan jitter --fraction 0.2 'max-of(exponential(base=5ms),bucket:rate=10)'
+  `requeue run --limiter` takes such a text.
 
 Durations:
   A number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns).

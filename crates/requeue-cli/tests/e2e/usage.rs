@@ -7,7 +7,7 @@ use crate::harness::{dir, requeue, run};
 
 #[test]
 fn wrong_invocations_end_with_2_and_name_what_is_wrong() {
-    let cases: [(&[&str], &str); 32] = [
+    let cases: [(&[&str], &str); 40] = [
         (&[], "PROGRAM"),
         (&["-j2"], "PROGRAM"),
         (&["--"], "PROGRAM"),
@@ -40,6 +40,14 @@ fn wrong_invocations_end_with_2_and_name_what_is_wrong() {
         (&["--fatal-code", "75", "--again-after", "1s", "echo"], "--again-after"),
         (&["--log", "xml", "echo"], "--log"),
         (&["--summary", "yes", "echo"], "--summary"),
+        (&["--rate", "0", "echo"], "give starts a second"),
+        (&["--rate", "fast", "echo"], "--rate"),
+        (&["--limiter", "exp", "echo"], "there is no limiter \"exp\""),
+        (&["--limiter", "default", "--base-delay", "1s", "echo"], "--base-delay"),
+        (&["--limiter", "default", "--retry-rate", "1", "echo"], "--retry-rate"),
+        (&["--resume", "echo"], "--joblog"),
+        (&["--resume", "--joblog", "f", "--watch", ".", "echo"], "--watch"),
+        (&["--joblog", "./f", "--left-to", "f", "echo"], "--left-to and --joblog name the same file"),
     ];
     for (args, named) in cases {
         let done = run(requeue(args), b"a\n");
