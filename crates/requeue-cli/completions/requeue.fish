@@ -42,7 +42,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time b
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'What says when a key is retried, instead of the options above and below: a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
 fast-slow\t'A few short delays of a key, then long ones'
@@ -59,7 +59,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d '
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that still wait, or whose run was cut short, to FILE, fit to be read again' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''

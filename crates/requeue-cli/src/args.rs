@@ -64,10 +64,12 @@ its attempts. At the end of the input everything is worked off, retries included
 
 const MORE: &str = "\
 The program:
-  In an ARG, as in GNU parallel, with what becomes of the key dir/pic.jpg:
-    {}    the key              dir/pic.jpg      {/}   its last name        pic.jpg
-    {.}   without extension    dir/pic          {/.}  that, and without    pic
-    {//}  its directory        dir
+  In an ARG these places become the key or a part of it, as in GNU parallel:
+    {}    the key                            dir/pic.jpg
+    {.}   the key without its extension      dir/pic
+    {/}   its last name                      pic.jpg
+    {/.}  its last name without extension    pic
+    {//}  its directory                      dir
   Without any of them the key is the last argument. Options of requeue stand before
   PROGRAM; what follows PROGRAM belongs to it.
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
@@ -100,14 +102,16 @@ Signals:
   second                   stop the programs (TERM, after --grace KILL) and leave
   third                    KILL at once
 
-What is written to files:
-  --failed-to has the keys that gave up, --left-to those that were not run to an end: ready
-  or waiting for a retry when a signal, --fail-fast or --drain-timeout ended the command,
-  and what of the input had come by then. Both are as the input is, and may be its file.
-  --joblog has a line as each run ends, so it is there after a kill -9 too. status is the
-  exit status as a shell tells it, 128+n after signal n, 124 after --timeout, 126 where the
-  program could not be started. In a key \\t, \\n, \\r, \\\\ and \\xHH stand for the bytes that
-  are no text. A file that is there is continued; --resume reads it first.
+Files that are written:
+  --failed-to gets the keys that gave up. --left-to gets the keys that were ready, waited
+  for a retry or were running when a signal, --fail-fast or --drain-timeout ended the
+  command, and the keys that had arrived on standard input by then. Each of the two files
+  may be the one that the input comes from.
+  --joblog gets a line when a run ends, so its lines are there after a kill -9 too. The
+  column status is the exit status as a shell tells it: 128+n after signal n, 124 after
+  --timeout, 126 where the program could not be started. Bytes of a key that are no
+  printable text are written as \\t, \\n, \\r, \\\\ or \\xHH. If the file exists, lines are
+  appended to it; with --resume it is read first.
 
 Exit status:
   0     all keys ended well
@@ -228,7 +232,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
     pub(crate) jitter: f64,
 
-    /// What says when a key is retried, instead of the options above and below: a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3
+    /// Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3
     #[arg(
         long,
         value_name = "TEXT",
@@ -280,7 +284,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", help_heading = "Reporting")]
     pub(crate) failed_to: Option<PathBuf>,
 
-    /// At the end write the keys that still wait, or whose run was cut short, to FILE, fit to be read again
+    /// At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) left_to: Option<PathBuf>,
 

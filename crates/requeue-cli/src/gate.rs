@@ -36,7 +36,8 @@ impl Gate {
         Ok(Self { tokens: TokenBucket::new(rate, 1)?, keys: Mutex::default(), sink })
     }
 
-    /// Gives a trigger to the run that its key stands here for. False if it does not.
+    /// Takes a trigger for a key that stands here: the run to come is for this trigger
+    /// too. False if the key does not stand here.
     pub(crate) fn takes(&self, key: &[u8], cause: impl FnOnce() -> Cause) -> bool {
         let mut keys = self.keys();
         let Some(so_far) = keys.get_mut(key) else { return false };

@@ -88,8 +88,6 @@ impl Group {
 
 fn let_go(mut kept: MutexGuard<'_, Option<Kept>>, console: &Console) {
     let Some(Kept { out, err }) = kept.take() else { return };
-    // Others are not to wait for a reader who does not read; none comes after us.
-    drop(kept);
     let _turn = console.turn();
     out.pour(Stream::Out, console);
     err.pour(Stream::Err, console);

@@ -61,7 +61,7 @@ pub(crate) struct Intake {
     /// locked none is added and the queue is not shut down.
     waiting: Mutex<HashMap<Key, u64>>,
     distinct: Mutex<Distinct>,
-    /// Where keys wait for their runs to be let in, under `--rate`.
+    /// Where a key that was handed out waits until its run may start, under `--rate`.
     pub(crate) gate: Option<Gate>,
 }
 

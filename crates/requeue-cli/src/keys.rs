@@ -113,9 +113,9 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// Reads keys until the input ends, `stop` is hung up, or `each` says no. Of what has
-/// come before `stop` every key is handed out with `to_the_last`, and without it no more
-/// than what was read already.
+/// Reads keys until the input ends, `stop` is hung up, or `each` says no. With
+/// `to_the_last` every key that had arrived before `stop` is handed out too; without it,
+/// input that was not read yet stays where it is.
 ///
 /// # Errors
 ///
@@ -174,9 +174,9 @@ fn is_regular(input: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// Goes on for `most` bytes or a chunk more, and finds out whether the input ends there.
-/// The beginning of a key whose end has not come is no key. More than that is not taken:
-/// whoever shares the input with us may want it.
+/// Reads at least `most` bytes more if they are there, and finds out whether the input
+/// ends behind them. If it does not, the bytes that follow stay where they are, and the
+/// beginning of a key whose end has not arrived is dropped: it is no key.
 fn read_rest(
     input: BorrowedFd<'_>,
     most: u64,

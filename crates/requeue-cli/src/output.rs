@@ -120,8 +120,8 @@ impl Sink {
     }
 
     fn clear_progress(&mut self, control: &Control) -> io::Result<bool> {
-        // One who has gone to the background since then has left it to the shell, whose
-        // prompt it would clear.
+        // In the background the line is not cleared: the cursor stands in the shell's
+        // prompt by now.
         if std::mem::take(&mut self.progress_shown) && self.in_foreground() {
             return self.write(CLEAR_LINE, control);
         }
@@ -224,8 +224,8 @@ impl Console {
         };
     }
 
-    /// While it is held nobody else pours, where both outputs are one file: so what is
-    /// poured into both stays together.
+    /// Held by whoever writes a run's output in one piece. There is a lock only where both
+    /// outputs are one file, because only there the pieces of two runs could mix.
     pub(crate) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.turn.as_ref().map(lock)
     }

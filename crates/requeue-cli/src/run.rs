@@ -211,7 +211,7 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
         match piece {
             piece if resume.skips(&piece) => Tally::add(&tally.skipped),
             Piece::Key(key) => {
-                // What comes after the end of all has begun is left, and told by name.
+                // The queue takes no more keys: this one is left, and told by name.
                 if !shop.intake.add(tally, key, None) {
                     shop.intake.came_too_late(tally, key);
                 }

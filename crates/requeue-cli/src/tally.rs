@@ -37,10 +37,10 @@ pub(crate) struct Tally {
 
 #[derive(Debug, Default)]
 struct Fates {
-    /// Keys whose next run is still owed, each with its place in the order of debts. In
-    /// it from the failure (or the "again", or the end that came before its run) to the
-    /// next run; so at the end, these are left. Kept here and not read from the queue's
-    /// counts, because a key can be ready and waiting at once.
+    /// Keys whose next run is still owed, each with a number that tells the order in
+    /// which they came in. A key is in it from the failure (or the "again", or the end that
+    /// came before its run) to the next run; so at the end, these are left. Kept here and
+    /// not read from the queue's counts, because a key can be ready and waiting at once.
     owed: HashMap<Key, u64>,
     /// By the last word on each key: a later run that ends well takes it out.
     gave_up: HashMap<Key, (u64, GaveUp)>,

@@ -157,8 +157,8 @@ impl Shop {
         }
     }
 
-    /// The run in the joblog. Written before the queue is told of its end, so that a run
-    /// which is in no line was not the last word.
+    /// Writes the run into the joblog. The queue is told of the run's end later, so the
+    /// rows of a key are in the order of its runs.
     fn book(&self, row: &Row<'_>) {
         if let Some(e) = self.files.joblog.as_ref().and_then(|joblog| joblog.record(row)) {
             let path = self.args.joblog.as_deref().unwrap_or("".as_ref());
