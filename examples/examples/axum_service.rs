@@ -95,7 +95,7 @@ pub(crate) async fn serve(
                 (200..300, _) => Ok(()),
                 (status, _) => Err(format!("the backend said {status}").into()), // again, later
             }
-        });
+        })?;
     let app = Router::new()
         .route("/refresh/{key}", post(refresh))
         .route("/state/{key}", get(state))
@@ -214,7 +214,7 @@ async fn show() -> Result<(), Box<dyn Error>> {
     let (report, ()) = tokio::try_join!(serve(listener, backend, stop), client)?;
     println!("{report:?}");
     assert!(report.complete);
-    assert_eq!((report.done, report.cancelled, report.refused_retries), (4, 0, 1), "two keys, two runs each");
+    assert_eq!((report.done, report.cancelled, report.refused), (4, 0, 1), "two keys, two runs each");
     assert!(ask(service, "GET", "/healthz").await.is_err(), "nobody listens any more");
     Ok(())
 }

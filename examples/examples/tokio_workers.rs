@@ -65,7 +65,7 @@ async fn watch() -> Result<(), Box<dyn Error>> {
                 seen.lock().unwrap().insert(run.key().clone(), run.attempt());
                 Ok(())
             }
-        });
+        })?;
 
     sleep(ms(500)).await;
     println!("{:>5} ms  {} in line, so six workers", start.elapsed().as_millis(), q.len());

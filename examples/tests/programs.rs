@@ -263,7 +263,7 @@ async fn p09_worker_on_tokio() -> Res {
         .start_on(Tokio::new()?, |run| async move {
             look(run.key()).await?;
             Ok(Outcome::Again(Duration::from_secs(300)))
-        });
+        })?;
     w.resize(4)?;
     q.add_ref("default/db")?;
     while q.stats().waiting == 0 {
@@ -284,7 +284,7 @@ async fn p09_worker_without_an_executor() -> Res {
     let workers = Worker::of(&q).run(move |run: Run<String>| {
         let count = count.clone();
         async move { count.set(count.get() + run.key().len()) }
-    });
+    })?;
     q.add_ref("good")?;
     q.shut_down();
     assert_eq!((workers.await.done, seen.get()), (1, 4));

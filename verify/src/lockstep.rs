@@ -17,6 +17,7 @@ use crate::reference::{down, drained};
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
 use requeue::{Instant, RunEnd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -109,6 +110,9 @@ pub enum WordMany {
     Some(usize),
     /// Done and get the next, so many at once, which leaves if there are none.
     Next(usize),
+    /// So many are taken out, and then a panic unwinds through the iterator; through the
+    /// batch itself if none is taken out.
+    Unwind(usize),
 }
 
 /// Which queue, and how closely it is looked at.
@@ -409,6 +413,15 @@ impl<'q, A: Adapter> Step<'q, A> {
                 runs.iter().for_each(|run| self.model().drop_guard(run));
                 drop(items);
             }
+            WordMany::Unwind(0) => {
+                runs.iter().for_each(|run| self.model().put_back(run));
+                unwind_through(items);
+            }
+            WordMany::Unwind(most) => {
+                let inside = self.take_out(items.singles(), runs, most);
+                inside.1.iter().for_each(|run| self.model().put_back(run));
+                unwind_through(inside.0);
+            }
             WordMany::Singles => self.apart(items, runs, usize::MAX),
             WordMany::Some(most) => self.apart(items, runs, most),
             WordMany::Next(most) => {
@@ -430,14 +443,24 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
-    fn apart(&mut self, items: A::Many<'q>, mut runs: Vec<Run>, most: usize) {
-        let dropped = runs.split_off(most.min(runs.len()));
-        let mut singles = items.singles();
+    fn apart(&mut self, items: A::Many<'q>, runs: Vec<Run>, most: usize) {
+        let (singles, dropped) = self.take_out(items.singles(), runs, most);
+        dropped.iter().for_each(|run| self.model().drop_guard(run));
+        drop(singles);
+    }
+
+    /// Takes so many runs out of a batch; returns what is left of it.
+    fn take_out<I: Iterator<Item = A::Held<'q>>>(
+        &mut self,
+        mut singles: I,
+        mut runs: Vec<Run>,
+        most: usize,
+    ) -> (I, Vec<Run>) {
+        let left = runs.split_off(most.min(runs.len()));
         for run in runs {
             self.handed_out(Ok(singles.next().expect("one for each run")), Ok(run));
         }
-        dropped.iter().for_each(|run| self.model().drop_guard(run));
-        drop(singles);
+        (singles, left)
     }
 
     fn handed_out(&mut self, found: Result<A::Held<'q>, Nothing>, expected: Result<Run, model::Nothing>) {
@@ -654,6 +677,15 @@ impl<A: Adapter> Step<'_, A> {
             assert_eq!(seen, (run.key, run.value.clone(), run.attempt), "a guard that is out");
         }
     }
+}
+
+/// Lets a panic unwind through something, without a message.
+pub(crate) fn unwind_through<T>(something: T) {
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        let _inside = something;
+        resume_unwind(Box::new(()));
+    }));
+    assert!(unwound.is_err());
 }
 
 /// Compares the answer to a trigger; a refused one brings everything back.

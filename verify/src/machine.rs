@@ -9,6 +9,7 @@ use crate::fronts::Ordered;
 use crate::probe::{Key, Value};
 use requeue::Clock;
 use requeue_core::{Core, Delay, Got, How, Instant, Limit, Order, RetryDelay, RunRef, Trigger, WaitingKeys};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -148,8 +149,28 @@ fn answer(
     }
 }
 
-/// Runs that were handed out together.
-pub struct Hands<'q>(Vec<Hand<'q>>);
+/// Runs that were handed out together, as a batch and as its iterator.
+pub struct Hands<'q>(VecDeque<Hand<'q>>);
+
+impl<'q> Iterator for Hands<'q> {
+    type Item = Hand<'q>;
+    fn next(&mut self) -> Option<Hand<'q>> {
+        self.0.pop_front()
+    }
+}
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Some(inner) = self.0.front().map(|hand| Arc::clone(&hand.inner)) else { return };
+            let ended = inner.with(|core| {
+                let runs = self.0.iter_mut().filter_map(|hand| Some((hand.run.take()?, hand.value.take())));
+                runs.map(|(run, value)| core.put_back(run, value)).collect::<Vec<_>>()
+            });
+            drop(ended);
+        }
+    }
+}
 
 impl fmt::Debug for Hands<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,7 +181,7 @@ impl fmt::Debug for Hands<'_> {
 impl Hands<'_> {
     /// Ends all runs in one hold.
     fn end(mut self, how: How<'_>) {
-        let Some(inner) = self.0.first().map(|hand| Arc::clone(&hand.inner)) else { return };
+        let Some(inner) = self.0.front().map(|hand| Arc::clone(&hand.inner)) else { return };
         let runs: Vec<_> = self.0.iter_mut().filter_map(|hand| hand.run.take()).collect();
         let ended: Vec<_> =
             inner.with(|core| runs.into_iter().map(|run| core.end(run, how, None).is_ok()).collect());
@@ -178,7 +199,7 @@ impl<'q> Many<'q> for Hands<'q> {
         self.0[index].take_value()
     }
     fn singles(self) -> impl Iterator<Item = Hand<'q>> {
-        self.0.into_iter()
+        self
     }
     fn done(self) -> Fallible<()> {
         self.end(How::Done);
@@ -192,16 +213,14 @@ impl<'q> Many<'q> for Hands<'q> {
         Err(Failed("the state machine does not wait".to_owned()))
     }
     fn nexting(self, most: usize) -> Polled<'q, Option<Self>> {
-        let machine = Machine(Arc::clone(&self.0.first().expect("a run").inner));
+        let machine = Machine(Arc::clone(&self.0.front().expect("a run").inner));
         let mut ending = Some(self);
         Box::pin(poll_fn(move |_| {
             if let Some(hands) = ending.take() {
                 hands.end(How::Done);
             }
             match machine.try_get_many(most)? {
-                Ok(hands) => {
-                    Poll::Ready(Ok(Some(Hands(hands.0.into_iter().map(Hand::into_owned).collect()))))
-                }
+                Ok(hands) => Poll::Ready(Ok(Some(Hands(hands.map(Hand::into_owned).collect())))),
                 Err(Nothing::ShutDown) => Poll::Ready(Ok(None)),
                 Err(_) => Poll::Pending,
             }
@@ -305,13 +324,13 @@ impl Adapter for Machine {
     }
 
     fn try_get_many(&self, most: usize) -> Fallible<Result<Hands<'_>, Nothing>> {
-        let mut hands = Vec::new();
+        let mut hands = VecDeque::new();
         let over = self.0.with(|core| {
             core.get_up_to(
                 most,
                 |_, _| (),
                 |handout| {
-                    hands.push(Hand {
+                    hands.push_back(Hand {
                         inner: Arc::clone(&self.0),
                         run: Some(handout.run),
                         value: handout.value,

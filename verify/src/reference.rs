@@ -13,6 +13,7 @@ use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
 use crate::wake::block_on;
 use requeue::{Alarm, Clock, Instant};
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -113,8 +114,23 @@ fn hands((shared, runs): (Arc<Shared>, Vec<Run>)) -> Hands<'static> {
     Hands(runs.into_iter().map(|run| Hand::new(&shared, run)).collect())
 }
 
-/// Runs of the model that were handed out together.
-pub struct Hands<'q>(Vec<Hand<'q>>);
+/// Runs of the model that were handed out together, as a batch and as its iterator.
+pub struct Hands<'q>(VecDeque<Hand<'q>>);
+
+impl<'q> Iterator for Hands<'q> {
+    type Item = Hand<'q>;
+    fn next(&mut self) -> Option<Hand<'q>> {
+        self.0.pop_front()
+    }
+}
+
+impl Drop for Hands<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.for_each(|hand| hand.end(Model::put_back));
+        }
+    }
+}
 
 impl fmt::Debug for Hands<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,19 +148,19 @@ impl<'q> Many<'q> for Hands<'q> {
         self.0[index].take_value()
     }
     fn singles(self) -> impl Iterator<Item = Hand<'q>> {
-        self.0.into_iter()
+        self
     }
-    fn done(self) -> Fallible<()> {
-        self.0.into_iter().try_for_each(Hand::done)
+    fn done(mut self) -> Fallible<()> {
+        self.try_for_each(Hand::done)
     }
-    fn succeed(self) -> Fallible<()> {
-        self.0.into_iter().try_for_each(Hand::succeed)
+    fn succeed(mut self) -> Fallible<()> {
+        self.try_for_each(Hand::succeed)
     }
     fn next(self, most: usize) -> Fallible<Option<Self>> {
         block_on(self.nexting(most))
     }
     fn nexting(self, most: usize) -> Polled<'q, Option<Self>> {
-        let shared = Arc::clone(&self.0.first().expect("the suite ends no empty batch").shared);
+        let shared = Arc::clone(&self.0.front().expect("the suite ends no empty batch").shared);
         let mut ending = Some(self);
         let mut getting = Box::pin(get(shared, None, move |model| model.get_many(most)));
         Box::pin(poll_fn(move |context| {

@@ -64,6 +64,7 @@ fn word_many() -> impl Strategy<Value = WordMany> {
         3 => Just(WordMany::Singles),
         1 => (0..3_usize).prop_map(WordMany::Some),
         3 => most().prop_map(WordMany::Next),
+        2 => (0..3_usize).prop_map(WordMany::Unwind),
     ]
 }
 

@@ -86,7 +86,7 @@ fn w_a_stop_that_is_polled_with_another_waker_wakes_that_one_at_the_end_and_at_i
     for ends in [true, false] {
         let (q, clock) = queue();
         let (puppets, handler) = puppets();
-        let mut workers = Worker::of(&q).workers(1).run(handler);
+        let mut workers = Worker::of(&q).workers(1).run(handler).expect("not too many");
         q.add(1).unwrap();
         let outer = Count::new();
         assert!(outer.poll(&mut workers).is_pending());
@@ -115,7 +115,10 @@ fn task(
         std::future::pending::<()>().await;
         drop(run);
     };
-    let worker = builder.workers(1).start_on(move |task| spawned.lock().unwrap().push(task), handler);
+    let worker = builder
+        .workers(1)
+        .start_on(move |task| spawned.lock().unwrap().push(task), handler)
+        .expect("not too many");
     let task = tasks.lock().unwrap().pop().unwrap();
     assert_eq!(q.stats().held, 0);
     (worker, task)
@@ -162,7 +165,10 @@ fn w_a_task_that_is_polled_with_another_waker_is_woken_by_that_one_whatever_wake
 #[test]
 fn w_a_future_of_workers_that_is_polled_with_another_waker_is_woken_by_that_one() {
     let (q, _clock) = queue();
-    let mut workers = Worker::of(&q).workers(1).run(|run: Run<u64, Vec<u32>>| async move { drop(run) });
+    let mut workers = Worker::of(&q)
+        .workers(1)
+        .run(|run: Run<u64, Vec<u32>>| async move { drop(run) })
+        .expect("not too many");
     let moved = Moved::poll(&mut workers);
     q.add(1).unwrap();
     assert_eq!(moved.wakes(), (0, 1));

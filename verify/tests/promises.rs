@@ -140,3 +140,67 @@ fn every_function_of_the_suites_is_run() {
         }
     }
 }
+
+/// All Rust files under a folder of the repository, by their paths from its root.
+fn rust_files(folder: &str) -> Vec<String> {
+    let root = here().join("..");
+    let (mut folders, mut files) = (vec![root.join(folder)], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let path = path.strip_prefix(&root).expect("below the root");
+                files.push(path.to_str().expect("a name in UTF-8").to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn repository(path: &str) -> String {
+    read(&here().join("..").join(path))
+}
+
+/// Whether there is an `unsafe` block, function, trait or implementation.
+fn is_unsafe(source: &str) -> bool {
+    let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let said = ["unsafe {", "unsafe impl ", "unsafe fn ", "unsafe trait ", "unsafe extern "];
+    code.into_iter().any(|line| said.iter().any(|said| line.contains(said)))
+}
+
+#[test]
+fn security_md_names_every_file_with_unsafe_code_and_no_other() {
+    let crates = fs::read_dir(here().join("../crates")).expect("the crates");
+    let crates = crates.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    let sources = crates.flat_map(|name| rust_files(&format!("crates/{name}/src")));
+    let found: BTreeSet<String> = sources.filter(|path| is_unsafe(&repository(path))).collect();
+    let said = repository("SECURITY.md");
+    let named: BTreeSet<String> =
+        said.split('`').filter(|word| word.ends_with(".rs")).map(str::to_owned).collect();
+    assert_eq!(named, found);
+}
+
+#[test]
+fn requeue_depends_on_exactly_its_core() {
+    let manifest = repository("Cargo.toml");
+    let version = names(&manifest, "version = \"", "\"").remove(0);
+    let core = manifest.lines().find(|line| line.starts_with("requeue-core = ")).expect("the dependency");
+    assert!(core.contains(&format!("version = \"={version}\"")), "{core}");
+}
+
+/// What only `requeue` may call is its own business, and may change with any version.
+#[test]
+fn what_only_requeue_may_call_is_hidden_from_the_documentation_of_its_core() {
+    let sources: String = rust_files("crates/requeue-core/src").iter().map(|path| repository(path)).collect();
+    let declared = ["fn publish(", "fn retry_limbo(", "fn has_limbo(", "fn get_and(", "ticket: Ticket,"];
+    for what in declared.iter().map(|what| format!("pub {what}")).chain(["pub use machine::MayRead;".into()])
+    {
+        let (before, _) = sources.split_once(&what).unwrap_or_else(|| panic!("there is no `{what}`"));
+        let attributes = before.lines().rev().skip(1).take_while(|line| line.trim().starts_with("#["));
+        let hidden = attributes.into_iter().any(|line| line.trim() == "#[doc(hidden)]");
+        assert!(hidden || before.trim_end().ends_with("#[doc(hidden)]"), "`{what}` is documented");
+    }
+}

@@ -21,22 +21,25 @@ fn w_without_an_executor_only_the_workers_that_were_woken_are_polled() {
         let polls = Rc::new(Cell::new(0));
         let wakers = Rc::new(RefCell::new(Vec::<Waker>::new()));
         let (count, kept) = (Rc::clone(&polls), Rc::clone(&wakers));
-        let mut workers = Worker::of(&q).workers(1_000).run(move |run: Run<u64, Vec<u32>>| {
-            let (count, kept) = (Rc::clone(&count), Rc::clone(&kept));
-            async move {
-                let mut first = true;
-                poll_fn(|cx| {
-                    count.set(count.get() + 1);
-                    if std::mem::take(&mut first) {
-                        kept.borrow_mut().push(cx.waker().clone());
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(())
-                })
-                .await;
-                drop(run);
-            }
-        });
+        let mut workers = Worker::of(&q)
+            .workers(1_000)
+            .run(move |run: Run<u64, Vec<u32>>| {
+                let (count, kept) = (Rc::clone(&count), Rc::clone(&kept));
+                async move {
+                    let mut first = true;
+                    poll_fn(|cx| {
+                        count.set(count.get() + 1);
+                        if std::mem::take(&mut first) {
+                            kept.borrow_mut().push(cx.waker().clone());
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(())
+                    })
+                    .await;
+                    drop(run);
+                }
+            })
+            .expect("not too many");
         for key in 0..1_000 {
             q.add(key).unwrap();
         }
@@ -64,7 +67,7 @@ fn w_without_an_executor_a_future_dropped_half_way_gives_its_keys_back() {
     run("w_without_an_executor_a_future_dropped_half_way_gives_its_keys_back", || {
         let (q, clock) = queue();
         let (puppets, handler) = puppets();
-        let mut workers = Worker::of(&q).workers(3).run(handler);
+        let mut workers = Worker::of(&q).workers(3).run(handler).expect("not too many");
         let handle = workers.worker();
         for key in 1..=2 {
             q.add_value(key, vec![7]).unwrap();
@@ -91,7 +94,10 @@ fn w_without_an_executor_a_future_dropped_half_way_gives_its_keys_back() {
 fn w_without_an_executor_a_future_that_is_never_polled_takes_no_key() {
     run("w_without_an_executor_a_future_that_is_never_polled_takes_no_key", || {
         let (q, _clock) = queue();
-        let workers = Worker::of(&q).workers(3).run(|run: Run<u64, Vec<u32>>| async move { drop(run) });
+        let workers = Worker::of(&q)
+            .workers(3)
+            .run(|run: Run<u64, Vec<u32>>| async move { drop(run) })
+            .expect("not too many");
         let handle = workers.worker();
         q.add(1).unwrap();
         drop(workers);
@@ -105,7 +111,7 @@ fn w_without_an_executor_a_stop_that_is_awaited_reports_when_the_handlers_are_dr
     run("w_without_an_executor_a_stop_that_is_awaited…", || {
         let (q, clock) = queue();
         let (puppets, handler) = puppets();
-        let mut workers = Worker::of(&q).workers(2).run(handler);
+        let mut workers = Worker::of(&q).workers(2).run(handler).expect("not too many");
         let handle = workers.worker();
         q.add(1).unwrap();
         let (outer, watching) = (Count::new(), Count::new());
@@ -132,10 +138,13 @@ fn w_without_an_executor_a_stop_that_is_awaited_reports_when_the_handlers_are_dr
 fn w_without_an_executor_a_stop_that_blocks_does_not_wait_for_its_own_thread() {
     run("w_without_an_executor_a_stop_that_blocks_does_not_wait_for_its_own_thread", || {
         let (q, _clock) = queue();
-        let mut workers = Worker::of(&q).workers(1).run(|run: Run<u64, Vec<u32>>| async move {
-            pending::<()>().await;
-            drop(run);
-        });
+        let mut workers = Worker::of(&q)
+            .workers(1)
+            .run(|run: Run<u64, Vec<u32>>| async move {
+                pending::<()>().await;
+                drop(run);
+            })
+            .expect("not too many");
         let handle = workers.worker();
         q.add(1).unwrap();
         assert!(poll_once(&mut workers).is_pending());
@@ -151,7 +160,7 @@ fn w_without_an_executor_resizes_wake_the_future_and_0_is_a_pause() {
     run("w_without_an_executor_resizes_wake_the_future_and_0_is_a_pause", || {
         let (q, _clock) = queue();
         let (puppets, handler) = puppets();
-        let mut workers = Worker::of(&q).workers(0).run(handler);
+        let mut workers = Worker::of(&q).workers(0).run(handler).expect("not too many");
         let handle = workers.worker();
         let outer = Count::new();
         q.add(1).unwrap();
@@ -177,7 +186,10 @@ fn w_without_an_executor_resizes_wake_the_future_and_0_is_a_pause() {
 fn w_without_an_executor_a_drain_ends_a_paused_one_and_reports_what_is_left() {
     run("w_without_an_executor_a_drain_ends_a_paused_one_and_reports_what_is_left", || {
         let (q, _clock) = queue();
-        let mut workers = Worker::of(&q).workers(0).run(|run: Run<u64, Vec<u32>>| async move { drop(run) });
+        let mut workers = Worker::of(&q)
+            .workers(0)
+            .run(|run: Run<u64, Vec<u32>>| async move { drop(run) })
+            .expect("not too many");
         let handle = workers.worker();
         q.add(1).unwrap();
         let outer = Count::new();
@@ -195,10 +207,13 @@ fn w_without_an_executor_it_ends_with_the_queue() {
         let q = WorkQueue::<u64>::new();
         let seen = Rc::new(Cell::new(0));
         let count = Rc::clone(&seen);
-        let workers = Worker::of(&q).workers(4).run(move |run: Run<u64>| {
-            let count = Rc::clone(&count);
-            async move { count.set(count.get() + run.key()) }
-        });
+        let workers = Worker::of(&q)
+            .workers(4)
+            .run(move |run: Run<u64>| {
+                let count = Rc::clone(&count);
+                async move { count.set(count.get() + run.key()) }
+            })
+            .expect("not too many");
         for key in 1..=100 {
             q.add(key).unwrap();
         }

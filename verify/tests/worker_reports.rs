@@ -33,7 +33,10 @@ fn task(q: &WorkQueue<u64>) -> (Arc<Worker>, WorkerTask) {
         pending::<()>().await;
         drop(run);
     };
-    let worker = Worker::of(q).workers(1).start_on(move |task| spawned.lock().unwrap().push(task), handler);
+    let worker = Worker::of(q)
+        .workers(1)
+        .start_on(move |task| spawned.lock().unwrap().push(task), handler)
+        .expect("not too many");
     let task = tasks.lock().unwrap().pop().unwrap();
     (Arc::new(worker), task)
 }
@@ -137,7 +140,7 @@ fn w_a_blocking_run_that_begins_past_the_deadline_is_told_at_once_and_counted_as
 fn w_runs_are_counted_as_cancelled_once_however_often_the_report_is_asked_for() {
     let (q, clock) = queue();
     let (puppets, handler) = puppets();
-    let mut workers = Worker::of(&q).workers(2).run(handler);
+    let mut workers = Worker::of(&q).workers(2).run(handler).expect("not too many");
     for key in 1..=3 {
         q.add(key).unwrap();
     }
@@ -166,7 +169,10 @@ fn w_a_report_at_the_deadline_is_woken_for_by_a_worker_that_finds_the_queue_over
     let tasks = Arc::new(Mutex::new(Vec::new()));
     let spawned = Arc::clone(&tasks);
     let handler = |run: Run<u64>| async move { drop(run) };
-    let worker = Worker::of(&q).workers(2).start_on(move |task| spawned.lock().unwrap().push(task), handler);
+    let worker = Worker::of(&q)
+        .workers(2)
+        .start_on(move |task| spawned.lock().unwrap().push(task), handler)
+        .expect("not too many");
     let worker = Arc::new(worker);
     // The first is never polled, and stays.
     let mut looks: WorkerTask = tasks.lock().unwrap().pop().unwrap();

@@ -47,7 +47,8 @@ fn w_a_cancelled_task_is_a_failure_of_its_key_which_comes_back_with_its_payload(
                 assert!(*key == 1 && matches!(why, Failure::Cancelled), "{why}");
                 count.fetch_add(1, Ordering::SeqCst);
             })
-            .start_on(hand.spawn(), handler);
+            .start_on(hand.spawn(), handler)
+            .expect("not too many");
         q.add_value(1, vec![7]).unwrap();
         let mut task = hand.take();
         assert!(Count::new().poll(&mut task).is_pending());
@@ -81,7 +82,7 @@ fn w_a_task_that_is_dropped_while_it_waits_for_a_key_is_replaced_and_loses_no_ke
         let (q, _clock) = queue();
         let hand = ByHand::default();
         let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler);
+        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
         let (mut one, mut two) = (hand.take(), hand.take());
         let (first, second) = (Count::new(), Count::new());
         assert!(first.poll(&mut one).is_pending() && second.poll(&mut two).is_pending());
@@ -104,7 +105,7 @@ fn w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them() {
         let (q, clock) = queue();
         let hand = ByHand::default();
         let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(3).start_on(hand.spawn(), handler);
+        let worker = Worker::of(&q).workers(3).start_on(hand.spawn(), handler).expect("not too many");
         q.add(1).unwrap();
         q.add(2).unwrap();
         let mut tasks: Vec<WorkerTask> = (0..3).map(|_| hand.take()).collect();
@@ -131,7 +132,7 @@ fn w_a_task_that_is_dropped_by_a_stopped_worker_is_not_replaced() {
         let (q, _clock) = queue();
         let hand = ByHand::default();
         let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler);
+        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
         q.add(1).unwrap();
         let mut tasks = [hand.take(), hand.take()];
         assert!(tasks.iter_mut().all(|task| Count::new().poll(task).is_pending()));
@@ -151,27 +152,33 @@ fn w_a_task_that_is_turned_away_is_not_replaced() {
         let open = Arc::new(AtomicBool::new(false));
         let hand = ByHand::default();
         let (spawn, is_open) = (hand.spawn(), Arc::clone(&open));
-        let worker = Worker::of(&q).workers(4).start_on(
-            move |task| {
-                if is_open.load(Ordering::SeqCst) {
-                    spawn(task);
-                }
-            },
-            |run: Run<u64, Vec<u32>>| async move { drop(run) },
-        );
+        let worker = Worker::of(&q)
+            .workers(4)
+            .start_on(
+                move |task| {
+                    if is_open.load(Ordering::SeqCst) {
+                        spawn(task);
+                    }
+                },
+                |run: Run<u64, Vec<u32>>| async move { drop(run) },
+            )
+            .expect("not too many");
         assert_eq!(worker.workers(), 0);
         assert!(worker.stop(Duration::MAX).wait().complete);
         // One that is accepted and dropped before its first poll is turned away too.
         open.store(true, Ordering::SeqCst);
         let (spawn, is_open) = (hand.spawn(), Arc::clone(&open));
-        let worker = Worker::of(&q).workers(1).start_on(
-            move |task| {
-                if is_open.load(Ordering::SeqCst) {
-                    spawn(task);
-                }
-            },
-            |run: Run<u64, Vec<u32>>| async move { drop(run) },
-        );
+        let worker = Worker::of(&q)
+            .workers(1)
+            .start_on(
+                move |task| {
+                    if is_open.load(Ordering::SeqCst) {
+                        spawn(task);
+                    }
+                },
+                |run: Run<u64, Vec<u32>>| async move { drop(run) },
+            )
+            .expect("not too many");
         drop(hand.take());
         assert_eq!((worker.workers(), hand.len()), (0, 0));
         // And it may be asked again.
@@ -191,13 +198,16 @@ fn w_an_executor_that_drops_each_task_after_its_first_poll_is_not_asked_for_ever
     run("w_an_executor_that_drops_each_task…", || {
         let (q, _clock) = queue();
         q.add_value(1, vec![7]).unwrap();
-        let worker = Worker::of(&q).workers(3).start_on(
-            |mut task: WorkerTask| assert!(Count::new().poll(&mut task).is_pending()),
-            |run: Run<u64, Vec<u32>>| async move {
-                pending::<()>().await;
-                drop(run);
-            },
-        );
+        let worker = Worker::of(&q)
+            .workers(3)
+            .start_on(
+                |mut task: WorkerTask| assert!(Count::new().poll(&mut task).is_pending()),
+                |run: Run<u64, Vec<u32>>| async move {
+                    pending::<()>().await;
+                    drop(run);
+                },
+            )
+            .expect("not too many");
         assert_eq!(worker.workers(), 0);
         assert_eq!((q.num_requeues(&1), q.stats().held), (1, 0), "its key came back");
     });
@@ -210,11 +220,14 @@ fn w_handlers_that_never_wait_let_other_tasks_have_a_turn() {
         let hand = ByHand::default();
         let (again, runs) = (q.clone(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&runs);
-        let _worker = Worker::of(&q).workers(1).start_on(hand.spawn(), move |run: Run<u64, Vec<u32>>| {
-            count.fetch_add(1, Ordering::SeqCst);
-            let _ = again.add(*run.key());
-            async {}
-        });
+        let _worker = Worker::of(&q)
+            .workers(1)
+            .start_on(hand.spawn(), move |run: Run<u64, Vec<u32>>| {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = again.add(*run.key());
+                async {}
+            })
+            .expect("not too many");
         q.add(1).unwrap();
         let mut task = hand.take();
         for poll in 1..=3 {
@@ -239,15 +252,18 @@ fn w_a_runtime_that_is_shut_down_while_its_tasks_work_loses_no_key() {
             let ended = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&ended);
             let executor = Tokio::with_handle(runtime.handle().clone());
-            let worker = Worker::of(&q).workers(8).start_on(executor, move |run: Run<u64, Vec<u32>>| {
-                let count = Arc::clone(&count);
-                async move {
-                    for _ in 0..run.key() % 4 {
-                        tokio::task::yield_now().await;
+            let worker = Worker::of(&q)
+                .workers(8)
+                .start_on(executor, move |run: Run<u64, Vec<u32>>| {
+                    let count = Arc::clone(&count);
+                    async move {
+                        for _ in 0..run.key() % 4 {
+                            tokio::task::yield_now().await;
+                        }
+                        count.fetch_add(1, Ordering::SeqCst);
                     }
-                    count.fetch_add(1, Ordering::SeqCst);
-                }
-            });
+                })
+                .expect("not too many");
             while ended.load(Ordering::SeqCst) < round {
                 std::thread::yield_now();
             }
@@ -267,7 +283,7 @@ fn w_a_runtime_that_is_shut_down_gives_its_keys_back() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let (puppets, handler) = puppets();
         let executor = Tokio::with_handle(runtime.handle().clone());
-        let worker = Worker::of(&q).workers(3).start_on(executor, handler);
+        let worker = Worker::of(&q).workers(3).start_on(executor, handler).expect("not too many");
         q.add_value(1, vec![7]).unwrap();
         q.add(2).unwrap();
         puppets.skip(2);
@@ -277,5 +293,26 @@ fn w_a_runtime_that_is_shut_down_gives_its_keys_back() {
         worker.resize(3).unwrap();
         assert_eq!(worker.workers(), 0, "nobody takes them");
         assert!(worker.stop(Duration::MAX).wait().complete);
+    });
+}
+
+#[test]
+fn w_more_workers_than_there_can_be_are_an_error_of_start() {
+    run("w_more_workers_than_there_can_be_are_an_error_of_start", || {
+        let (q, _clock) = queue();
+        let hand = ByHand::default();
+        let handler = |run: Run<u64, Vec<u32>>| async move { drop(run) };
+        let builder = || Worker::of(&q).workers(usize::MAX);
+        let errors = [
+            builder().start_on(hand.spawn(), handler).map(drop).expect_err("an executor"),
+            builder().run(handler).map(drop).expect_err("one future"),
+            builder().start_threads(drop).map(drop).expect_err("threads"),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+            let said = error.to_string();
+            assert!(said.contains("18446744073709551615") && said.contains("at most 1048576"), "{said}");
+        }
+        assert_eq!(hand.len(), 0, "nothing was started");
     });
 }

@@ -13,7 +13,7 @@
 //!    written once, by `insert`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
 //! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
-//!    beyond the first loan) or pinned (`PINNED`), and a chunk is freed only when
+//!    beyond the first loan, and ends the process before it would wrap) or pinned (`PINNED`), and a chunk is freed only when
 //!    no slot of it is occupied. So a `KeyRef` always points at an initialised
 //!    key, and so does the address of a key that is pinned, for those outside who
 //!    read it without the lock. (Dropping the arena heeds loans only: who reads
@@ -25,6 +25,7 @@
 //!    reads it while a lookup under the lock compares it), hence `K: Sync` for
 //!    the `Send` of both types.
 
+use crate::count::one_more;
 use crate::prefetch::prefetch;
 use crate::roomy;
 use crate::table::Slots;
@@ -339,7 +340,8 @@ impl<K> Arena<K> {
         let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
         s.word.set(word & !FLAGS | LENT | (change(word & FLAGS) & FLAGS));
         if word & LENT != 0 {
-            *self.extra.entry(slot).or_insert(0) += 1;
+            let extra = self.extra.entry(slot).or_insert(0);
+            *extra = one_more(*extra);
         }
         (KeyRef { key, slot }, word & FLAGS)
     }
@@ -375,6 +377,11 @@ impl<K> Arena<K> {
             not_ours();
         }
         s
+    }
+
+    /// Asserts that a loan is one of this arena's.
+    pub(crate) fn check(&self, loan: &KeyRef<K>) {
+        self.lent(loan);
     }
 
     /// Ends a loan; returns the flags.

@@ -6,7 +6,7 @@
 //! linked both ways. Where a chunk becomes empty the last one of the array takes
 //! its place, so that memory goes back as timers go, whichever are left.
 
-use crate::heap::{Index, Node, Store};
+use crate::heap::{Index, Node, Store, assert_places};
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -245,6 +245,7 @@ impl Buckets {
     fn new_chunk(&mut self, earlier: u32) -> u32 {
         let chunk = self.chunks as u32;
         if self.chunks == self.pages.len() * PAGE {
+            assert_places((self.pages.len() + 1) * PAGE * CHUNK);
             self.pages.push(new_page());
         }
         self.chunks += 1;

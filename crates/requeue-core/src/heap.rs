@@ -16,6 +16,15 @@ use alloc::vec::Vec;
 /// Groups a page: the heap grows a page at a time, so that it never copies.
 const PAGE: usize = 256;
 
+/// How many places the index can tell apart in each store: a place and the number of
+/// its store share 32 bits. Few in unit tests, so that one can see that they are heeded.
+const PLACES: usize = if cfg!(test) { 1 << 18 } else { 1 << 30 };
+
+/// Asserts that a store may have so many places, before it makes them.
+pub(crate) fn assert_places(places: usize) {
+    assert!(places <= PLACES, "a queue keeps at most {PLACES} timers");
+}
+
 /// The place of the soonest timer. It stands last in a group of its own, so that
 /// the children of every place fill one group: place `i` has those of group
 /// `i - 2`, and a group's parent has place `group + 2`.
@@ -131,6 +140,7 @@ impl Heap {
     pub(crate) fn push(&mut self, index: &mut Index, node: Node) {
         let place = self.end;
         if place >= self.pages.len() * PAGE * 4 {
+            assert_places((self.pages.len() + 1) * PAGE * 4);
             self.pages.push(new_page());
         }
         self.end += 1;
@@ -228,5 +238,20 @@ fn new_page() -> Box<[Group; PAGE]> {
     match alloc::vec![Group::default(); PAGE].into_boxed_slice().try_into() {
         Ok(page) => page,
         Err(_) => unreachable!("it has the length of a page"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a queue keeps at most 262144 timers")]
+    fn a_heap_makes_no_place_that_its_index_cannot_tell() {
+        let (mut index, mut heap) = (Index::new(), Heap::new(Store::Near));
+        // the last ones are the latest: no sifting
+        for slot in 0..=PLACES as u32 {
+            heap.push(&mut index, Node { due: u64::from(slot), seq: slot, slot });
+        }
     }
 }

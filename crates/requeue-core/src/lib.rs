@@ -39,6 +39,7 @@ extern crate alloc;
 mod arena;
 mod buckets;
 mod column;
+mod count;
 mod heap;
 mod machine;
 mod order;
@@ -50,10 +51,12 @@ mod time;
 mod timers;
 
 pub use arena::KeyRef;
+#[doc(hidden)]
+pub use machine::MayRead;
 pub use machine::{
     Accepted, Added, Asking, Config, Core, Counts, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout,
-    How, KeyState, Limit, MayRead, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef,
-    ShutDown, Stats, Trigger, WaitingKeys,
+    How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef, ShutDown,
+    Stats, Trigger, WaitingKeys,
 };
 pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

@@ -610,6 +610,44 @@ fn w_a_run_can_end_while_its_key_stays_lent() {
 }
 
 #[test]
+#[should_panic(expected = "did not lend it")]
+fn q12_a_run_of_another_queue_is_not_ended_while_its_guard_stays() {
+    let (mut one, mut other) = (Q::new(), Q::new());
+    for q in [&mut one, &mut other] {
+        q.add(1, NOW).expect("open");
+    }
+    let (run, _others) = (one.get().run, other.get());
+    let _ = other.core.end_keeping(&run, How::Done, None);
+}
+
+#[test]
+fn q12_a_run_that_is_put_back_leaves_the_key_as_it_was_but_at_the_back_of_the_line() {
+    let mut q = Q::new();
+    q.add_value(1, Some(vec![1]), NOW).expect("open");
+    q.add(2, NOW).expect("open");
+    let one = q.get();
+    q.add_value(1, Some(vec![2]), after(9)).expect("open");
+    let base = q.drain(WaitingKeys::Wait, Instant::NEVER);
+    let adds = q.core.take_counts().adds;
+    assert_eq!(adds, 2);
+    let ended = q.on().put_back(one.run, one.value);
+    assert!(ended.key.is_none() && ended.worked.is_none());
+    assert_eq!(q.core.take_counts().adds, 0);
+    assert_eq!(q.core.drain_counts(&base).done, 0);
+    assert_eq!(q.counts(), [2, 0, 0, 1, 2]);
+    let two = q.get();
+    assert_eq!(*two.run.key(), 2);
+    let one = q.get();
+    assert_eq!((*one.run.key(), one.attempt, one.value), (1, 1, Some(vec![1, 2])));
+    // one that was ended under its guard is given back, and no more
+    let _ = q.core.done(&1, 1).expect("it is held");
+    let ended = q.on().put_back(one.run, Some(vec![3]));
+    assert_eq!((ended.key, ended.value), (None, Some(vec![3])), "its timer keeps the key");
+    assert_eq!(q.counts(), [0, 1, 0, 1, 2]);
+    let _ = q.end(two.run, How::Done);
+}
+
+#[test]
 fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     let mut q = Q::new();
     q.add(1, NOW).expect("open");

@@ -622,10 +622,15 @@ impl<'q, K, V> Item<'q, K, V> {
         (key, self.value.take())
     }
 
+    /// Its queue.
+    pub(crate) fn shared(&self) -> &Arc<Shared<K, V>> {
+        self.guard.owner.shared()
+    }
+
     /// Whether it is an item of this queue.
     #[inline]
     pub(crate) fn is_of(&self, shared: &Arc<Shared<K, V>>) -> bool {
-        Arc::ptr_eq(self.guard.owner.shared(), shared)
+        Arc::ptr_eq(self.shared(), shared)
     }
 
     /// Whether the run has not been ended, or taken out, through this item.

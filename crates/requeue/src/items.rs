@@ -20,6 +20,11 @@ use std::vec;
 /// done, or retries where the queue was built with [`Unfinished::Retry`]. (Where a
 /// limiter of one's own must be asked, that is one after the other.)
 ///
+/// When a panic unwinds through it, the items that are still in it are put back, whatever
+/// the queue was built with: their keys go to the back of the line, with their payloads,
+/// attempts and failures, as if they had not been handed out. So a panic over one key of
+/// a batch does not say done of the others. An item that was taken out ends by itself.
+///
 /// While it exists nobody else gets these keys: those behind a slow one wait for
 /// it, so take as many as are worked off together.
 ///
@@ -40,12 +45,31 @@ pub struct Items<'q, K, V = ()> {
     pub(crate) owner: Owner<'q, K, V>,
     /// Whoever swaps an item of another queue in here has it ended by itself.
     items: Vec<Item<'q, K, V>>,
+    unwinds: Unwinds,
+}
+
+/// Tells whether a panic unwinds through what this stands in: one that began after this
+/// was made. (What is made and dropped while another panic unwinds is not meant.)
+#[derive(Clone, Copy)]
+struct Unwinds {
+    before: bool,
+}
+
+impl Unwinds {
+    #[inline]
+    fn new() -> Self {
+        Self { before: std::thread::panicking() }
+    }
+    #[inline]
+    fn now(self) -> bool {
+        !self.before && std::thread::panicking()
+    }
 }
 
 impl<'q, K, V> Items<'q, K, V> {
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, items: Vec<Item<'q, K, V>>) -> Self {
-        Self { owner, items }
+        Self { owner, items, unwinds: Unwinds::new() }
     }
 
     /// Ends all runs, in one lock hold. The same as dropping the items where the
@@ -236,9 +260,19 @@ pub(crate) fn settle_all<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     first.resume();
 }
 
-/// Ends the runs of all items as guards that are dropped without a word do.
-fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+/// Ends the runs of all items as guards that are dropped without a word do; or puts them
+/// back, where a panic unwinds.
+fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], unwinds: Unwinds) {
     if !items.iter().any(Item::owes_its_end) {
+        return;
+    }
+    if unwinds.now() {
+        put_back_all(shared, items);
+        // those of other queues
+        for item in items.iter_mut().filter(|item| item.owes_its_end()) {
+            let other = item.shared().clone();
+            put_back_all(&other, std::slice::from_mut(item));
+        }
         return;
     }
     if shared.unfinished == Unfinished::Done {
@@ -258,6 +292,36 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
         Some(now) => retry_all(shared, items, now, &mut first),
     }
     first.resume();
+}
+
+/// Puts the keys of this queue's items back, while a panic unwinds. A merge that panics
+/// ends the hold, and the rest has another.
+#[cold]
+fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    let mut left = Vec::new();
+    let mut reading = None;
+    let mut clock_works = true;
+    let mut rest = items.iter_mut();
+    while rest.len() > 0 {
+        let before = rest.len();
+        quietly(|| {
+            let mut session = if clock_works { shared.enter(&mut reading) } else { shared.lock() };
+            for item in rest.by_ref() {
+                let Some(run) = item.take_run(shared) else { continue };
+                let ended = session.core.put_back(run, item.take_value());
+                // only where the run had been ended under its guard
+                if ended.key.is_some() || ended.value.is_some() {
+                    left.push((ended.key, ended.value));
+                }
+            }
+        });
+        // before any item was reached only the clock can have panicked
+        clock_works &= rest.len() < before;
+    }
+    for (key, value) in left {
+        quietly(|| drop(key));
+        quietly(|| drop(value));
+    }
 }
 
 /// Says done of all items, in what is dropped.
@@ -326,7 +390,7 @@ impl<K, V> Drop for Items<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         // the items themselves, with their values, go after this
-        let_go_all(self.owner.shared(), &mut self.items);
+        let_go_all(self.owner.shared(), &mut self.items, self.unwinds);
     }
 }
 
@@ -369,12 +433,17 @@ impl<'q, K, V> IntoIterator for Items<'q, K, V> {
     type Item = Item<'q, K, V>;
     type IntoIter = IntoItems<'q, K, V>;
     fn into_iter(mut self) -> IntoItems<'q, K, V> {
-        IntoItems { owner: self.owner.clone(), items: take(&mut self.items).into_iter() }
+        IntoItems {
+            owner: self.owner.clone(),
+            items: take(&mut self.items).into_iter(),
+            unwinds: self.unwinds,
+        }
     }
 }
 
 /// The single items of [`Items`]: each ends by itself. What is not taken out is
-/// ended in one lock hold when this is dropped.
+/// ended in one lock hold when this is dropped, or put back when a panic unwinds through
+/// it, as for [`Items`].
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();
@@ -389,6 +458,7 @@ impl<'q, K, V> IntoIterator for Items<'q, K, V> {
 pub struct IntoItems<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
     items: vec::IntoIter<Item<'q, K, V>>,
+    unwinds: Unwinds,
 }
 
 impl<'q, K, V> Iterator for IntoItems<'q, K, V> {
@@ -413,7 +483,7 @@ impl<K, V> std::iter::FusedIterator for IntoItems<'_, K, V> {}
 
 impl<K, V> Drop for IntoItems<'_, K, V> {
     fn drop(&mut self) {
-        let_go_all(self.owner.shared(), self.items.as_mut_slice());
+        let_go_all(self.owner.shared(), self.items.as_mut_slice(), self.unwinds);
     }
 }
 

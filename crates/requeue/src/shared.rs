@@ -31,7 +31,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-/// What a guard that is dropped without a word does.
+/// What a guard that is dropped without a word does. (Items that are still in a batch when
+/// a panic unwinds through it are put back whatever this says: see [`Items`](crate::Items).)
 ///
 /// ```
 /// # use requeue::{Unfinished, WorkQueue};
@@ -48,7 +49,7 @@ pub enum Unfinished {
     #[default]
     Done,
     /// It is [`retry`](crate::Item::retry): the limiter is asked, and the payload
-    /// goes back. Where a retry is refused it is done, and counted as refused.
+    /// goes back. Where a retry is refused it is done, and counted as a refused retry.
     /// For guards that live in tasks which may be cancelled.
     Retry,
 }

@@ -582,6 +582,29 @@ impl Model {
         }
     }
 
+    /// A run inside a batch, or inside its iterator, through which a panic unwinds: "put
+    /// back (attempts and failures unchanged; to the back of the line, counted as neither
+    /// done nor add), under every setting" (Q12).
+    pub fn put_back(&mut self, run: &Run) {
+        if !self.holds(run) {
+            return;
+        }
+        let entry = self.keys.get_mut(&run.key).expect("it holds the key");
+        entry.run = None;
+        // a trigger that made it dirty restarted the attempts (W)
+        if !std::mem::take(&mut entry.dirty) {
+            entry.failed = run.attempt - 1;
+        }
+        // "in front of what came meanwhile" (B1)
+        if let Some(mut old) = run.value.clone() {
+            old.extend(entry.slot.take().unwrap_or_default());
+            entry.slot = Some(old);
+        }
+        entry.ready = true;
+        entry.ready_since = self.now;
+        self.line.push(run.key);
+    }
+
     /// `done` by key; whether the key was held.
     pub fn done(&mut self, key: u64) -> bool {
         let Some(id) = self.keys.get(&key).and_then(|entry| entry.run) else { return false };

@@ -5,7 +5,6 @@ use crate::adapter::{
 };
 use crate::probe::Value;
 use crate::wake::{Count, poll_once};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
 fn after(delay: u64) -> When {
@@ -255,11 +254,7 @@ pub fn b9_items_that_are_dropped_retry_each_by_option<A: Adapter>() {
     let mut items = q.take_many(3);
     assert!(items.take_value(1).is_some());
     q.trigger_many(vec![asked(3, When::Now, Some(2))]);
-    let unwound = catch_unwind(AssertUnwindSafe(|| {
-        let _items = items;
-        panic!("the handler's own panic");
-    }));
-    assert!(unwound.is_err());
+    drop(items);
     q.has(1, 0, 0, 3);
     assert_eq!((q.num_requeues(1), q.num_requeues(2), q.num_requeues(3)), (1, 1, 1));
     let three = q.take(3);

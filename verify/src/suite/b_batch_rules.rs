@@ -6,6 +6,7 @@ use crate::adapter::{
     ms, sound,
 };
 use crate::limits::{Metered, Scripted};
+use crate::lockstep::unwind_through;
 use crate::probe::{Key, POISONED, Probe, Value};
 use crate::wake::{Count, poll_once};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -368,9 +369,13 @@ pub fn b9_users_code_that_panics_while_a_batch_is_dropped_ends_every_run<A: Adap
 pub fn b9_a_panic_during_unwinding_is_caught_for_each_of_a_batch<A: Adapter>() {
     let q = Subject::<A>::new();
     let probe = Probe::new();
-    let batch = (1..=3).map(|key| (Key::probed(key, &probe), When::Now, Some(Value::probed(1, &probe))));
+    let batch = (1..=4).map(|key| (Key::probed(key, &probe), When::Now, Some(Value::probed(1, &probe))));
     q.trigger_many(batch.collect());
-    let items = q.take_many(3);
+    let items = q.take_many(4);
+    // of these a key and a value are left to be dropped
+    assert!((1..=3).all(|key| q.done(key)));
+    // and this one's payload meets another, and merge panics
+    q.trigger(4, When::Now, Some(poisoned(2))).expect("open");
     probe.drop.panics();
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         let _items = items;
@@ -379,6 +384,45 @@ pub fn b9_a_panic_during_unwinding_is_caught_for_each_of_a_batch<A: Adapter>() {
     let panic = unwound.expect_err("it panics");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the handler's own panic"));
     assert_eq!(probe.drop.runs(), 6);
+    probe.drop.clear();
+    q.has(1, 0, 0, 0);
+    assert_eq!(q.work_off(), [4]);
+}
+
+pub fn b9_a_batch_that_is_put_back_tells_the_metrics_of_no_end_and_no_add<A: Adapter>() {
+    let metrics = Metered::new();
+    let q = Subject::<A>::with(Config { metrics: Some(Arc::clone(&metrics)), ..Config::default() });
+    q.add_many([1, 2]);
+    q.clock.advance(ms(3));
+    let items = q.take_many(2);
+    let before = metrics.told();
+    q.clock.advance(ms(4));
+    unwind_through(items);
+    assert_eq!(metrics.told(), before);
+    let gauges = metrics.all_gauges().expect("the queue is there");
+    assert_eq!((gauges.depth, gauges.held, gauges.unfinished_work), (2, 0, ms(0)));
+    // the queue duration of the run that comes runs from the key's first trigger
+    sound(q.take_many(2).done());
+    let told = metrics.told();
+    assert_eq!(
+        (told.adds, told.waited, told.worked),
+        (2, vec![ms(3), ms(3), ms(7), ms(7)], vec![ms(0), ms(0)])
+    );
+}
+
+/// Takes a batch and drops it when it is dropped itself.
+struct TakesAndDrops<'q, A: Adapter>(&'q Subject<A>);
+
+impl<A: Adapter> Drop for TakesAndDrops<'_, A> {
+    fn drop(&mut self) {
+        drop(self.0.take_many(9));
+    }
+}
+
+pub fn b9_a_batch_that_is_taken_and_dropped_while_another_panic_unwinds_is_done<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_many([1, 2]);
+    unwind_through(TakesAndDrops(&q));
     q.has(0, 0, 0, 0);
 }
 

@@ -64,6 +64,8 @@ macro_rules! b_batch_rules {
             b9_a_wrong_order_changes_the_order_of_a_batch_and_nothing_else,
             b9_users_code_that_panics_while_a_batch_is_dropped_ends_every_run,
             b9_a_panic_during_unwinding_is_caught_for_each_of_a_batch,
+            b9_a_batch_that_is_put_back_tells_the_metrics_of_no_end_and_no_add,
+            b9_a_batch_that_is_taken_and_dropped_while_another_panic_unwinds_is_done,
             b9_keys_and_values_of_a_batch_are_dropped_without_the_lock,
             b9_the_waker_that_a_batch_wakes_may_call_the_queue,
         }
@@ -273,6 +275,24 @@ macro_rules! q_done {
             q12_no_word_of_an_inert_guard_ends_another_run,
             q12_an_inert_guard_keeps_its_key_readable_after_the_queue_has_forgotten_it,
             q12_a_detached_run_holds_its_key_until_done_by_key,
+        }
+    };
+}
+
+/// Q12: a panic unwinds through a batch.
+#[macro_export]
+macro_rules! q_unwind {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_unwind:
+            q12_items_inside_a_batch_are_put_back_when_a_panic_unwinds_through_it,
+            q12_items_inside_the_iterator_of_a_batch_are_put_back_and_one_taken_out_ends_by_itself,
+            q12_what_is_put_back_keeps_its_attempt_and_its_failures,
+            q12_what_is_put_back_merges_its_payload_in_front_of_what_came_meanwhile,
+            q12_what_is_put_back_leaves_a_timer_alone,
+            q12_what_is_put_back_counts_as_no_run_that_was_done,
+            q12_what_is_put_back_wakes_who_waits_for_keys,
+            q12_a_run_that_was_ended_by_key_is_not_put_back,
         }
     };
 }
@@ -592,6 +612,7 @@ macro_rules! conformance {
         $crate::q_get!($adapter);
         $crate::q_line!($adapter);
         $crate::q_shut!($adapter);
+        $crate::q_unwind!($adapter);
         $crate::r_limit!($adapter);
         $crate::rules!($adapter);
         $crate::unlocked!($adapter);

@@ -57,6 +57,8 @@ macro_rules! w_ends {
             w_stop_takes_no_more_keys_leaves_the_ready_ones_and_reports_them,
             w_stop_ends_workers_that_wait_for_a_key,
             w_drain_works_the_ready_keys_off_and_shuts_the_queue_down,
+            w_drain_is_complete_when_the_last_run_has_ended_whoever_has_it,
+            w_past_its_deadline_a_drain_says_what_is_held_by_others,
             w_drain_that_waits_works_retries_off_too,
             w_a_stop_that_races_with_runs_loses_no_key,
             w_dropping_the_workers_handle_detaches_it_and_its_workers_end_with_the_queue,
@@ -72,6 +74,7 @@ macro_rules! w_resize {
         $crate::worker_tests! {
             $front, w_resize:
             w_resized_up_more_keys_run_at_once,
+            w_more_workers_than_there_can_be_are_an_error_of_resize,
             w_resized_down_surplus_workers_leave_after_their_run,
             w_resized_down_workers_that_wait_for_a_key_leave_at_once,
             w_resized_to_0_is_a_pause_until_the_next_resize,

@@ -83,7 +83,7 @@ impl Front for OnTokio {
         let runtime = RUNTIME.get_or_init(|| {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
         });
-        builder.start_on(Tokio::with_handle(runtime.handle().clone()), handler)
+        builder.start_on(Tokio::with_handle(runtime.handle().clone()), handler).expect("not too many")
     }
 }
 
@@ -99,7 +99,7 @@ impl Front for OnSmol {
         H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        builder.start_on(|task| smol::spawn(task).detach(), handler)
+        builder.start_on(|task| smol::spawn(task).detach(), handler).expect("not too many")
     }
 }
 
@@ -115,7 +115,7 @@ impl Front for InOneFuture {
         H: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let workers = builder.run(handler);
+        let workers = builder.run(handler).expect("not too many");
         let handle = workers.worker();
         std::thread::spawn(move || block_on(workers));
         handle

@@ -1,10 +1,12 @@
 //! W: time limits, and how workers end.
 
 use super::{Front, ms, puppets, queue, until, until_waiting};
+use crate::wake::Count;
 use requeue::{Clock, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::task::Poll;
 use std::time::Duration;
 
 pub fn w_a_run_that_returns_within_its_time_limit_is_no_failure<F: Front>() {
@@ -86,6 +88,64 @@ pub fn w_stop_ends_workers_that_wait_for_a_key<F: Front>() {
     }
     q.add(1).unwrap();
     assert_eq!(q.len(), 1);
+}
+
+pub fn w_drain_is_complete_when_the_last_run_has_ended_whoever_has_it<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), |run: Run<u64, Vec<u32>>| async move { drop(run) });
+    // of two runs of others one is a guard's, one another worker's
+    q.add(1).unwrap();
+    until(|| q.stats().known == 0);
+    F::report(worker.stop(Duration::MAX));
+    q.add(2).unwrap();
+    let guard = q.try_get().unwrap();
+    let other = F::start(Worker::of(&q).workers(1), handler);
+    q.add(3).unwrap();
+    puppets.run(3, 1);
+    let mut drain = Box::pin(worker.drain(Duration::MAX));
+    let count = Count::new();
+    assert!(count.poll(&mut drain).is_pending(), "two runs go on");
+    puppets.end(Outcome::Done);
+    assert!(F::report(other.stop(Duration::MAX)).complete);
+    assert!(count.poll(&mut drain).is_pending(), "one run goes on");
+    let wakes = count.wakes();
+    drop(guard);
+    assert!(count.wakes() > wakes, "the end of the last run was not told");
+    let Poll::Ready(report) = count.poll(&mut drain) else { panic!("no run is left") };
+    assert_eq!((report.complete, report.held, report.done), (true, 0, 1));
+    // one that nobody waits for any more leaves nothing behind
+    drop(drain);
+}
+
+pub fn w_past_its_deadline_a_drain_says_what_is_held_by_others<F: Front>() {
+    let (q, clock) = queue();
+    let worker = F::start(Worker::of(&q).workers(2), |run: Run<u64, Vec<u32>>| async move { drop(run) });
+    q.add(1).unwrap();
+    until(|| q.stats().known == 0);
+    F::report(worker.stop(Duration::MAX));
+    q.add(2).unwrap();
+    let guard = q.try_get().unwrap();
+    let mut drain = Box::pin(worker.drain(ms(10)));
+    let count = Count::new();
+    assert!(count.poll(&mut drain).is_pending());
+    clock.advance(ms(10));
+    assert!(count.wakes() > 0, "the clock woke nobody");
+    let Poll::Ready(report) = count.poll(&mut drain) else { panic!("past its deadline") };
+    assert_eq!((report.complete, report.held, report.still_running), (false, 1, 0));
+    drop(guard);
+    // released by shut_down, as any drain
+    let (q, _clock) = queue();
+    q.add(1).unwrap();
+    let _guard = q.try_get().unwrap();
+    let worker = F::start(Worker::of(&q).workers(0), |run: Run<u64, Vec<u32>>| async move { drop(run) });
+    let mut drain = Box::pin(worker.drain(Duration::MAX));
+    assert!(count.poll(&mut drain).is_pending());
+    let wakes = count.wakes();
+    q.shut_down();
+    assert!(count.wakes() > wakes);
+    let Poll::Ready(report) = count.poll(&mut drain) else { panic!("released") };
+    assert_eq!((report.complete, report.held), (false, 1));
 }
 
 pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {

@@ -2,6 +2,7 @@
 
 use super::{Front, Meanwhile, ms, puppets, queue, until};
 use requeue::{Outcome, Run, WorkQueue, Worker};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,4 +181,20 @@ pub fn w_a_worker_that_is_stopped_or_resized_while_it_looks_for_a_key_leaves<F: 
         until(|| worker.workers() == 0);
         assert_eq!(q.stats().waiting, 1);
     }
+}
+
+pub fn w_more_workers_than_there_can_be_are_an_error_of_resize<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    for too_many in [usize::MAX, (1 << 20) + 1] {
+        let error = worker.resize(too_many).expect_err("too many");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&too_many.to_string()), "{error}");
+    }
+    assert_eq!(worker.workers(), 1, "nothing has changed");
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    puppets.end(Outcome::Done);
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
 }

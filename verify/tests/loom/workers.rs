@@ -14,10 +14,13 @@ use std::time::Duration;
 fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
     let ran = Rc::new(Cell::new(false));
     let set = ran.clone();
-    let mut workers = Worker::of(q).workers(workers).run(move |_: Run<u32>| {
-        set.set(true);
-        async {}
-    });
+    let mut workers = Worker::of(q)
+        .workers(workers)
+        .run(move |_: Run<u32>| {
+            set.set(true);
+            async {}
+        })
+        .expect("not too many");
     tell(workers.worker());
     let parker = Parker::current();
     while !ran.get() {
@@ -35,13 +38,16 @@ type Spawned = Arc<Mutex<Option<WorkerTask>>>;
 fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {
     let spawned = Spawned::default();
     let slot = spawned.clone();
-    let worker = Worker::of(q).workers(1).start_on(
-        move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
-        |run: Run<u32>| async move {
-            std::future::pending::<()>().await;
-            drop(run);
-        },
-    );
+    let worker = Worker::of(q)
+        .workers(1)
+        .start_on(
+            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
+            |run: Run<u32>| async move {
+                std::future::pending::<()>().await;
+                drop(run);
+            },
+        )
+        .expect("not too many");
     let task = spawned.lock().expect("no panic").take().expect("one task");
     (worker, task, spawned)
 }

@@ -300,8 +300,8 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// Whether [`take_trash`](Self::take_trash) or
-    /// [`retry_limbo`](Self::retry_limbo) has anything to do.
+    /// Whether [`take_trash`](Self::take_trash) has anything to do, or a key waits until
+    /// nobody reads it without the lock any more.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -330,6 +330,7 @@ impl<K, V> Core<K, V> {
     /// assert!(core.has_limbo()); // nothing but a reader keeps it
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
+    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn has_limbo(&self) -> bool {

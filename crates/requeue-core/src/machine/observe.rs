@@ -494,12 +494,26 @@ impl Times {
         waited
     }
 
-    /// The key's run ended; returns how long it took.
+    /// The key is held no more; returns what was known of its run.
     #[inline]
-    pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
+    fn let_go(&mut self, slot: u32) -> Stamp {
         let stamp = self.of(slot);
         self.held.leave(&mut self.stamps, stamp);
         self.starts -= u128::from(stamp.since.as_nanos());
+        stamp
+    }
+
+    /// The held key is ready again, and its run never was: the first trigger of its next
+    /// run is the one that it had.
+    pub(super) fn put_back(&mut self, slot: u32, now: Instant) {
+        self.let_go(slot);
+        self.readied(slot, now);
+    }
+
+    /// The key's run ended; returns how long it took.
+    #[inline]
+    pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
+        let stamp = self.let_go(slot);
         let took = now.saturating_since(stamp.since);
         self.last.1 = Some(took);
         took

@@ -25,6 +25,7 @@ use alloc::boxed::Box;
 /// readers.store(0, Ordering::SeqCst);
 /// assert!(!may_read(&"a".to_owned()));
 /// ```
+#[doc(hidden)]
 pub type MayRead<K> = Box<dyn Fn(&K) -> bool + Send>;
 
 impl<K, V> Core<K, V> {
@@ -48,6 +49,7 @@ impl<K, V> Core<K, V> {
     /// # let _ = core.finish(item.run, true);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
+    #[doc(hidden)]
     pub fn publish(
         &mut self,
         ticket: Ticket,
@@ -104,6 +106,7 @@ impl<K, V> Core<K, V> {
     /// assert_eq!(core.take_trash(), [(Some("a"), None)]);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
+    #[doc(hidden)]
     #[cold]
     pub fn retry_limbo(&mut self) -> bool {
         for slot in core::mem::take(&mut self.limbo) {

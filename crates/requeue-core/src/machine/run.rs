@@ -4,6 +4,7 @@ use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
 use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, PUBLISHED, READY};
 use crate::arena::{Arena, KeyRef};
+use crate::count::one_more;
 use crate::order::Line;
 use crate::table::Slots;
 use alloc::vec::Vec;
@@ -286,8 +287,7 @@ fn unpublished<K>(_: &K, _: u32) {}
 const NONSENSE: u32 = 1_000;
 
 impl<K, V> Core<K, V> {
-    /// Hands out the next key, in a queue whose keys are never
-    /// [published](Self::publish).
+    /// Hands out the next key.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -304,8 +304,7 @@ impl<K, V> Core<K, V> {
         self.get_and(unpublished)
     }
 
-    /// Hands out the next key. If it was [published](Self::publish) `withdraw` is
-    /// given it and its hash: before the lock is released it must be withdrawn.
+    /// Hands out the next key. If it was published `withdraw` is given it and its hash: before the lock is released it must be withdrawn.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
@@ -320,6 +319,7 @@ impl<K, V> Core<K, V> {
     /// # let _ = core.finish(item.run, true);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
+    #[doc(hidden)]
     #[inline]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         if self.ready == 0 {
@@ -336,7 +336,8 @@ impl<K, V> Core<K, V> {
 
     /// Hands out the next keys, `most` or as many as there are, each to `each`;
     /// returns how many. Where that is none, [`is_over`](Self::is_over) says
-    /// whether any will come. `withdraw` as in [`get_and`](Self::get_and).
+    /// whether any will come. `withdraw` is for `requeue`, which lets some keys be looked
+    /// up without the lock; anybody else does nothing in it.
     ///
     /// # Panics
     ///
@@ -426,7 +427,7 @@ impl<K, V> Core<K, V> {
     /// What [`get`](Self::get) mostly comes to: the next key of an order that is
     /// ours. `None` if there is none or the order is a user's, and then nothing
     /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
-    /// `withdraw` as in [`get_and`](Self::get_and).
+    /// `withdraw` as in [`get_up_to`](Self::get_up_to).
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -611,12 +612,59 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    /// Takes a run back as if its key had not been handed out, but for its place: the key
+    /// goes to the back of the line, with its payload, its failures, and the attempt that
+    /// this run was. (A key that is dirty begins anew with attempt 1, as at any end of a
+    /// run.) It counts as neither an end nor an add, and is taken whatever has been shut
+    /// down. For a run that was ended already this is [`give_back`](Self::give_back).
+    ///
+    /// # Panics
+    ///
+    /// If the run is another queue's, or merge panics: the key is in line then, with what
+    /// merge left of the payload.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let _ = core.put_back(item.run, item.value);
+    /// assert_eq!((core.len(), core.stats().held), (1, 0));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>) -> Ended<K, V> {
+        if self.is_inert(&run) {
+            return Ended { value, ..self.give_back(run) };
+        }
+        let slot = run.key.slot();
+        self.arena.give_back(run.key);
+        let flags = self.arena.flags(slot);
+        self.held -= 1;
+        if flags & DIRTY != 0 {
+            self.dirty -= 1;
+            self.restart_attempts(slot);
+        }
+        self.ready += 1;
+        self.arena.set_flags(slot, flags & !(HELD | DIRTY | LOOSE) | READY);
+        if let Some(times) = &mut self.times {
+            times.put_back(slot, self.now);
+        }
+        self.line.enter(slot);
+        // users' code, so the state is set before it
+        self.merge_back(slot, value);
+        Ended::nothing()
+    }
+
     /// Ends a run as [`end`](Self::end) does, but leaves its key lent: the
     /// guard is inert from here on, and [`give_back`](Self::give_back) takes it.
     ///
     /// # Errors
     ///
     /// As for [`end`](Self::end).
+    ///
+    /// # Panics
+    ///
+    /// If the run is another queue's: nothing has changed then.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
@@ -635,6 +683,7 @@ impl<K, V> Core<K, V> {
         how: How<'_>,
         value: Option<V>,
     ) -> Result<Ended<K, V>, RefusedEnd<V>> {
+        self.arena.check(&run.key);
         if self.is_inert(run) {
             return Err(self.refuse_end(how, value, Refused::NotHeld));
         }
@@ -753,7 +802,7 @@ impl<K, V> Core<K, V> {
         let before = self.runs;
         let inert = self.inert.entry(slot).or_insert(Inert { before, guards: 0 });
         inert.before = before;
-        inert.guards += 1;
+        inert.guards = one_more(inert.guards);
     }
 
     /// Whether a holder's retry is taken: one whose limiter is being asked was

@@ -181,7 +181,8 @@ pub struct Accepted {
     pub added: Added,
     /// The delay that was decided, zero for an immediate trigger.
     pub delay: Duration,
-    /// Stands for the key in [`Core::publish`], as long as the lock is held.
+    /// Stands for the key, as long as the lock is held.
+    #[doc(hidden)]
     pub ticket: Ticket,
 }
 
@@ -565,8 +566,7 @@ impl<K: Eq, V> Core<K, V> {
     /// What most triggers come to: an immediate one without a payload, while the
     /// queue is open and its order is one of ours. `None` if it is another, and
     /// then nothing has changed and the key is still the caller's; as it is where
-    /// the key was known. If the trigger is redundant `redundant` hears of it, who
-    /// may [publish](Self::publish) the key.
+    /// the key was known. If the trigger is redundant `redundant` hears of it.
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
     /// was [untroubled](Self::is_untroubled) is so after this.

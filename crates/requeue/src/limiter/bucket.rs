@@ -216,8 +216,13 @@ impl TokenBucket {
     ///
     /// Reservations that were made before keep the instants that they were
     /// promised, so a rate that is made smaller is exceeded until they have come,
-    /// and one that is made larger is not used up. Coming from an infinite rate
-    /// the bucket is full.
+    /// and one that is made larger is not used up.
+    ///
+    /// A new rate takes effect over time only, an infinite one too: at the instant of the
+    /// change no debt is forgiven and no token is given. So a bucket whose rate is
+    /// infinite grants everything at once, and is full after any time of that; if its rate
+    /// is made finite again at the very instant at which it became infinite, it owes what
+    /// it owed before. What is granted while the rate is infinite takes no tokens.
     ///
     /// # Errors
     ///

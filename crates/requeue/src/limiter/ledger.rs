@@ -16,6 +16,26 @@ pub(super) struct Ledger {
     pub(super) latest: Exact,
     /// Whether the pace is still the one that it was made with.
     pub(super) unchanged: bool,
+    /// What the bucket held as its rate became infinite; `None` while it is finite.
+    since_infinite: Option<Held>,
+}
+
+/// What a bucket whose rate is infinite held at the instant when it became so. Any time
+/// after that it is full.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    at: Instant,
+    /// In units of this rate, which was the last finite one.
+    balance: i128,
+    rate: Rate,
+}
+
+impl Held {
+    /// What the bucket holds at `now`, where it can hold `burst` tokens.
+    fn balance(&self, burst: u32, now: Instant) -> i128 {
+        let full = self.rate.token * i128::from(burst);
+        if now > self.at { full } else { self.balance.min(full) }
+    }
 }
 
 /// What a reservation was promised, and what its cancelling is reckoned from.
@@ -31,7 +51,18 @@ impl Ledger {
     /// A full bucket. `per_second` is not negative and not NaN.
     pub(super) fn new(per_second: f64, burst: u32) -> Self {
         let pace = Pace::new(per_second, burst);
-        Self { per_second, pace, level: pace.full(), latest: Exact::ORIGIN, unchanged: true }
+        let full = || {
+            let rate = Rate::ZERO;
+            Held { at: Instant::ORIGIN, balance: rate.token * i128::from(burst), rate }
+        };
+        Self {
+            per_second,
+            pace,
+            level: pace.full(),
+            latest: Exact::ORIGIN,
+            unchanged: true,
+            since_infinite: pace.rate.is_none().then(full),
+        }
     }
 
     /// Takes `n` tokens, unless they could never be had or only after more than
@@ -45,19 +76,31 @@ impl Ledger {
     pub(super) fn change(&mut self, per_second: f64, burst: u32, now: Instant) {
         // No clock shows NEVER; were it counted, every later call would count as it.
         let now = if now.is_never() { self.level.last } else { now.max(self.level.last) };
-        let (old, new) = (self.pace, Pace::new(per_second, burst));
+        let (rate, balance) = self.holds(now);
+        let new = Pace::new(per_second, burst);
         self.unchanged = false;
         self.per_second = per_second;
         self.pace = new;
-        self.level.last = now;
-        let Some(to) = new.rate else { return };
-        self.level = match old.rate {
-            Some(from) => {
-                let balance = old.balance(from, self.level, now);
-                new.with_balance(to, convert(balance, from, to), now)
+        // what the bucket holds at this instant, debts included, is what it goes on with
+        self.since_infinite = match new.rate {
+            Some(to) => {
+                self.level = new.with_balance(to, convert(balance, rate, to), now);
+                None
             }
-            None => new.with_balance(to, i128::MAX, now),
+            None => {
+                self.level.last = now;
+                Some(Held { at: now, balance: balance.min(rate.token * i128::from(burst)), rate })
+            }
         };
+    }
+
+    /// What the bucket holds at `now`, and the rate in whose units that is told.
+    fn holds(&self, now: Instant) -> (Rate, i128) {
+        match (self.pace.rate, &self.since_infinite) {
+            (Some(rate), _) => (rate, self.pace.balance(rate, self.level, now)),
+            (None, Some(held)) => (held.rate, held.balance(self.pace.burst, now.max(self.level.last))),
+            (None, None) => unreachable!("a bucket of an infinite rate knows what it held before"),
+        }
     }
 
     /// What [`Reservation::cancel`](super::Reservation::cancel) does.
@@ -91,10 +134,8 @@ impl Ledger {
 
     /// How many tokens there are at `now`.
     pub(super) fn tokens(&self, now: Instant) -> f64 {
-        match self.pace.rate {
-            None => f64::from(self.pace.burst),
-            Some(rate) => self.pace.balance(rate, self.level, now) as f64 / rate.token as f64,
-        }
+        let (rate, balance) = self.holds(now);
+        balance as f64 / rate.token as f64
     }
 }
 

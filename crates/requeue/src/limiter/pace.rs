@@ -40,7 +40,7 @@ pub(super) struct Rate {
 impl Rate {
     /// No token ever comes. The worth of a token keeps what fraction of one was
     /// there when a bucket is stopped and started again.
-    const ZERO: Self = Self { per_nano: 0, token: 1 << 64 };
+    pub(super) const ZERO: Self = Self { per_nano: 0, token: 1 << 64 };
 
     /// The fraction that `per_second`, finite and not negative, stands for: the
     /// one with the smallest terms among those that are this `f64`. So 0.1 is

@@ -345,7 +345,7 @@ fn r_bucket_cancel_gives_nothing_where_there_was_or_is_no_limit() {
     let paid = bucket.reserve(1, T0);
     bucket.set_rate(f64::INFINITY, T0).unwrap();
     paid.cancel(T0);
-    assert_eq!(bucket.tokens(T0), 5.0);
+    assert_eq!(bucket.tokens(T0), -1.0);
 }
 
 #[test]
@@ -384,12 +384,39 @@ fn r_bucket_keeps_what_it_holds_or_owes_when_the_rate_changes() {
 }
 
 #[test]
-fn r_bucket_is_full_when_a_limit_is_set_again() {
+fn r_bucket_is_full_after_any_time_of_an_infinite_rate() {
     let bucket = drained(10.0, 5);
+    assert_eq!(bucket.reserve(3, T0).delay(), ms(300));
     bucket.set_rate(f64::INFINITY, T0).unwrap();
-    assert!(bucket.allow(100, T0));
+    assert_eq!(bucket.tokens(T0 + NANO), 5.0);
+    bucket.set_rate(10.0, T0 + NANO).unwrap();
+    assert_eq!(bucket.tokens(T0 + NANO), 5.0);
+}
+
+#[test]
+fn r_bucket_whose_rate_is_infinite_for_no_time_keeps_its_debt() {
+    let full = || bucket(10.0, 5);
+    let bucket = drained(10.0, 5);
+    assert_eq!(bucket.reserve(3, T0).delay(), ms(300));
+    bucket.set_rate(f64::INFINITY, T0).unwrap();
+    assert_eq!(bucket.tokens(T0), -3.0, "no debt is forgiven at the instant of the change");
+    assert!(bucket.allow(100, T0), "and all is granted from then on");
     bucket.set_rate(10.0, T0).unwrap();
-    assert_eq!(bucket.tokens(T0), 5.0);
+    assert_eq!(bucket.tokens(T0), -3.0, "what was granted meanwhile took no tokens");
+    assert_eq!(bucket.reserve(0, T0).delay(), ms(300));
+    // tokens that are there are not made more either, whatever else is changed
+    let bucket = full();
+    assert!(bucket.allow(3, T0));
+    bucket.set_rate(f64::INFINITY, T0).unwrap();
+    bucket.set_burst(9, T0);
+    bucket.set_rate(f64::INFINITY, T0).unwrap();
+    bucket.set_rate(1.0, T0).unwrap();
+    assert_eq!(bucket.tokens(T0), 2.0);
+    bucket.set_rate(f64::INFINITY, T0).unwrap();
+    bucket.set_burst(1, T0);
+    bucket.set_burst(9, T0);
+    bucket.set_rate(1.0, T0).unwrap();
+    assert_eq!(bucket.tokens(T0), 1.0, "what does not fit into a smaller burst is lost");
 }
 
 #[test]
@@ -750,6 +777,16 @@ fn r_window_opens_at_the_call_that_finds_none() {
     assert_eq!([at(3999), at(3999)], [Duration::ZERO, MS]);
     assert_eq!(at(10_500), Duration::ZERO);
     assert_eq!([at(11_400), at(11_400)], [Duration::ZERO, ms(100)], "not sliding: from 10.5 s");
+}
+
+#[test]
+fn r_window_that_is_full_fixes_the_next_a_period_after_it_began() {
+    let limiter = Window::new(S, 4).unwrap();
+    let at = |millis| limiter.when(&7, T0 + ms(millis));
+    // the windows of 0 s, of 1 s, and of 2 s, although nobody called between
+    assert_eq!([0, 0, 0, 0, 1900, 1900, 1900, 1900, 2100].map(at), [Duration::ZERO; 9]);
+    assert_eq!([at(2100), at(2999), at(2999)], [Duration::ZERO; 3]);
+    assert_eq!(at(2999), MS, "the window of 2 s is full");
 }
 
 #[test]

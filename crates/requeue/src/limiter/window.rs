@@ -8,10 +8,10 @@ use std::time::Duration;
 
 /// At most `quota` keys in a window of `period`.
 ///
-/// A window opens at the first call that finds none. When it is full the next
-/// begins a period after it began, so those who come at once are spread over
-/// several windows; a call that comes when the last window is over opens a new
-/// one at once. It does not slide: the end of one window and the beginning of
+/// A window opens at the first call that finds none. The call that fills it fixes the
+/// next one, which begins a period after the full one began, so that calls which come at
+/// once are spread over several windows. A call that comes when the newest window is over
+/// opens a new one at once. It does not slide: the end of one window and the beginning of
 /// the next can bring twice the quota close together. It looks at no key:
 /// forgetting does nothing, `num_requeues` is 0.
 ///
@@ -29,10 +29,12 @@ pub struct Window {
     open: Mutex<Option<Open>>,
 }
 
-/// The latest window that calls were put into; it may begin in the future.
+/// The newest window, which the next call is put into unless it is over by then. It may
+/// begin in the future.
 #[derive(Clone, Copy)]
 struct Open {
     begin: Instant,
+    /// Fewer than the quota: the call that fills a window fixes the next.
     used: u32,
 }
 
@@ -57,17 +59,15 @@ impl Window {
 
     fn take(&self, now: Instant) -> Duration {
         let mut open = self.open.lock();
-        let (begin, used) = match *open {
-            Some(Open { begin, .. }) if begin + self.period <= now => (now, 0),
-            Some(Open { begin, used }) if used >= self.quota => (begin + self.period, 0),
-            Some(Open { begin, used }) => (begin, used),
-            None => (now, 0),
-        };
+        let newest = open.filter(|newest| now < newest.begin + self.period);
+        let Open { begin, used } = newest.unwrap_or(Open { begin: now, used: 0 });
         if begin.is_never() {
             // No window ever begins again; what was taken stays as it is.
             return Duration::MAX;
         }
-        *open = Some(Open { begin, used: used + 1 });
+        let used = used + 1;
+        let full = used >= self.quota;
+        *open = Some(if full { Open { begin: begin + self.period, used: 0 } } else { Open { begin, used } });
         begin.saturating_since(now)
     }
 }

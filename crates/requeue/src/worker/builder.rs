@@ -61,7 +61,8 @@ impl<K, V> WorkerBuilder<K, V> {
     }
 
     /// How many keys are worked on at once; the machine's cores by default. With
-    /// 0 nothing is worked on until [`Worker::resize`] says otherwise.
+    /// 0 nothing is worked on until [`Worker::resize`] says otherwise. More than 1,048,576
+    /// (2^20) are an error when the worker is started.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -211,7 +212,8 @@ impl<K, V> WorkerBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// If the system cannot start a thread; those that started are ended again.
+    /// If the system cannot start a thread, or for more than 2^20 of them; those that
+    /// started are ended again.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -249,6 +251,10 @@ impl<K, V> WorkerBuilder<K, V> {
     /// that what it returns may hold it across awaits. Where it is dropped before it has
     /// returned, its run has failed.
     ///
+    /// # Errors
+    ///
+    /// For more than 1,048,576 (2^20) [`workers`](Self::workers); nothing was started then.
+    ///
     /// ```
     /// use requeue::{Run, WorkQueue, Worker};
     /// use std::time::Duration;
@@ -265,14 +271,13 @@ impl<K, V> WorkerBuilder<K, V> {
     ///         reconcile(run.key()).await?; // an Err is a retry
     ///         Ok(())
     ///     },
-    /// );
+    /// )?;
     /// q.add_ref("default/web")?;
     /// let report = smol::block_on(async { worker.drain(Duration::from_secs(10)).await });
     /// assert_eq!((report.complete, report.done), (true, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "dropping it detaches the workers, which then end with the queue"]
-    pub fn start_on<F, Fut>(self, executor: impl Spawn, handler: F) -> Worker
+    pub fn start_on<F, Fut>(self, executor: impl Spawn, handler: F) -> io::Result<Worker>
     where
         K: Send + Sync + 'static,
         V: Send + 'static,
@@ -282,15 +287,21 @@ impl<K, V> WorkerBuilder<K, V> {
         let (crew, workers, hiring) = self.crew();
         let roster = crew.roster.clone();
         hiring.open(Arc::new(Tasks::new(crew, executor, handler)));
-        // tasks are turned away, not refused with an error
-        let _ = roster.resize(workers, &hiring);
-        Worker::new(roster, hiring)
+        if let Err(error) = roster.resize(workers, &hiring) {
+            roster.stop_taking();
+            return Err(error);
+        }
+        Ok(Worker::new(roster, hiring))
     }
 
     /// The workers without an executor: one future that runs up to
     /// [`workers`](Self::workers) handlers beside each other, for a bare `block_on`, a
     /// `select!`, or a runtime of one thread. Handlers need not be `Send`; where all is,
     /// so is the future.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_on`](Self::start_on).
     ///
     /// ```
     /// use requeue::{Run, WorkQueue, Worker};
@@ -299,11 +310,11 @@ impl<K, V> WorkerBuilder<K, V> {
     /// q.shut_down();
     /// let report = smol::block_on(Worker::of(&q).run(|run: Run<String>| async move {
     ///     println!("look at {}", run.key());
-    /// }));
+    /// })?);
     /// assert_eq!(report.done, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn run<F, Fut>(self, handler: F) -> WorkerFuture<K, V, F, Fut>
+    pub fn run<F, Fut>(self, handler: F) -> io::Result<WorkerFuture<K, V, F, Fut>>
     where
         K: Send + Sync + 'static,
         V: Send + 'static,

@@ -49,7 +49,7 @@ use std::task::{Context, Poll, Wake, Waker};
 ///         println!("look at {}", run.key());
 ///         count.set(count.get() + 1);
 ///     }
-/// });
+/// })?;
 /// q.add_ref("a")?;
 /// q.shut_down();
 /// let report = smol::block_on(workers);
@@ -159,16 +159,16 @@ where
     K: Send + Sync + 'static,
     V: Send + 'static,
 {
-    pub(super) fn new(crew: Crew<K, V>, workers: usize, hiring: Arc<Hiring>, handler: F) -> Self {
+    pub(super) fn new(crew: Crew<K, V>, workers: usize, hiring: Arc<Hiring>, handler: F) -> io::Result<Self> {
         let bells = Arc::new(Bells {
             roster: crew.roster.clone(),
             state: Mutex::new(Rung::default()),
             polled: atomic::AtomicBool::new(false),
         });
         hiring.open(bells.clone());
-        // nothing of this can fail: places are only noted
-        let _ = crew.roster.resize(workers, &hiring);
-        Self { crew, handler, seats: Vec::new(), bells, hiring }
+        // places are only noted: this fails for a number of workers that is too large alone
+        crew.roster.resize(workers, &hiring)?;
+        Ok(Self { crew, handler, seats: Vec::new(), bells, hiring })
     }
 
     /// The handle of these workers, which may go anywhere: it resizes and stops them.
@@ -177,13 +177,14 @@ where
     /// use requeue::{Run, WorkQueue, Worker};
     /// use std::time::Duration;
     /// let q = WorkQueue::<String>::new();
-    /// let workers = Worker::of(&q).run(|run: Run<String>| async move { drop(run) });
+    /// let workers = Worker::of(&q).run(|run: Run<String>| async move { drop(run) })?;
     /// let handle = workers.worker();
     /// std::thread::spawn(move || {
     ///     handle.resize(2).expect("no thread is needed");
     ///     handle.stop(Duration::from_secs(10)).wait()
     /// });
     /// assert!(smol::block_on(workers).complete);
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use = "this gives the handle and changes nothing"]
     pub fn worker(&self) -> Worker {

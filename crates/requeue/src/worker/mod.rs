@@ -95,8 +95,8 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// If the system cannot start a thread; those that were started work. Workers on an
-    /// executor or in a future give no error.
+    /// If the system cannot start a thread; those that were started work. Or if the number
+    /// is larger than 1,048,576 (2^20); then nothing has changed.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -151,8 +151,14 @@ impl Worker {
         Stop::begin(self.roster.clone(), None, timeout)
     }
 
-    /// Shuts the queue down, drops its timers, and works the ready keys off. The
-    /// timeout is as for [`stop`](Self::stop); once it has passed no more keys are taken.
+    /// Shuts the queue down, drops its timers, works the ready keys off, and waits until
+    /// the queue's last run has ended, whoever has it: this worker, another worker of the
+    /// queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has passed
+    /// no more keys are taken, and the report says how many keys are still [held](StopReport::held).
+    ///
+    /// So with [`Duration::MAX`] this waits for ever for a guard that is kept by whoever
+    /// waits for it. If this worker was resized to 0, what is ready stays there, and is
+    /// reported at once.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};

@@ -29,6 +29,18 @@ pub(super) trait Source: Send + Sync {
     fn stats(&self, now: Instant) -> Stats;
     /// What a drain has to tell.
     fn drained(&self, base: &DrainBase, now: Instant) -> Drained;
+    /// Whether a drain has nothing to wait for but runs that have not ended, whoever has
+    /// them. If so, `waker` is woken when the last of them ends; if not, its place is
+    /// given back.
+    fn has_only_runs_left(
+        &self,
+        base: &DrainBase,
+        now: Instant,
+        place: &mut Option<usize>,
+        waker: &Waker,
+    ) -> bool;
+    /// Gives the place of somebody back who waited for runs.
+    fn leave_runs(&self, place: usize);
 }
 
 impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
@@ -44,6 +56,30 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     fn drained(&self, base: &DrainBase, now: Instant) -> Drained {
         self.enter_at(now).core.drain_counts(base)
     }
+    fn has_only_runs_left(
+        &self,
+        base: &DrainBase,
+        now: Instant,
+        place: &mut Option<usize>,
+        waker: &Waker,
+    ) -> bool {
+        // not under the lock: a clone is users' code
+        let waker = waker.clone();
+        let mut session = self.enter_at(now);
+        let waits = session.core.is_over() && !session.core.drain_is_over(base);
+        let old = if waits {
+            session.drains.set(place, waker)
+        } else {
+            place.take().and_then(|place| session.drains.leave(place))
+        };
+        drop(session);
+        drop(old);
+        waits
+    }
+    fn leave_runs(&self, place: usize) {
+        let old = self.lock().drains.leave(place);
+        drop(old);
+    }
 }
 
 /// Brings in workers: on threads, on an executor, or in a future.
@@ -54,6 +90,10 @@ pub(super) trait Hire: Send + Sync {
     /// The worker has ended: nobody is left, and nobody will come.
     fn ended(&self) {}
 }
+
+/// The most workers that there can be. Each task costs memory before it has a key, so
+/// that a number like `usize::MAX` must not be taken at its word.
+const MOST_WORKERS: usize = 1 << 20;
 
 /// How more workers are brought in. A worker's handle has it and the roster does not
 /// keep it alive, for it holds the handler, which is to go with the last worker; it is
@@ -133,7 +173,7 @@ impl State {
     fn is_to_leave(&self) -> bool {
         self.stopping || self.alive > self.wanted
     }
-    /// What a stop waits for: before its deadline everybody's leaving; then those who
+    /// What a stop waits for of its own workers: before its deadline everybody's leaving; then those who
     /// tell in a moment whether they run, and, where the caller can wait for it, that
     /// handlers are dropped which only need to be polled once more.
     pub(super) fn is_awaited(&self, late: bool, patient: bool) -> bool {
@@ -166,6 +206,13 @@ impl Roster {
     /// surplus ones leave, those that rest now and others after their run. Nothing once
     /// the worker is stopped or its queue worked off.
     pub(super) fn resize(&self, wanted: usize, hiring: &Hiring) -> io::Result<()> {
+        if wanted > MOST_WORKERS {
+            let why = format!(
+                "{wanted} workers are too many: give the number of keys that are to be worked on at once, \
+                 at most {MOST_WORKERS}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
         state.wanted = wanted;

@@ -24,8 +24,9 @@ pub type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// let worker = Worker::of(&q).workers(8).start_on(
 ///     |task| smol::spawn(task).detach(),
 ///     |run: Run<String>| async move { println!("look at {}", run.key()) },
-/// );
+/// )?;
 /// # assert!(worker.drain(std::time::Duration::MAX).wait().complete);
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// An executor may drop a task at any time. One that is dropped with a run in it has
@@ -54,8 +55,9 @@ pub trait Spawn: Send + Sync + 'static {
     /// }
     /// # let (send, tasks) = mpsc::channel();
     /// # let q = requeue::WorkQueue::<u32>::new();
-    /// # let worker = requeue::Worker::of(&q).workers(2).start_on(Sent(send), |_| async {});
+    /// # let worker = requeue::Worker::of(&q).workers(2).start_on(Sent(send), |_| async {})?;
     /// # assert_eq!(tasks.try_iter().count(), 2);
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     fn spawn(&self, task: WorkerTask);
 }
@@ -81,7 +83,7 @@ impl<F: Fn(WorkerTask) + Send + Sync + 'static> Spawn for F {
 ///     let worker = Worker::of(&q).workers(16).start_on(Tokio::new()?, |run| async move {
 ///         tokio::task::yield_now().await;
 ///         println!("look at {}", run.key());
-///     });
+///     })?;
 ///     q.add_ref("/")?;
 ///     assert_eq!(worker.drain(Duration::from_secs(10)).await.done, 1);
 ///     Ok(())

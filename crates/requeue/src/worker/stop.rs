@@ -29,7 +29,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
-    /// Whether all runs ended in time, and, after a drain, no key is left.
+    /// Whether all runs of this worker ended in time. After a drain: and those of everybody
+    /// else who has keys of the queue, and no key is left.
     pub complete: bool,
     /// Runs that ended since the worker was started, failed ones included, without
     /// those that were cancelled.
@@ -81,6 +82,8 @@ pub struct Stop {
     /// Or only watches the workers' end.
     brings_it_about: bool,
     place: Option<usize>,
+    /// The place among those who wait for the queue's runs.
+    runs_place: Option<usize>,
     alarm: Option<Alarm>,
 }
 
@@ -94,7 +97,15 @@ impl Stop {
                 None
             }
         };
-        Self { roster, drain, deadline: now + timeout, brings_it_about: true, place: None, alarm: None }
+        Self {
+            roster,
+            drain,
+            deadline: now + timeout,
+            brings_it_about: true,
+            place: None,
+            runs_place: None,
+            alarm: None,
+        }
     }
 
     /// Waits for the workers' end without bringing it about.
@@ -105,6 +116,7 @@ impl Stop {
             deadline: Instant::NEVER,
             brings_it_about: false,
             place: None,
+            runs_place: None,
             alarm: None,
         }
     }
@@ -139,29 +151,46 @@ impl Stop {
     /// handlers then.
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker, patient: bool) -> Step<StopReport> {
         let now = self.roster.queue.clock().now();
-        let waker = waker().clone();
+        let waker = waker();
         let late = now >= self.deadline;
+        let until = Some(self.deadline).filter(|at| !at.is_never() && !late);
         if late {
             // past the deadline of a drain nothing more is taken either
             self.roster.stop_taking();
             self.roster.cancel_all();
         }
+        let clone = waker.clone();
         let mut state = self.roster.state.lock();
         if state.is_awaited(late, patient) {
-            let old = state.stops.set(&mut self.place, waker);
+            let old = state.stops.set(&mut self.place, clone);
             drop(state);
             drop(old);
-            return Step::Sleep(Some(self.deadline).filter(|at| !at.is_never() && !late));
+            return Step::Sleep(until);
         }
         let old = self.place.take().and_then(|place| state.stops.leave(place));
         drop(state);
-        drop(old);
+        drop((old, clone));
+        if let (Some(base), false) = (&self.drain, late) {
+            // a drain is complete when the queue's last run has ended, whoever has it
+            if self.roster.queue.has_only_runs_left(base, now, &mut self.runs_place, waker) {
+                return Step::Sleep(until);
+            }
+        }
+        self.leave_runs();
         if self.brings_it_about {
             // a drain of workers that were resized to 0 ends them too
             self.roster.stop_taking();
         }
         let drained = self.drain.as_ref().map(|base| self.roster.queue.drained(base, now));
         Step::Ready(self.roster.report(self.roster.queue.stats(now), drained))
+    }
+}
+
+impl Stop {
+    fn leave_runs(&mut self) {
+        if let Some(place) = self.runs_place.take() {
+            self.roster.queue.leave_runs(place);
+        }
     }
 }
 
@@ -188,6 +217,7 @@ impl Drop for Stop {
             let old = self.roster.state.lock().stops.leave(place);
             drop(old);
         }
+        self.leave_runs();
     }
 }
 

@@ -27,7 +27,7 @@ fn wanted(handle: &Worker) -> usize {
 #[test]
 fn a_future_that_is_dropped_while_a_resize_hires_turns_the_worker_away() {
     let q = WorkQueue::<u32>::new();
-    let workers = Worker::of(&q).workers(1).run(|_: Run<u32>| async {});
+    let workers = Worker::of(&q).workers(1).run(|_: Run<u32>| async {}).expect("not too many");
     let handle = workers.worker();
     let (staff, place) = (handle.hiring.staff().expect("it hires"), wanted(&handle));
     assert_eq!(handle.workers(), 2);
@@ -43,13 +43,16 @@ fn a_dropped_future_lets_go_of_who_polled_it_and_wakes_it_no_more() {
     let q = WorkQueue::<u32>::new();
     let kept = Arc::new(Mutex::new(None));
     let keeps = kept.clone();
-    let mut workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| {
-        let keeps = keeps.clone();
-        std::future::poll_fn(move |cx| {
-            *keeps.lock() = Some(cx.waker().clone());
-            Poll::<()>::Pending
+    let mut workers = Worker::of(&q)
+        .workers(1)
+        .run(move |_: Run<u32>| {
+            let keeps = keeps.clone();
+            std::future::poll_fn(move |cx| {
+                *keeps.lock() = Some(cx.waker().clone());
+                Poll::<()>::Pending
+            })
         })
-    });
+        .expect("not too many");
     let handle = workers.worker();
     q.add(1).unwrap();
     let count = Arc::new(Count(AtomicUsize::new(0)));

@@ -1,0 +1,84 @@
+//! Counts of loans. Users can leak a loan, so each of these counts can be made to grow
+//! for ever; one that wrapped around would free a key that is still lent. So a count
+//! that is full ends the process, as the reference counts of `Rc` do.
+
+/// The largest count. It is small in unit tests, where counting to 2^32 would take
+/// minutes.
+pub(crate) const MOST: u32 = if cfg!(test) { 1_000 } else { u32::MAX };
+
+/// One more. Ends the process if the count is full.
+#[inline]
+pub(crate) fn one_more(count: u32) -> u32 {
+    if count == MOST {
+        full();
+    }
+    count + 1
+}
+
+/// Ends the process. There is no `abort` without std, but a panic that is about to leave
+/// a function with C's calling convention is one.
+#[cold]
+#[inline(never)]
+extern "C" fn full() -> ! {
+    panic!("{MOST} guards of one key were leaked: one more could not be counted")
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    extern crate std;
+
+    use super::MOST;
+    use crate::arena::Arena;
+    use crate::{Config, Core, Delay, Got, Trigger};
+    use std::process::Command;
+    use std::string::String;
+
+    /// Runs the test of this name again in a process of its own, which must end by `full`.
+    fn ends_the_process(test: &str) {
+        let this = std::env::current_exe().expect("the test's program");
+        let test = std::format!("count::tests::{test}");
+        let child =
+            Command::new(this).args(["--exact", &test, "--nocapture"]).env("REQUEUE_LEAK", "1").output();
+        let child = child.expect("the program starts");
+        assert!(!child.status.success());
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert!(said.contains("one more could not be counted"), "{said}");
+        assert!(said.contains("cannot unwind"), "it was aborted, not unwound: {said}");
+    }
+
+    /// A loan that goes without being given back.
+    fn leak<T>(_: T) {}
+
+    fn leaks() -> bool {
+        std::env::var_os("REQUEUE_LEAK").is_some()
+    }
+
+    #[test]
+    fn a_key_that_was_lent_too_often_to_be_counted_ends_the_process() {
+        if !leaks() {
+            return ends_the_process("a_key_that_was_lent_too_often_to_be_counted_ends_the_process");
+        }
+        let mut arena = Arena::new(usize::MAX);
+        let slot = arena.insert(7, 7, 0);
+        // the first loan is not in the count
+        for _ in 0..=MOST {
+            leak(arena.lend(slot, |flags| flags).0);
+        }
+        assert!(arena.is_lent(slot));
+        leak(arena.lend(slot, |flags| flags).0);
+    }
+
+    #[test]
+    fn guards_that_are_inert_and_too_many_to_be_counted_end_the_process() {
+        if !leaks() {
+            return ends_the_process("guards_that_are_inert_and_too_many_to_be_counted_end_the_process");
+        }
+        let mut core = Core::<u32>::new(Config::default());
+        for _ in 0..=MOST {
+            core.add(&mut Trigger::new(7, None), 7, Delay::Now).expect("open");
+            let Got::Item(item) = core.get() else { panic!("7 is ready") };
+            leak(item.run);
+            assert!(core.done(&7, 7).is_ok());
+        }
+    }
+}
