@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg requeue_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
-cargo test --release --locked -p requeue-verify --test loom "$@"
-cargo test --release --locked -p requeue --lib loom_ "$@"
+cargo test --profile loom --locked -p requeue-verify --test loom "$@"
+cargo test --profile loom --locked -p requeue --lib loom_ "$@"
 
 # fails PART MESSAGE MODEL...: each model fails without that part, and says so (the
 # message is an extended regular expression)
@@ -15,7 +15,7 @@ fails() {
     local part=$1 message=$2 output
     shift 2
     for model in "$@"; do
-        if output=$(REQUEUE_FAULT=$part cargo test --release --locked -p requeue-verify --test loom \
+        if output=$(REQUEUE_FAULT=$part cargo test --profile loom --locked -p requeue-verify --test loom \
             -- --exact "filter::$model" 2>&1); then
             echo "$model passes without $part" >&2
             exit 1

@@ -16,7 +16,7 @@ pub(crate) const ABOUT: &str = "\
 Show what a limiter does, before it is put in production.
 
 The limiter is asked call after call, on a clock that stands still or moves by --every \
-from each call to the next; nothing waits. A table tells the delay of each call, and \
+from each call to the next; nothing waits. A table shows the delay of each call, and \
 when its key is due. A call is one failure of a key, or whatever else puts it back \
 through the limiter.";
 
@@ -33,15 +33,16 @@ pub(crate) fn more() -> String {
 
 const MORE: &str = "\
 The text of a limiter:
-  What goes into another limiter is a text, and so may be the limiter itself:
-  exponential:base=5ms,max=1000s. A colon takes everything up to the end; where something
-  follows there are brackets, and a shell wants quotes:
+  A limiter that goes into another one is written as a text, such as
+  exponential:base=5ms,max=1000s. The first limiter may be written so, too. A colon takes
+  everything up to the end of the text. Where something else follows, write brackets
+  instead of the colon, and put the text in quotes for the shell:
     requeue plan jitter --fraction 0.2 'max-of(exponential(base=5ms),bucket:rate=10)'
   `requeue run --limiter` takes such a text.
 
 Durations:
   A number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns).
-  \"never\" in a table, null in JSON: not before the clock ends, after 584 years.
+  \"never\" in a table, and null in JSON, mean: not before the clock ends, after 584 years.
 
 JSON:
   A line for each call: {\"call\":1,\"key\":1,\"at_s\":0,\"delay_s\":0.005,\"due_s\":0.005}.

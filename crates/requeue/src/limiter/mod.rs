@@ -47,7 +47,7 @@ mod pace;
 mod per_key_bucket;
 mod records;
 mod swift;
-#[cfg(test)]
+#[cfg(all(test, not(requeue_loom)))]
 mod tests;
 
 mod window;

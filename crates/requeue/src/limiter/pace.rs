@@ -279,7 +279,7 @@ pub(super) struct Grant {
     pub(super) exact: Exact,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(requeue_loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

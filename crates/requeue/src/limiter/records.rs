@@ -357,7 +357,7 @@ impl Places {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(requeue_loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
