@@ -92,7 +92,9 @@ pub trait ReadWorkers: Send + Sync {
 ///
 /// Every method does nothing by default. They are called without the queue's
 /// lock, from whatever thread called the queue; a panic in one is caught and
-/// goes no further than the panic hook, because a metric must not lose a key.
+/// goes no further than the panic hook, because a metric must not lose a key. The
+/// call waits until they return, so a sink that blocks slows this queue's callers. It
+/// delays no other queue: sinks do not run on the thread that rings the clock's alarms.
 ///
 /// The names are Kubernetes', where it has one: see [the table](crate#metrics) for
 /// which call feeds which. A sink that exports them to Prometheus is the crate

@@ -23,6 +23,7 @@ mod filter;
 mod getters;
 mod loans;
 mod runs;
+mod stuck;
 mod support;
 mod timers;
 mod workers;

@@ -52,7 +52,7 @@ fn loom_d4_a_sooner_timer_wakes_the_leader() {
 }
 
 #[test]
-fn loom_d4_a_sooner_timer_wakes_a_leading_task() {
+fn loom_d4_a_sooner_timer_sets_the_alarm_of_a_waiting_task_anew() {
     every(|| {
         let (q, clock) = queue();
         q.add_after(9, nanos(50)).expect("open");
@@ -148,9 +148,9 @@ fn loom_d4_two_keys_due_at_once_end_the_waits_of_two_getters() {
     });
 }
 
-/// The queue's alarm leads where tasks wait. When it rings it is set for the next
-/// timer by whoever rings it, while the task that it woke takes its key and waits
-/// again.
+/// The queue's alarm leads where tasks wait. When it has rung it is set for the next
+/// timer by whoever looks first: the task that it woke, as it takes its key or as it
+/// waits again.
 #[test]
 fn loom_d4_the_alarm_of_a_waiting_task_is_set_again_for_the_next_timer() {
     every(|| {

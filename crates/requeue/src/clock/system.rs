@@ -21,8 +21,9 @@ use std::time::{Duration, Instant as StdInstant, SystemTime};
 const BATCH: usize = 64;
 
 /// How long the thread stays without an alarm: ending and starting it costs some
-/// 50 us, which tasks that wait, work and wait again would pay for each key.
-const LINGER: Duration = Duration::from_millis(2);
+/// 50 us, which tasks that wait, work and wait again would pay for each key, and so
+/// would an `add` that wakes one of several tasks and sets the watch over it.
+const LINGER: Duration = Duration::from_millis(20);
 
 /// The system's monotonic clock: the one that a queue uses unless it is given
 /// another.
@@ -36,11 +37,19 @@ const LINGER: Duration = Duration::from_millis(2);
 ///
 /// A blocking wait sleeps in the thread that waits. The first alarm that is set
 /// through [`wake_at`](Clock::wake_at) starts one thread, `requeue-timer`, which
-/// serves the whole process and ends two milliseconds after its last alarm has
-/// rung or was dropped, unless another one is set meanwhile. A waker that panics does not harm it. Where the thread cannot be
+/// serves the whole process and ends 20 ms after its last alarm has rung or was
+/// dropped, unless another one is set meanwhile. Queues with tasks that wait use it
+/// for their timers, and for a look whether a woken task has come. Where the thread cannot be
 /// started, the waker is woken at once: whoever waits looks, finds that it is too
 /// early and asks again, so nothing is late for it and the next attempt comes by
 /// itself, at the price of a wait that is busy.
+///
+/// That thread calls one waker after the other. Those of queues only wake others; no
+/// sink of [`Metrics`](crate::Metrics), no drop of a key and no handler runs on it.
+/// What runs on it are the wakers of the tasks that wait, and the methods of a clock of
+/// one's own that is built on this one. An executor's wakers are short; a waker of one's
+/// own that blocks, or runs the task itself, delays the alarms of all queues of the
+/// process for as long. One that panics is caught.
 ///
 /// ```
 /// use requeue::{Clock, SystemClock};
