@@ -183,6 +183,18 @@ pub(crate) struct Run {
     #[arg(long, help_heading = "Watching")]
     pub(crate) no_gitignore: bool,
 
+    /// What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete
+    #[arg(long, value_name = "EVENT", value_delimiter = ',', default_value = "initial,write,delete", help_heading = "Watching")]
+    pub(crate) on: Vec<On>,
+
+    /// What is there at the start is not run, only what changes: --on write,delete
+    #[arg(long, conflicts_with = "on", help_heading = "Watching")]
+    pub(crate) no_initial: bool,
+
+    /// All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile
+    #[arg(long, help_heading = "Watching")]
+    pub(crate) one: bool,
+
     /// Look at everything again, and run every key again, each D
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
@@ -251,13 +263,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = at_least_one, help_heading = "Retrying")]
     pub(crate) retry_burst: Option<u32>,
 
-    /// A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0]
+    /// A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]
     #[arg(
         long,
         value_name = "N",
         allow_hyphen_values = true,
         default_value = "5",
-        default_value_if("watch", ArgPredicate::IsPresent, "0"),
+        default_value_ifs([("one", ArgPredicate::IsPresent, "1"), ("watch", ArgPredicate::IsPresent, "0")]),
         hide_default_value = true,
         value_parser = attempts,
         help_heading = "Retrying"
@@ -317,6 +329,14 @@ pub(crate) struct Run {
     // and everything behind PROGRAM is taken as it is.
     #[arg(value_name = "PROGRAM [ARG]", required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) program: Vec<OsString>,
+}
+
+/// What a key of `--watch` is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum On {
+    Initial,
+    Write,
+    Delete,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -382,9 +402,17 @@ impl Run {
             (!self.glob.is_empty(), "--glob"),
             (!self.ignore.is_empty(), "--ignore"),
             (self.no_gitignore, "--no-gitignore"),
+            (self.on != [On::Initial, On::Write, On::Delete], "--on"),
+            (self.no_initial, "--no-initial"),
+            (self.one, "--one"),
             (self.resync.is_some(), "--resync"),
         ];
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
+    }
+
+    /// Whether a key of `--watch` is run for this.
+    pub(crate) fn runs_on(&self, event: On) -> bool {
+        self.on.contains(&event) && !(self.no_initial && event == On::Initial)
     }
 
     pub(crate) fn log_form(&self) -> Form {
@@ -523,6 +551,24 @@ mod tests {
         assert_eq!((run.max_attempts, run.debounce), (0, Duration::from_millis(50)));
         let run = parse(&["--watch", "a", "--max-attempts", "3", "--debounce", "1s", "true"]).unwrap();
         assert_eq!((run.max_attempts, run.debounce), (3, Duration::from_secs(1)));
+        let run = parse(&["--watch", "a", "--one", "make"]).unwrap();
+        assert_eq!((run.max_attempts, run.debounce), (1, Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn events_are_chosen_by_name() {
+        let all = [On::Initial, On::Write, On::Delete];
+        for (args, chosen) in [
+            (&["true"][..], [true, true, true]),
+            (&["--no-initial", "true"], [false, true, true]),
+            (&["--on", "delete,write", "true"], [false, true, true]),
+            (&["--on", "initial", "--on", "delete", "true"], [true, false, true]),
+        ] {
+            let run = parse(&[&["--watch", "a"], args].concat()).unwrap();
+            assert_eq!(all.map(|event| run.runs_on(event)), chosen, "{args:?}");
+        }
+        assert!(parse(&["--watch", "a", "--on", "read", "true"]).is_err());
+        assert!(parse(&["--watch", "a", "--on", "initial", "--no-initial", "true"]).is_err());
     }
 
     #[test]
