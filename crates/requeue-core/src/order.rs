@@ -115,6 +115,7 @@ pub trait ReadyOrder<K: ?Sized>: Send {
 /// assert_eq!(format!("{:?}", Order::<String>::Lifo), "Lifo");
 /// ```
 #[non_exhaustive]
+#[doc(alias("DefaultQueue"))]
 pub enum Order<K> {
     /// First ready, first out.
     Fifo,

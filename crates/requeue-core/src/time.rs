@@ -85,6 +85,7 @@ impl Instant {
     /// assert_eq!(early.saturating_since(late), Duration::ZERO);
     /// ```
     #[must_use]
+    #[doc(alias("Since"))]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -23,6 +23,14 @@ use std::sync::{Arc, Weak};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until build()"]
+#[doc(alias(
+    "QueueConfig",
+    "TypedQueueConfig",
+    "DelayingQueueConfig",
+    "TypedDelayingQueueConfig",
+    "RateLimitingQueueConfig",
+    "TypedRateLimitingQueueConfig"
+))]
 pub struct Builder<K, V = (), S = RandomState> {
     name: String,
     config: Config<K, V>,
@@ -58,6 +66,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// let q = requeue::WorkQueue::<u32>::builder().name("pods").build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewNamedDelayingQueue", "NewNamedRateLimitingQueue"))]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
@@ -68,6 +77,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// let q = requeue::WorkQueue::<u32>::builder().clock(requeue::FakeClock::new()).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewDelayingQueueWithCustomClock"))]
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }
@@ -85,6 +95,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// let q = requeue::WorkQueue::<u32>::builder().limiter(Bucket::new(5.0, 1)?).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewRateLimitingQueue", "NewTypedRateLimitingQueue"))]
     pub fn limiter(self, limiter: impl RateLimiter<K> + 'static) -> Self {
         Self { limiter: Box::new(limiter), ..self }
     }
@@ -118,6 +129,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(*q.try_get()?.key(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewDelayingQueueWithCustomQueue"))]
     pub fn custom_order(self, order: impl ReadyOrder<K> + 'static) -> Self {
         self.order(Order::Own(Box::new(order)))
     }

@@ -25,6 +25,7 @@ use std::time::Duration;
 /// feed(&q);
 /// assert_eq!(q.len(), 1);
 /// ```
+#[doc(alias("Interface", "TypedInterface"))]
 pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// [`WorkQueue::add`]
     ///
@@ -245,6 +246,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
 /// feed(&q);
 /// assert_eq!(q.stats().waiting, 1);
 /// ```
+#[doc(alias("DelayingInterface", "TypedDelayingInterface"))]
 pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
     /// [`WorkQueue::add_after`]
     ///
@@ -274,6 +276,7 @@ pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
 /// assert_eq!(q.num_requeues(&"x".to_string()), 1);
 /// let fifo: &dyn Queue<String> = &*q;
 /// ```
+#[doc(alias("RateLimitingInterface", "TypedRateLimitingInterface"))]
 pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
     /// [`WorkQueue::add_rate_limited`]
     ///

@@ -1,6 +1,4 @@
 #![doc = include_str!("docs/overview.md")]
-#![doc = include_str!("docs/client_go.md")]
-#![doc = include_str!("docs/details.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
@@ -71,6 +69,56 @@ pub use worker::{
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use worker::{NoTokioRuntime, Tokio};
+
+/// What is to be read beside the items: the contract, the table of names for those who
+/// come from client-go, and the details. There is nothing in it for a program.
+#[cfg(any(doc, doctest))]
+pub mod docs {
+    #![allow(unused_imports)] // the pages name the crate's items
+
+    #[doc = include_str!("docs/contract.md")]
+    pub mod contract {}
+
+    #[doc = include_str!("docs/client_go.md")]
+    #[doc(alias(
+        "NewRateLimitingQueueWithDelayingInterface",
+        "Logger",
+        "SetProvider",
+        "GaugeMetric",
+        "SettableGaugeMetric",
+        "CounterMetric",
+        "SummaryMetric",
+        "HistogramMetric",
+        "Inc",
+        "Dec",
+        "Set",
+        "Observe",
+        "ParallelizeUntil",
+        "DoWorkPieceFunc",
+        "Options",
+        "WithChunkSize",
+        "Sometimes",
+        "First",
+        "Interval",
+        "Do",
+        "Tick",
+        "NewTicker",
+        "Ticker",
+        "IntervalClock",
+        "SimpleIntervalClock",
+        "NewSimpleIntervalClock",
+        "Stop",
+        "Reset"
+    ))]
+    pub mod client_go {
+        use crate::*;
+    }
+
+    #[doc = include_str!("docs/details.md")]
+    pub mod details {
+        use crate::*;
+    }
+}
 
 /// The examples of the repository's README.
 #[cfg(doctest)]

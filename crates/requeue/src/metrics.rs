@@ -118,6 +118,7 @@ pub trait ReadWorkers: Send + Sync {
 /// assert_eq!(adds.0.load(Ordering::Relaxed), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("MetricsProvider"))]
 pub trait Metrics: Send + Sync + 'static {
     /// So many keys became ready or dirty: `workqueue_adds_total`.
     ///
@@ -137,6 +138,7 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(sink.0.load(Relaxed), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewAddsMetric"))]
     fn added(&self, keys: u64) {
         let _ = keys;
     }
@@ -183,6 +185,7 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(sink.0.load(Relaxed), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewRetriesMetric"))]
     fn retried(&self) {}
     /// A timer fired, that long after its instant: because everybody was busy, and
     /// only who looks can notice, or because the clock woke late.
@@ -232,6 +235,7 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(*sink.0.lock().unwrap(), Duration::from_secs(2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewLatencyMetric"))]
     fn handed_out(&self, waited: Duration) {
         let _ = waited;
     }
@@ -256,6 +260,7 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(*sink.0.lock().unwrap(), [RunEnd::Done, RunEnd::GiveUp]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("NewWorkDurationMetric"))]
     fn run_ended(&self, took: Duration, end: RunEnd) {
         let _ = (took, end);
     }
@@ -279,6 +284,11 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(*names.0.lock().unwrap(), ["pods"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias(
+        "NewDepthMetric",
+        "NewUnfinishedWorkSecondsMetric",
+        "NewLongestRunningProcessorSecondsMetric"
+    ))]
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         let _ = (name, gauges);
     }

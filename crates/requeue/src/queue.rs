@@ -49,6 +49,7 @@ use std::time::Duration;
 /// assert_eq!(seen, ["a", "b"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("Type", "Typed"))]
 pub struct WorkQueue<K, V = (), S = RandomState> {
     pub(crate) shared: Arc<Shared<K, V>>,
     hasher: S,
@@ -63,6 +64,7 @@ impl<K: Hash + Eq> WorkQueue<K> {
     /// assert!(q.is_empty());
     /// ```
     #[must_use]
+    #[doc(alias("New", "NewTyped", "NewDelayingQueue", "NewTypedDelayingQueue", "TypedNewDelayingQueue"))]
     pub fn new() -> Self {
         Builder::new(None).queue()
     }
@@ -74,6 +76,15 @@ impl<K: Hash + Eq> WorkQueue<K> {
     /// let q = WorkQueue::<u64>::builder().order(Order::Lifo).clock(FakeClock::new()).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias(
+        "NewNamed",
+        "NewWithConfig",
+        "NewTypedWithConfig",
+        "NewDelayingQueueWithConfig",
+        "NewTypedDelayingQueueWithConfig",
+        "NewRateLimitingQueueWithConfig",
+        "NewTypedRateLimitingQueueWithConfig"
+    ))]
     pub fn builder() -> Builder<K> {
         Builder::new(None)
     }
@@ -232,6 +243,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// assert_eq!(*q.try_get()?.key(), "a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("AddAfter"))]
     pub fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V> {
         self.add_with(key, Add::after(delay))
     }
@@ -359,6 +371,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// assert_eq!((q.num_requeues("a"), q.stats().waiting), (2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("AddRateLimited"))]
     pub fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         let hash = self.hash(&key);
         self.shared.add_limited(key, hash, None, Policy::default()).map(|accepted| accepted.delay)
@@ -719,6 +732,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// assert!(q.shutting_down());
     /// ```
     #[must_use]
+    #[doc(alias("ShuttingDown"))]
     pub fn shutting_down(&self) -> bool {
         self.shared.enter(&mut None).core.shutting_down()
     }
@@ -774,6 +788,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// assert!(q.get_blocking().is_some() && q.get_blocking().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("ShutDown"))]
     pub fn shut_down(&self) -> ShutDown {
         self.shared.shut_down(self.shared.now())
     }
@@ -793,6 +808,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///     assert!(drained.complete);
     /// });
     /// ```
+    #[doc(alias("ShutDownWithDrain"))]
     pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
         self.shut_down_with(DrainOptions::default())
     }

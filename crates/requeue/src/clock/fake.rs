@@ -44,6 +44,7 @@ const LAST: Instant = Instant::from_nanos(u64::MAX - 1);
 /// });
 /// ```
 #[derive(Clone)]
+#[doc(alias("FakePassiveClock"))]
 pub struct FakeClock {
     shared: Arc<Shared>,
 }
@@ -72,6 +73,7 @@ impl FakeClock {
     /// assert_eq!(FakeClock::new().now(), Instant::ORIGIN);
     /// ```
     #[must_use]
+    #[doc(alias("NewFakeClock", "NewFakePassiveClock"))]
     pub fn new() -> Self {
         Self::at(Instant::ORIGIN)
     }
@@ -112,6 +114,7 @@ impl FakeClock {
     /// clock.clone().advance(Duration::from_nanos(3));
     /// assert_eq!(clock.now(), Instant::from_nanos(3));
     /// ```
+    #[doc(alias("Step", "Sleep"))]
     pub fn advance(&self, by: Duration) {
         self.shared.turn(|state| state.now + by);
     }
@@ -131,6 +134,7 @@ impl FakeClock {
     /// clock.set(Instant::from_nanos(2));
     /// assert_eq!(clock.now(), Instant::from_nanos(2));
     /// ```
+    #[doc(alias("SetTime"))]
     pub fn set(&self, now: Instant) {
         self.shared.turn(|_| now);
     }
@@ -150,6 +154,7 @@ impl FakeClock {
     /// assert_eq!(clock.alarms(), 0);
     /// ```
     #[must_use]
+    #[doc(alias("HasWaiters", "Waiters"))]
     pub fn alarms(&self) -> usize {
         self.shared.state.lock().alarms.len()
     }

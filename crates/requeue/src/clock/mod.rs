@@ -63,6 +63,7 @@ pub use self::tokio::{TokioClock, TokioClockError};
 ///     clock.park_until(due, &parker);
 /// }
 /// ```
+#[doc(alias("PassiveClock", "WithTicker", "WithDelayedExecution", "WithTickerAndDelayedExecution"))]
 pub trait Clock: Send + Sync + 'static {
     /// The time now. It should not go backwards; where it does, the queue goes
     /// on counting from the latest instant that it has seen.
@@ -107,6 +108,7 @@ pub trait Clock: Send + Sync + 'static {
     /// clock.advance(Duration::from_secs(5));
     /// parker.park(); // returns at once: it was woken
     /// ```
+    #[doc(alias("After", "AfterFunc", "NewTimer", "Timer"))]
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
 
     /// [`wake_at`](Self::wake_at) for something that no caller waits for: with it the

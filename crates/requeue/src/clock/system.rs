@@ -58,6 +58,7 @@ const LINGER: Duration = Duration::from_millis(20);
 /// assert!(b.now() >= earlier);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(alias("RealClock"))]
 pub struct SystemClock;
 
 impl SystemClock {

@@ -1,6 +1,6 @@
 //! Waiting for tokens that are the caller's then: one body for threads and tasks.
 
-use super::bucket::{Reservation, TokenBucket};
+use super::bucket::{Lent, Promised, TokenBucket};
 use super::pace::Refusal;
 use crate::Instant;
 use crate::clock::{Alarm, Clock, Parker};
@@ -26,7 +26,7 @@ use std::time::Duration;
 /// # Cancel safety
 ///
 /// One that is dropped before it ended gives its reservation back as
-/// [`Reservation::cancel`] does; one that was never polled took nothing. After it
+/// [`Reservation::cancel`](super::Reservation::cancel) does; one that was never polled took nothing. After it
 /// has ended the tokens are the caller's, and dropping it changes nothing.
 ///
 /// ```
@@ -45,18 +45,18 @@ use std::time::Duration;
 /// ```
 #[must_use = "an Acquire takes nothing and waits for nothing until it is awaited or `.wait()`ed on"]
 pub struct Acquire<'b> {
-    bucket: &'b TokenBucket,
-    clock: &'b dyn Clock,
+    bucket: Lent<'b, TokenBucket>,
+    clock: Lent<'b, dyn Clock>,
     n: u32,
     at_most: Duration,
-    stage: Stage<'b>,
+    stage: Stage,
     /// Wakes the task that polled last.
     alarm: Option<Alarm>,
 }
 
-enum Stage<'b> {
+enum Stage {
     New,
-    Waiting(Reservation<'b>),
+    Waiting(Promised),
     Ended(Result<(), AcquireError>),
 }
 
@@ -92,7 +92,7 @@ impl fmt::Display for AcquireError {
 impl std::error::Error for AcquireError {}
 
 impl<'b> Acquire<'b> {
-    pub(super) fn new(bucket: &'b TokenBucket, n: u32, clock: &'b dyn Clock) -> Self {
+    pub(super) fn new(bucket: Lent<'b, TokenBucket>, n: u32, clock: Lent<'b, dyn Clock>) -> Self {
         Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
     }
 
@@ -195,8 +195,8 @@ impl Future for Acquire<'_> {
 impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended(Ok(())));
-        if let Stage::Waiting(reservation) = stage {
-            reservation.cancel(self.clock.now());
+        if let Stage::Waiting(promise) = stage {
+            promise.cancel(&self.bucket, self.clock.now());
         }
     }
 }

@@ -9,6 +9,8 @@ use crate::Instant;
 use crate::clock::Clock;
 use crate::sync::Mutex;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A token bucket: it holds at most `burst` tokens, is full at first, and fills
@@ -52,6 +54,7 @@ use std::time::Duration;
 /// assert!(bucket.allow(1, now + Duration::from_millis(300)));
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
+#[doc(alias("Limiter"))]
 pub struct TokenBucket {
     /// Holds the level as long as rate and burst are those that the bucket was
     /// built with, and it fits; the ledger does afterwards.
@@ -74,6 +77,7 @@ impl TokenBucket {
     /// assert!(TokenBucket::new(f64::INFINITY, 0).is_ok());
     /// assert!(TokenBucket::new(-1.0, 5).is_err());
     /// ```
+    #[doc(alias("NewLimiter", "Every", "Inf"))]
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         checked(rate)?;
         let ledger = Ledger::new(rate, burst);
@@ -94,6 +98,7 @@ impl TokenBucket {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[inline]
+    #[doc(alias("ReserveN"))]
     pub fn reserve(&self, n: u32, now: Instant) -> Reservation<'_> {
         self.reserve_within(n, now, Duration::MAX)
     }
@@ -118,7 +123,23 @@ impl TokenBucket {
             Some(Err(_)) => Promised::Never,
             None => self.promise_locked(n, now, at_most).map_or(Promised::Never, Promised::Locked),
         };
-        Reservation { bucket: self, promise }
+        Reservation { bucket: Lent::Borrowed(self), promise }
+    }
+
+    /// [`reserve`](Self::reserve) with a reference to the bucket of its own, so that the
+    /// reservation can be moved into a task or kept in a struct.
+    ///
+    /// ```
+    /// use requeue::{Instant, limiter::TokenBucket};
+    /// use std::sync::Arc;
+    /// let bucket = Arc::new(TokenBucket::new(1.0, 5)?);
+    /// let reservation = bucket.reserve_owned(5, Instant::ORIGIN);
+    /// std::thread::spawn(move || reservation.cancel(Instant::ORIGIN)).join().unwrap();
+    /// assert_eq!(bucket.tokens(Instant::ORIGIN), 5.0);
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
+    pub fn reserve_owned(self: &Arc<Self>, n: u32, now: Instant) -> Reservation<'static> {
+        Reservation { bucket: Lent::Owned(self.clone()), promise: self.reserve(n, now).promise }
     }
 
     #[cold]
@@ -155,19 +176,13 @@ impl TokenBucket {
         result
     }
 
-    /// [`reserve_within`](Self::reserve_within), telling why there is nothing.
-    pub(super) fn try_reserve(
-        &self,
-        n: u32,
-        now: Instant,
-        at_most: Duration,
-    ) -> Result<Reservation<'_>, Refusal> {
+    /// What [`reserve_within`](Self::reserve_within) promises, telling why there is nothing.
+    pub(super) fn try_reserve(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promised, Refusal> {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
+        Ok(match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
             Some(grant) => Promised::Swiftly(n, grant?),
             None => Promised::Locked(self.promise_locked(n, now, at_most)?),
-        };
-        Ok(Reservation { bucket: self, promise })
+        })
     }
 
     /// The delay of a reservation for one token.
@@ -188,6 +203,7 @@ impl TokenBucket {
     /// ```
     #[inline]
     #[must_use = "the tokens are taken only if this says so"]
+    #[doc(alias("AllowN"))]
     pub fn allow(&self, n: u32, now: Instant) -> bool {
         self.take(n, now, 0).is_ok()
     }
@@ -207,8 +223,24 @@ impl TokenBucket {
     /// bucket.acquire(1, &clock).wait()?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias("Wait", "WaitN"))]
     pub fn acquire<'b>(&'b self, n: u32, clock: &'b dyn Clock) -> Acquire<'b> {
-        Acquire::new(self, n, clock)
+        Acquire::new(Lent::Borrowed(self), n, Lent::Borrowed(clock))
+    }
+
+    /// [`acquire`](Self::acquire) with references of its own, so that the wait can be moved
+    /// into a task.
+    ///
+    /// ```
+    /// use requeue::{SystemClock, limiter::TokenBucket};
+    /// use std::sync::Arc;
+    /// let bucket = Arc::new(TokenBucket::new(10.0, 1)?);
+    /// let task = smol::spawn(bucket.acquire_owned(1, Arc::new(SystemClock)));
+    /// smol::block_on(task)?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acquire_owned(self: &Arc<Self>, n: u32, clock: Arc<dyn Clock>) -> Acquire<'static> {
+        Acquire::new(Lent::Owned(self.clone()), n, Lent::Owned(clock))
     }
 
     /// From `now` on the bucket fills at `rate` tokens a second. What it holds or
@@ -237,6 +269,7 @@ impl TokenBucket {
     /// assert_eq!(bucket.reserve(1, Instant::ORIGIN).delay().as_millis(), 10);
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
+    #[doc(alias("SetLimit", "SetLimitAt"))]
     pub fn set_rate(&self, rate: f64, now: Instant) -> Result<(), LimiterError> {
         checked(rate)?;
         self.locked(|ledger| ledger.change(rate, ledger.pace.burst, now));
@@ -254,6 +287,7 @@ impl TokenBucket {
     /// assert_eq!(bucket.tokens(Instant::ORIGIN), 3.0);
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
+    #[doc(alias("SetBurst", "SetBurstAt"))]
     pub fn set_burst(&self, burst: u32, now: Instant) {
         self.locked(|ledger| ledger.change(ledger.per_second, burst, now));
     }
@@ -273,6 +307,7 @@ impl TokenBucket {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
+    #[doc(alias("TokensAt"))]
     pub fn tokens(&self, now: Instant) -> f64 {
         self.locked(|ledger| ledger.tokens(now))
     }
@@ -285,6 +320,7 @@ impl TokenBucket {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
+    #[doc(alias("Limit"))]
     pub fn rate(&self) -> f64 {
         self.ledger.lock().per_second
     }
@@ -335,16 +371,53 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
 /// ```
 #[must_use = "the tokens are taken, but may be there only later: see `delay`"]
 pub struct Reservation<'b> {
-    bucket: &'b TokenBucket,
+    bucket: Lent<'b, TokenBucket>,
     promise: Promised,
 }
 
+/// Borrowed, or with a reference of its own.
+pub(super) enum Lent<'b, T: ?Sized> {
+    Borrowed(&'b T),
+    Owned(Arc<T>),
+}
+
+impl<T: ?Sized> Deref for Lent<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        match self {
+            Self::Borrowed(lent) => lent,
+            Self::Owned(own) => own,
+        }
+    }
+}
+
 /// What a reservation was promised, by whom.
-enum Promised {
+pub(super) enum Promised {
     /// Nothing, and nothing was taken.
     Never,
     Swiftly(u32, Swiftly),
     Locked(Promise),
+}
+
+impl Promised {
+    pub(super) fn ready_at(&self) -> Instant {
+        match self {
+            Self::Never => Instant::NEVER,
+            Self::Swiftly(_, grant) => grant.now + Duration::from_nanos(grant.delay),
+            Self::Locked(promise) => promise.grant.ready_at(),
+        }
+    }
+
+    /// Gives the tokens back to the bucket that promised them: [`Reservation::cancel`].
+    pub(super) fn cancel(self, bucket: &TokenBucket, now: Instant) {
+        let promise = match (self, &bucket.swift) {
+            (Self::Locked(promise), _) => promise,
+            (Self::Swiftly(n, grant), Some(swift)) => swift.promise(n, grant),
+            _ => return,
+        };
+        bucket.locked(|ledger| ledger.give_back(&promise, now));
+    }
 }
 
 impl Reservation<'_> {
@@ -364,6 +437,7 @@ impl Reservation<'_> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
+    #[doc(alias("DelayFrom", "InfDuration"))]
     pub fn delay(&self) -> Duration {
         match &self.promise {
             Promised::Never => Duration::MAX,
@@ -384,11 +458,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        match &self.promise {
-            Promised::Never => Instant::NEVER,
-            Promised::Swiftly(_, grant) => grant.now + Duration::from_nanos(grant.delay),
-            Promised::Locked(promise) => promise.grant.ready_at(),
-        }
+        self.promise.ready_at()
     }
 
     /// Whether the tokens can never be had. Nothing was taken then.
@@ -401,6 +471,7 @@ impl Reservation<'_> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
+    #[doc(alias("OK"))]
     pub fn is_never(&self) -> bool {
         matches!(self.promise, Promised::Never)
     }
@@ -422,13 +493,9 @@ impl Reservation<'_> {
     /// assert_eq!(bucket.tokens(now), 5.0);
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
+    #[doc(alias("CancelAt"))]
     pub fn cancel(self, now: Instant) {
-        let promise = match (self.promise, &self.bucket.swift) {
-            (Promised::Locked(promise), _) => promise,
-            (Promised::Swiftly(n, grant), Some(swift)) => swift.promise(n, grant),
-            _ => return,
-        };
-        self.bucket.locked(|ledger| ledger.give_back(&promise, now));
+        self.promise.cancel(&self.bucket, now);
     }
 }
 
@@ -456,6 +523,7 @@ impl fmt::Debug for Reservation<'_> {
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[derive(Debug)]
+#[doc(alias("BucketRateLimiter", "TypedBucketRateLimiter"))]
 pub struct Bucket(TokenBucket);
 
 impl Bucket {

@@ -74,6 +74,7 @@ impl<K: ?Sized, A: RateLimiter<K>, B: RateLimiter<K>> RateLimiter<K> for (A, B) 
 /// assert_eq!(delays, [1, 3, 6, 9, 16]);
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
+#[doc(alias("MaxOfRateLimiter", "TypedMaxOfRateLimiter", "NewMaxOfRateLimiter", "NewTypedMaxOfRateLimiter"))]
 pub struct MaxOf<K: ?Sized>(Vec<Box<dyn RateLimiter<K>>>);
 
 impl<K: ?Sized> MaxOf<K> {

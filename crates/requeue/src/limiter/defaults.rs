@@ -24,6 +24,7 @@ const BURST: u32 = 100;
 /// assert_eq!(delays, [5, 10, 20, 40]);
 /// ```
 #[must_use]
+#[doc(alias("DefaultControllerRateLimiter", "DefaultTypedControllerRateLimiter"))]
 pub fn default_controller<K>() -> (Exponential<K>, Bucket) {
     (exponential(CONTROLLER_BASE), bucket())
 }
@@ -38,6 +39,7 @@ pub fn default_controller<K>() -> (Exponential<K>, Bucket) {
 /// assert_eq!(delays, [1, 2, 4, 8]);
 /// ```
 #[must_use]
+#[doc(alias("DefaultItemBasedRateLimiter", "DefaultTypedItemBasedRateLimiter"))]
 pub fn default_per_item<K>() -> Exponential<K> {
     exponential(ITEM_BASE)
 }

@@ -28,6 +28,12 @@ use std::time::Duration;
 /// assert_eq!(limiter.when(&"a", Instant::ORIGIN).as_millis(), 1);
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
+#[doc(alias(
+    "ItemExponentialFailureRateLimiter",
+    "TypedItemExponentialFailureRateLimiter",
+    "NewItemExponentialFailureRateLimiter",
+    "NewTypedItemExponentialFailureRateLimiter"
+))]
 pub struct Exponential<K, S = RandomState> {
     curve: Curve,
     counts: Counts<K, S>,

@@ -20,6 +20,12 @@ use std::time::Duration;
 /// let delays: Vec<_> = (0..5).map(|_| limiter.when(&"a", Instant::ORIGIN).as_millis()).collect();
 /// assert_eq!(delays, [5, 5, 5, 10_000, 10_000]);
 /// ```
+#[doc(alias(
+    "ItemFastSlowRateLimiter",
+    "TypedItemFastSlowRateLimiter",
+    "NewItemFastSlowRateLimiter",
+    "NewTypedItemFastSlowRateLimiter"
+))]
 pub struct FastSlow<K, S = RandomState> {
     fast: Duration,
     slow: Duration,

@@ -19,6 +19,12 @@ use std::time::Duration;
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[doc(alias(
+    "WithMaxWaitRateLimiter",
+    "TypedWithMaxWaitRateLimiter",
+    "NewWithMaxWaitRateLimiter",
+    "NewTypedWithMaxWaitRateLimiter"
+))]
 pub struct WithMaxWait<L> {
     limiter: L,
     max: Duration,

@@ -90,6 +90,7 @@ pub use self::window::Window;
 /// assert_eq!(limiter.when("a", Instant::ORIGIN), Duration::from_secs(3));
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
+#[doc(alias("TypedRateLimiter"))]
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// How long from `now` until `key` may run; [`Duration::MAX`]: never. Counts
     /// as one requeue of `key`.

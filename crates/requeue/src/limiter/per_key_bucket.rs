@@ -23,6 +23,7 @@ use std::time::Duration;
 /// assert_eq!([delay("a"), delay("a"), delay("b")], [0, 1, 0]);
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
+#[doc(alias("ItemBucketRateLimiter"))]
 pub struct PerKeyBucket<K, S = RandomState> {
     rate: f64,
     pace: Pace,
