@@ -90,6 +90,10 @@ impl<K, V, S> Builder<K, V, S> {
     /// all keys, whichever is longer
     /// (`DefaultTypedControllerRateLimiter`).
     ///
+    /// That bucket is one for all keys: when 1,000 of them fail at once, the last comes
+    /// back after 90 s.
+    /// [`default_per_item`](crate::limiter::default_per_item) has none.
+    ///
     /// ```
     /// use requeue::limiter::Bucket;
     /// let q = requeue::WorkQueue::<u32>::builder().limiter(Bucket::new(5.0, 1)?).build()?;

@@ -19,8 +19,9 @@ use std::time::Duration;
 /// [`Item::next`]. It gives `None` once the queue is shut down and
 /// neither a ready nor a dirty key is left.
 ///
-/// Dropping producers does not end it: a handle that is kept for getting keeps
-/// the queue open, so shut the queue down.
+/// Dropping producers does not end it where a [`WorkQueue`](crate::WorkQueue) is kept for
+/// getting, because that keeps the queue open: shut the queue down, or get through a
+/// [`Getter`](crate::Getter).
 ///
 /// Poll it or drop it: one that has been woken and is left alive without being
 /// polled keeps its wake-up to itself, and others that wait may not be woken for

@@ -52,6 +52,12 @@ impl<K, V> Clone for Owner<'_, K, V> {
 /// another thread; [`into_owned`](Self::into_owned) lets it outlive the handle
 /// that it came from.
 ///
+/// A task that holds it across an `.await` and is cancelled there drops it, and that says
+/// done although the work was not finished: the key does not come back by itself. Where
+/// tasks may be cancelled (a `select!`, a time-out, an aborted task), build the queue with
+/// [`Unfinished::Retry`], which makes that drop a retry, or use a
+/// [`Worker`](crate::Worker), which does so too.
+///
 /// ```
 /// use requeue::WorkQueue;
 /// let q = WorkQueue::new();
@@ -441,7 +447,9 @@ impl<'q, K, V> Item<'q, K, V> {
     /// Ends the run. The same as dropping the item where the queue was built
     /// with the default [`Unfinished::Done`].
     ///
-    /// Failures on record stay: see [`succeed`](Self::succeed).
+    /// It keeps the key's failures on record, as client-go's `Done` does: the next
+    /// [`retry`](Self::retry), be it in a year, waits as long as if they had just been.
+    /// [`succeed`](Self::succeed) is done and forgets them.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -599,6 +607,10 @@ impl<'q, K, V> Item<'q, K, V> {
     /// Takes key and value out and leaves the run open: whoever has them owes
     /// the queue a [`done`](crate::WorkQueue::done). For code ported from
     /// client-go, where key and done go separate ways.
+    ///
+    /// Where nobody says it, the key stays held: it never runs again, a drain does not
+    /// complete, and once a trigger has made it dirty getters go on waiting after
+    /// [`shut_down`](crate::WorkQueue::shut_down), because its next run is still to come.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();

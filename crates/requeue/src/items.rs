@@ -75,7 +75,8 @@ impl<'q, K, V> Items<'q, K, V> {
     /// Ends all runs, in one lock hold. The same as dropping the items where the
     /// queue was built with the default [`Unfinished::Done`].
     ///
-    /// Failures on record stay: see [`succeed`](Self::succeed).
+    /// It keeps the keys' failures on record; [`succeed`](Self::succeed) is done and
+    /// forgets them.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();

@@ -74,7 +74,8 @@ pub use worker::{NoTokioRuntime, Tokio};
 /// come from client-go, and the details. There is nothing in it for a program.
 #[cfg(any(doc, doctest))]
 pub mod docs {
-    #![allow(unused_imports)] // the pages name the crate's items
+    #[allow(unused_imports)] // the pages name the crate's items
+    use crate::*;
 
     #[doc = include_str!("docs/contract.md")]
     pub mod contract {}
@@ -110,14 +111,10 @@ pub mod docs {
         "Stop",
         "Reset"
     ))]
-    pub mod client_go {
-        use crate::*;
-    }
+    pub mod client_go {}
 
     #[doc = include_str!("docs/details.md")]
-    pub mod details {
-        use crate::*;
-    }
+    pub mod details {}
 }
 
 /// The examples of the repository's README.

@@ -420,7 +420,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     }
 
     /// Ends the run of a key whose guard was [detached](Item::detach). If the
-    /// guard is still there it becomes inert; its key stays readable.
+    /// guard is still there it becomes inert; its key stays readable. The key's failures
+    /// stay on record: [`forget`](Self::forget) clears them.
     ///
     /// # Errors
     ///
@@ -500,7 +501,14 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// [`timeout`](Get::timeout) on it. `None` means that the queue is shut down
     /// and worked off.
     ///
-    /// Dropping producers does not end it: shut the queue down.
+    /// It waits as long as any [`WorkQueue`] is there to add with, this one too: shut the
+    /// queue down, or get through a [`getter`](Self::getter), which keeps no queue open.
+    /// [`close`](Self::close) does not end it.
+    ///
+    /// While keys are ready it is ready at once, however often it is called: it takes part
+    /// in no runtime's cooperative budget. A loop over keys that are always ready again,
+    /// with a body that never waits, keeps its thread from the executor's other tasks. Yield
+    /// in it now and then (`tokio::task::yield_now().await`).
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -759,7 +767,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
     }
 
     /// Refuses triggers from outside. Holders may still retry the keys that
-    /// they hold; getters go on waiting.
+    /// they hold.
+    ///
+    /// It does not end getters: a key may still come back, so they go on waiting, also
+    /// when nothing is ready, waiting or held. [`shut_down`](Self::shut_down) ends them, and
+    /// so does a drain; one that waits for waiting keys closes first.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();

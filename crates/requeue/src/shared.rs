@@ -50,7 +50,8 @@ pub enum Unfinished {
     Done,
     /// It is [`retry`](crate::Item::retry): the limiter is asked, and the payload
     /// goes back. Where a retry is refused it is done, and counted as a refused retry.
-    /// For guards that live in tasks which may be cancelled.
+    /// For guards that are held across an `.await` in tasks that may be cancelled: their
+    /// drop would else say done of work that was not finished.
     Retry,
 }
 

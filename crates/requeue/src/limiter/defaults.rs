@@ -23,6 +23,17 @@ const BURST: u32 = 100;
 /// let delays: Vec<_> = (0..4).map(|_| limiter.when(&"a", Instant::ORIGIN).as_millis()).collect();
 /// assert_eq!(delays, [5, 10, 20, 40]);
 /// ```
+///
+/// The bucket is one for all keys. It spares a server that is down, and it makes keys wait
+/// for each other: of 1,000 that fail at once, each for the first time, the last comes back
+/// after 90 s. [`default_per_item`] has no bucket.
+///
+/// ```
+/// # use requeue::{Instant, RateLimiter, limiter::default_controller};
+/// let limiter = default_controller();
+/// let last = (0..1_000).map(|key| limiter.when(&key, Instant::ORIGIN)).max();
+/// assert_eq!(last.map(|delay| delay.as_secs()), Some(90));
+/// ```
 #[must_use]
 #[doc(alias("DefaultControllerRateLimiter", "DefaultTypedControllerRateLimiter"))]
 pub fn default_controller<K>() -> (Exponential<K>, Bucket) {
