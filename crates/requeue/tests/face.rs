@@ -98,9 +98,10 @@ fn a_key_is_given_as_it_is_written_everywhere() {
         q.forget("a");
         assert_eq!(q.num_requeues(&key), 0);
     }
+    let key: &&str = &"a";
     let q = WorkQueue::<&str>::new();
     q.add_rate_limited("a").unwrap();
-    assert_eq!((q.num_requeues("a"), q.num_requeues(&"a")), (1, 1));
+    assert_eq!((q.num_requeues("a"), q.num_requeues(key)), (1, 1));
     q.forget("a");
     assert_eq!(q.num_requeues("a"), 0);
     // a key that cannot be cloned
