@@ -166,6 +166,30 @@ impl<'q, K, V> Items<'q, K, V> {
         self.items.swap_remove(index)
     }
 
+    /// Takes the first item out, to be ended by itself, so that a batch is worked off one
+    /// by one and what is left of it can still be ended together. `None` once all are
+    /// taken out. (It moves up those behind it: for thousands of items, take them from
+    /// [`into_iter`](IntoIterator::into_iter).)
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// let mut items = q.try_get_many(3)?;
+    /// while let Some(item) = items.pop_front() {
+    ///     if *item.key() == "b" {
+    ///         drop(item.retry());
+    ///         break; // the rest is not looked at
+    ///     }
+    ///     item.succeed();
+    /// }
+    /// items.done();
+    /// assert_eq!((q.stats().held, q.stats().waiting), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pop_front(&mut self) -> Option<Item<'q, K, V>> {
+        if self.items.is_empty() { None } else { Some(self.items.remove(0)) }
+    }
+
     /// The same items with references to the queue of their own, to be moved into
     /// a task. They are no handles: they do not keep the queue open.
     ///

@@ -285,6 +285,27 @@ fn an_owned_get_ends_the_run_that_the_borrowed_one_was_to_end() {
 }
 
 #[test]
+fn items_are_taken_out_one_by_one_in_their_order_and_the_rest_ends_together() {
+    let q = WorkQueue::new();
+    q.add_many(0..5).all().unwrap();
+    let mut items = q.try_get_many(5).unwrap();
+    for key in 0..3 {
+        let item = items.pop_front().expect("five were taken");
+        assert_eq!((*item.key(), items.len()), (key, 4 - key));
+        assert_eq!(q.stats().held, 5 - key);
+        item.done();
+    }
+    assert!(items.iter().map(|item| *item.key()).eq([3, 4]));
+    let next = items.next(8);
+    drop(next);
+    assert_eq!(q.stats().held, 0);
+    q.add(9).unwrap();
+    let mut items = q.try_get_many(5).unwrap();
+    assert!(items.pop_front().is_some_and(|item| *item.key() == 9));
+    assert!(items.pop_front().is_none() && items.is_empty());
+}
+
+#[test]
 fn an_owned_drain_goes_on_where_the_borrowed_one_was() {
     let (q, clock) = fake();
     q.add(1).unwrap();
