@@ -184,22 +184,6 @@ fn dates_are_instants_of_the_system_clock_however_far_away() {
 }
 
 #[test]
-fn phases_tell_whether_a_retry_is_taken_and_whether_all_is_over() {
-    let (q, clock) = fake();
-    q.add_many([1, 2]).all().unwrap();
-    let (one, two) = (q.try_get().unwrap(), q.try_get().unwrap());
-    let drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
-    assert_eq!(q.phase(), Phase::Closed);
-    assert!(one.retry().is_ok(), "closed: holders may");
-    q.shut_down();
-    assert_eq!(q.phase(), Phase::ShutDown);
-    assert!(two.retry().is_err(), "shut down: they may not");
-    assert_eq!(q.phase(), Phase::Over, "its guard has gone with the error");
-    assert!(Phase::Open < Phase::Closed && Phase::Closed < Phase::ShutDown && Phase::ShutDown < Phase::Over);
-    drop((drain, clock));
-}
-
-#[test]
 fn a_getter_does_not_keep_the_queue_open_and_gets_what_is_left() {
     let q = WorkQueue::new();
     let getter = q.getter();
