@@ -74,7 +74,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
             Ok(Outcome::Done)
         },
     );
-    assert!(worker.drain_waiting(WaitingKeys::Wait, Duration::MAX).wait().complete);
+    assert!(worker.unwrap().drain_waiting(WaitingKeys::Wait, Duration::MAX).wait().complete);
 
     async fn named(run: requeue::Run<String>) -> Result<(), BoxError> {
         parse(run.key()).await?;
@@ -83,7 +83,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
     let q = WorkQueue::<String>::new();
     q.add_ref("1").unwrap();
     q.shut_down();
-    assert_eq!(smol::block_on(Worker::of(&q).run(named)).done, 1);
+    assert_eq!(smol::block_on(Worker::of(&q).run(named).unwrap()).done, 1);
 }
 
 /// `"a"` and `&key`, whatever the keys are and whoever counts.
