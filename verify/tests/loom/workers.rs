@@ -120,3 +120,20 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
         assert_eq!((left.held, left.waiting, worker.workers()), (0, 1, 0));
     });
 }
+
+#[test]
+fn loom_w_the_end_of_a_run_of_somebody_else_reaches_a_drain_of_workers() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let guard = q.try_get().expect("ready").into_owned();
+        let workers = Worker::of(&q).workers(0).run(|_: Run<u32>| async {}).expect("not too many");
+        let worker = workers.worker();
+        let ends = thread::spawn(move || drop(guard));
+        // without a deadline: a wake-up that is lost is a hang
+        let report = worker.drain(Duration::MAX).wait();
+        assert_eq!((report.complete, report.held), (true, 0));
+        ends.join().expect("no panic");
+        drop(workers);
+    });
+}
