@@ -92,6 +92,8 @@ Watching:
   and symbolic links are keys, pipes, sockets and devices are not; links are not followed
   below PATH. A run begins after 50ms without a further event on its key, 1s after the
   first at the latest, and it may be that nothing changed: the program looks for itself.
+  A file that is gone before its first run has none. A run that fails when its file is
+  gone is followed at once by one more, as delete, and then the key has ended, well or not.
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
   key is run again. It does not tell of changes made by other machines on a network file
   system, through memory maps, and through another hard link: --resync finds them. Where
@@ -128,6 +130,9 @@ Examples:
 
   Make `site` when something in src changes, once more for all that changes meanwhile:
     inotifywait -mrq -e close_write --format site src | requeue run make
+
+  Make everything when anything in src changes, once for all that changes meanwhile:
+    requeue run --watch src --one make
 
   Make a thumbnail of every picture, now and whenever one changes:
     requeue run --watch pictures --glob '*.jpg' sh -c 'convert \"$REQUEUE_KEY\" -resize 200 \"thumbs/$REQUEUE_REL\"'
@@ -184,7 +189,13 @@ pub(crate) struct Run {
     pub(crate) no_gitignore: bool,
 
     /// What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete
-    #[arg(long, value_name = "EVENT", value_delimiter = ',', default_value = "initial,write,delete", help_heading = "Watching")]
+    #[arg(
+        long,
+        value_name = "EVENT",
+        value_delimiter = ',',
+        default_values = ["initial", "write", "delete"],
+        help_heading = "Watching"
+    )]
     pub(crate) on: Vec<On>,
 
     /// What is there at the start is not run, only what changes: --on write,delete
@@ -269,7 +280,7 @@ pub(crate) struct Run {
         value_name = "N",
         allow_hyphen_values = true,
         default_value = "5",
-        default_value_ifs([("one", ArgPredicate::IsPresent, "1"), ("watch", ArgPredicate::IsPresent, "0")]),
+        default_value_ifs([("one", ArgPredicate::Equals("true".into()), "1"), ("watch", ArgPredicate::IsPresent, "0")]),
         hide_default_value = true,
         value_parser = attempts,
         help_heading = "Retrying"
@@ -413,6 +424,11 @@ impl Run {
     /// Whether a key of `--watch` is run for this.
     pub(crate) fn runs_on(&self, event: On) -> bool {
         self.on.contains(&event) && !(self.no_initial && event == On::Initial)
+    }
+
+    /// The key of all changes, with --one.
+    pub(crate) fn one_key(&self) -> Option<&[u8]> {
+        self.watch.first().filter(|_| self.one).map(|path| path.as_os_str().as_encoded_bytes())
     }
 
     pub(crate) fn log_form(&self) -> Form {

@@ -37,6 +37,7 @@ mod summary;
 mod tally;
 mod template;
 mod watch;
+mod watched;
 mod whole_file;
 mod worker;
 

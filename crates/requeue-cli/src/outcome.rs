@@ -46,6 +46,10 @@ pub(crate) enum Verdict {
     Again(Duration),
     Retry(Failure),
     GiveUp(Failure),
+    /// It failed, and its file is gone: the program runs once more, for the deletion.
+    AtOnce(Failure),
+    /// It failed for the deletion of its file, and not for the first time: it has ended.
+    Gone(Failure),
     /// We had to leave before its end.
     Left,
 }

@@ -50,6 +50,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
     let template = Template::new(file, args.program[0].clone(), template_args);
+    let template = if args.one { template.without_key() } else { template };
     let watcher = match watch::watcher(&args) {
         Ok(watcher) => watcher,
         Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
@@ -109,7 +110,7 @@ fn control(
     let sink = listening.as_ref().map(|listening| Arc::clone(&listening.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
     let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
-    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max).gated(gate));
+    let intake = Arc::new(Intake::new(queue.clone(), &args).gated(gate));
     let shutter = Arc::clone(&intake);
     let control = Arc::new(Control::new(move || shutter.shut_down())?);
     let console = Arc::new(Console::new(Arc::clone(&control)));

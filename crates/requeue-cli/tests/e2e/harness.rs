@@ -170,6 +170,11 @@ impl Job {
         rest.lines().next().unwrap().to_owned()
     }
 
+    /// Whether standard error has this by now.
+    pub(crate) fn err_seen(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.err.seen.lock().unwrap()).contains(text)
+    }
+
     /// Whether standard output has this by now.
     pub(crate) fn out_seen(&self, text: &[u8]) -> bool {
         let seen = self.out.seen.lock().unwrap();
