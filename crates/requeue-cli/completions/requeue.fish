@@ -65,6 +65,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"

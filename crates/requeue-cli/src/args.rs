@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ArgPredicate;
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::plan::{self, Limiter, LimiterText, Plan};
 use crate::{duration, listen, whole_file};
@@ -76,7 +76,8 @@ The program:
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
-  Its standard input is empty, and it runs in a process group of its own.
+  Its standard input is empty, and it runs in a process group of its own. One that reads
+  or sets the terminal (a password prompt) has failed. A script without #! is run by sh.
   Its output is passed on line by line. A last line without newline gets one; a line
   longer than 1 MiB is cut into lines of that length.
 
@@ -147,6 +148,7 @@ Examples:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
 pub(crate) struct Run {
     /// Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too
     #[arg(short = '0', long)]
@@ -224,7 +226,7 @@ pub(crate) struct Run {
     pub(crate) debounce: Duration,
 
     /// --debounce puts a run off for D at most, from the first trigger on
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", help_heading = "Watching")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", requires = "debounced", help_heading = "Watching")]
     pub(crate) debounce_max: Duration,
 
     /// Run at most N programs at a time [default: number of cores]
@@ -323,6 +325,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDR", allow_hyphen_values = true, value_parser = listen::address, help_heading = "Reporting")]
     pub(crate) listen: Option<SocketAddr>,
 
+    /// At the end write the metrics that --listen serves to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
+    pub(crate) metrics_to: Option<PathBuf>,
+
     /// What is told on standard error about runs that fail [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
     pub(crate) log: Option<Form>,
@@ -398,6 +404,7 @@ impl Run {
             (self.failed_to.as_deref(), "--failed-to"),
             (self.left_to.as_deref(), "--left-to"),
             (self.joblog.as_deref(), "--joblog"),
+            (self.metrics_to.as_deref(), "--metrics-to"),
         ];
         let given: Vec<_> = files.iter().filter_map(|(path, option)| Some(((*path)?, *option))).collect();
         let pairs = given.iter().enumerate().flat_map(|(i, a)| given[i + 1..].iter().map(move |b| (a, b)));

@@ -142,7 +142,7 @@ pub(crate) fn reason(why: &Failure) -> String {
         Failure::Exit(code) => {
             let _ = write!(out, ",\"exit_status\":{code}");
         }
-        Failure::Signal(n) => {
+        Failure::Signal(n) | Failure::WantedTerminal(n) => {
             let _ = write!(out, ",\"signal\":{n}");
         }
         _ => {}

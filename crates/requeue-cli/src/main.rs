@@ -30,6 +30,7 @@ mod output;
 mod plan;
 mod progress;
 mod queue;
+mod room;
 mod run;
 mod show;
 mod signals;

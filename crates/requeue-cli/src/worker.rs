@@ -199,13 +199,20 @@ impl Shop {
         self.tally.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
         let ended = self.keeper.run(command, tag, &mut vec![0; SCRATCH]);
-        self.book(&Row { key, attempt, start, took: began.elapsed(), ended: ended.as_ref().ok().copied() });
+        if !matches!(ended, Ok(None)) {
+            let ended = ended.as_ref().ok().copied().flatten();
+            self.book(&Row { key, attempt, start, took: began.elapsed(), ended });
+        }
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
         self.tally.ended();
         match ended {
-            Ok(ended) => Ok(judge(ended, attempt, &self.args)),
+            Ok(Some(ended)) => Ok(judge(ended, attempt, &self.args)),
+            Ok(None) => {
+                self.tally.not_begun();
+                Ok(Verdict::NotBegun)
+            }
             Err(e) => {
                 self.tally.not_begun();
                 match judge_start(e, self.keeper.ever_started(), attempt, &self.args) {
@@ -262,6 +269,10 @@ impl Shop {
                 self.tally.done(key);
                 self.log.gone(subject, &why);
                 Outcome::Done
+            }
+            Verdict::NotBegun => {
+                self.tally.owe(key);
+                left()
             }
             Verdict::Left => {
                 self.tally.owe(key);

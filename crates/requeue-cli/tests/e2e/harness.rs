@@ -105,6 +105,13 @@ pub(crate) fn start(mut command: Command) -> Job {
     start_as_is(command)
 }
 
+/// Starts a command whose input and outputs are set.
+#[cfg(target_os = "linux")]
+pub(crate) fn start_terminal(mut command: Command) -> Job {
+    let mut child = command.spawn().unwrap();
+    Job { stdin: None, out: Reader::new(child.stdout.take()), err: Reader::new(child.stderr.take()), child }
+}
+
 /// Starts the command with a pipe as its input.
 pub(crate) fn start_as_is(mut command: Command) -> Job {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
