@@ -41,7 +41,7 @@ pub(crate) fn raise_for(workers: usize, listens: bool) {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
-        // Where it fails, starts may fail; they are retried like every failure.
+        // Where it fails, fewer run at once: see `Room`.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
