@@ -200,7 +200,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -j -q -h --null --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --resync --debounce --debounce-max --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --log --summary --quiet --help"
+            opts="-0 -j -q -h --null --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -216,6 +216,10 @@ _requeue() {
                     ;;
                 --ignore)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on)
+                    COMPREPLY=($(compgen -W "initial write delete" -- "${cur}"))
                     return 0
                     ;;
                 --resync)
@@ -326,6 +330,21 @@ _requeue() {
                     ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics-to)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --log)

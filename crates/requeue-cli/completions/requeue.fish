@@ -32,6 +32,9 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print thi
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only what matches GLOB, written as in a .gitignore, is a key; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'What matches GLOB, with all that is below it, is no key; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
+write\t''
+delete\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Look at everything again, and run every key again, each D' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'A trigger runs its key when no other has come for D [default: none; with --watch 50ms]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d '--debounce puts a run off for D at most, from the first trigger on' -r
@@ -54,7 +57,7 @@ max-wait\t'Another limiter, whose delays are cut'
 jitter\t'Another limiter, whose delays are lengthened at random'"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
@@ -62,6 +65,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
@@ -75,6 +79,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Prin
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'What .gitignore files hide, and .git, are keys like any others'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'What is there at the start is not run, only what changes: --on write,delete'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless asked for'

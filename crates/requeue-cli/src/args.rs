@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ArgPredicate;
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::plan::{self, Limiter, LimiterText, Plan};
 use crate::{duration, listen, whole_file};
@@ -76,7 +76,8 @@ The program:
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
-  Its standard input is empty, and it runs in a process group of its own.
+  Its standard input is empty, and it runs in a process group of its own. One that reads
+  or sets the terminal (a password prompt) has failed. A script without #! is run by sh.
   Its output is passed on line by line. A last line without newline gets one; a line
   longer than 1 MiB is cut into lines of that length.
 
@@ -92,6 +93,8 @@ Watching:
   and symbolic links are keys, pipes, sockets and devices are not; links are not followed
   below PATH. A run begins after 50ms without a further event on its key, 1s after the
   first at the latest, and it may be that nothing changed: the program looks for itself.
+  A file that is gone before its first run has none. A run that fails when its file is
+  gone is followed at once by one more, as delete, and then the key has ended, well or not.
   Nothing is missed that the kernel tells of. Where its queue of events runs over, every
   key is run again. It does not tell of changes made by other machines on a network file
   system, through memory maps, and through another hard link: --resync finds them. Where
@@ -129,6 +132,9 @@ Examples:
   Make `site` when something in src changes, once more for all that changes meanwhile:
     inotifywait -mrq -e close_write --format site src | requeue run make
 
+  Make everything when anything in src changes, once for all that changes meanwhile:
+    requeue run --watch src --one make
+
   Make a thumbnail of every picture, now and whenever one changes:
     requeue run --watch pictures --glob '*.jpg' sh -c 'convert \"$REQUEUE_KEY\" -resize 200 \"thumbs/$REQUEUE_REL\"'
 
@@ -142,6 +148,7 @@ Examples:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
 pub(crate) struct Run {
     /// Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too
     #[arg(short = '0', long)]
@@ -184,7 +191,13 @@ pub(crate) struct Run {
     pub(crate) no_gitignore: bool,
 
     /// What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete
-    #[arg(long, value_name = "EVENT", value_delimiter = ',', default_value = "initial,write,delete", help_heading = "Watching")]
+    #[arg(
+        long,
+        value_name = "EVENT",
+        value_delimiter = ',',
+        default_values = ["initial", "write", "delete"],
+        help_heading = "Watching"
+    )]
     pub(crate) on: Vec<On>,
 
     /// What is there at the start is not run, only what changes: --on write,delete
@@ -213,7 +226,7 @@ pub(crate) struct Run {
     pub(crate) debounce: Duration,
 
     /// --debounce puts a run off for D at most, from the first trigger on
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", help_heading = "Watching")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", requires = "debounced", help_heading = "Watching")]
     pub(crate) debounce_max: Duration,
 
     /// Run at most N programs at a time [default: number of cores]
@@ -269,7 +282,7 @@ pub(crate) struct Run {
         value_name = "N",
         allow_hyphen_values = true,
         default_value = "5",
-        default_value_ifs([("one", ArgPredicate::IsPresent, "1"), ("watch", ArgPredicate::IsPresent, "0")]),
+        default_value_ifs([("one", ArgPredicate::Equals("true".into()), "1"), ("watch", ArgPredicate::IsPresent, "0")]),
         hide_default_value = true,
         value_parser = attempts,
         help_heading = "Retrying"
@@ -311,6 +324,10 @@ pub(crate) struct Run {
     /// Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT
     #[arg(long, value_name = "ADDR", allow_hyphen_values = true, value_parser = listen::address, help_heading = "Reporting")]
     pub(crate) listen: Option<SocketAddr>,
+
+    /// At the end write the metrics that --listen serves to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
+    pub(crate) metrics_to: Option<PathBuf>,
 
     /// What is told on standard error about runs that fail [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
@@ -387,6 +404,7 @@ impl Run {
             (self.failed_to.as_deref(), "--failed-to"),
             (self.left_to.as_deref(), "--left-to"),
             (self.joblog.as_deref(), "--joblog"),
+            (self.metrics_to.as_deref(), "--metrics-to"),
         ];
         let given: Vec<_> = files.iter().filter_map(|(path, option)| Some(((*path)?, *option))).collect();
         let pairs = given.iter().enumerate().flat_map(|(i, a)| given[i + 1..].iter().map(move |b| (a, b)));
@@ -413,6 +431,11 @@ impl Run {
     /// Whether a key of `--watch` is run for this.
     pub(crate) fn runs_on(&self, event: On) -> bool {
         self.on.contains(&event) && !(self.no_initial && event == On::Initial)
+    }
+
+    /// The key of all changes, with --one.
+    pub(crate) fn one_key(&self) -> Option<&[u8]> {
+        self.watch.first().filter(|_| self.one).map(|path| path.as_os_str().as_encoded_bytes())
     }
 
     pub(crate) fn log_form(&self) -> Form {

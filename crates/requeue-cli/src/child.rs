@@ -19,13 +19,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::control::Control;
+use crate::control::{Control, Level};
 use crate::group::Group;
 use crate::linger::Linger;
-use crate::output::{Console, Relay, Stream};
+use crate::log::Log;
+use crate::lookup;
+use crate::output::{Console, Meanwhile, Relay, Stream};
+use crate::room::Room;
 
 /// How long to sleep between two looks at a process whose end cannot be polled for.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long to sleep between two looks at what nothing tells of: whether a process was
+/// stopped, where there is a terminal that it may have wanted, and whether any is left
+/// of a group that is ending.
+const GLANCE: Duration = Duration::from_millis(250);
 
 /// What a dead child's pipes are read for before its run counts as ended: more than a
 /// pipe holds, so that everything the child itself wrote comes out first.
@@ -37,6 +45,8 @@ pub(crate) enum Ended {
     Exit(i32),
     Signal(i32),
     TimedOut,
+    /// It was stopped by this signal, because it wanted the terminal, and then ended.
+    WantedTerminal(i32),
     /// We had to leave.
     Stopped,
 }
@@ -49,9 +59,16 @@ pub(crate) struct Keeper {
     pub(crate) grace: Duration,
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
+    pub(crate) log: Arc<Log>,
     pub(crate) linger: Linger,
+    pub(crate) room: Room,
+    /// There is a terminal that programs can open as `/dev/tty`. It is not theirs: one
+    /// that reads or sets it is stopped by the system, and would be so for ever.
+    pub(crate) terminal: bool,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
+    /// PROGRAM is a script without `#!`, for `sh`.
+    pub(crate) by_shell: AtomicBool,
     /// PROGRAM has been started at least once.
     pub(crate) started: AtomicBool,
 }
@@ -68,12 +85,17 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Reads once. False at the end.
-    pub(crate) fn read(&mut self, scratch: &mut [u8], console: &Console) -> Option<usize> {
+    /// Reads once. `None` at the end.
+    pub(crate) fn read(
+        &mut self,
+        scratch: &mut [u8],
+        console: &Console,
+        meanwhile: &mut dyn Meanwhile,
+    ) -> Option<usize> {
         match rustix::io::read(&self.fd, &mut scratch[..]) {
             Ok(0) => None,
             Ok(n) => {
-                self.relay.feed(&scratch[..n], console);
+                self.relay.feed(&scratch[..n], console, meanwhile);
                 Some(n)
             }
             Err(Errno::INTR | Errno::AGAIN) => Some(0),
@@ -88,7 +110,8 @@ impl Keeper {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Runs `command` to its end. `scratch` is the worker's buffer for reading.
+    /// Runs `command` to its end. `scratch` is the worker's buffer for reading. `None`:
+    /// there was no room for it until no further run was to begin.
     ///
     /// # Errors
     ///
@@ -98,7 +121,7 @@ impl Keeper {
         command: Command,
         tag: Option<Arc<[u8]>>,
         scratch: &mut [u8],
-    ) -> io::Result<Ended> {
+    ) -> io::Result<Option<Ended>> {
         self.run_watched(command, tag, scratch, Process::of)
     }
 
@@ -108,33 +131,50 @@ impl Keeper {
         tag: Option<Arc<[u8]>>,
         scratch: &mut [u8],
         watch: impl FnOnce(&Child) -> Process,
-    ) -> io::Result<Ended> {
-        let (out, child_out) = pipe()?;
-        let (err, child_err) = pipe()?;
-        command.stdin(Stdio::null()).stdout(child_out).stderr(child_err).process_group(0);
-        let child = command.spawn()?;
+    ) -> io::Result<Option<Ended>> {
+        if self.by_shell.load(Ordering::Relaxed) {
+            command = for_shell(&command);
+        }
+        let start = || {
+            let (out, child_out) = pipe()?;
+            let (err, child_err) = pipe()?;
+            command.stdin(Stdio::null()).stdout(child_out).stderr(child_err).process_group(0);
+            Ok((command.spawn()?, out, err))
+        };
+        let started = match self.room.start(&self.control, |text| self.log.note(text), start) {
+            Err(e) if is_for_shell(&e, &command) => {
+                self.by_shell.store(true, Ordering::Relaxed);
+                return self.run_watched(command, tag, scratch, watch);
+            }
+            started => started?,
+        };
+        let Some((_place, (child, out, err))) = started else { return Ok(None) };
         self.started.store(true, Ordering::Relaxed);
         // It holds our copies of the write ends; with them the outputs would never end.
         drop(command);
         let together = self.groups.then(|| Arc::new(Group::new()));
-        let mut run = Run {
+        let until = self.timeout.and_then(|d| Instant::now().checked_add(d));
+        let course = Course {
             keeper: self,
             group: Pid::from_child(&child),
+            exited: false,
+            phase: Phase::Running { until },
+        };
+        let mut run = Run {
             process: watch(&child),
             child,
             outputs: [
                 Some(Output { fd: out, relay: Relay::new(Stream::Out, tag.clone(), together.clone()) }),
                 Some(Output { fd: err, relay: Relay::new(Stream::Err, tag, together.clone()) }),
             ],
-            exited: false,
-            phase: Phase::Running { until: self.timeout.and_then(|d| Instant::now().checked_add(d)) },
+            course,
         };
         let status = run.see_through(scratch);
         if let Some(together) = together {
             together.end(&self.console);
         }
         let status = status?;
-        let ended = match run.phase {
+        let ended = match run.course.phase {
             Phase::Running { .. } => match status.code() {
                 Some(code) => Ended::Exit(code),
                 None => Ended::Signal(status.signal().unwrap_or(0)),
@@ -144,8 +184,27 @@ impl Keeper {
         for output in run.outputs.into_iter().flatten() {
             self.linger.take(output);
         }
-        Ok(ended)
+        Ok(Some(ended))
     }
+}
+
+/// Whether PROGRAM is a script without `#!`. `sh` itself is none.
+fn is_for_shell(e: &io::Error, command: &Command) -> bool {
+    e.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
+        && lookup::is_script(command.get_program().as_ref())
+}
+
+/// The same for `sh`, as `execvp` does it.
+fn for_shell(command: &Command) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
 }
 
 #[derive(Clone, Copy)]
@@ -194,101 +253,56 @@ impl Process {
     }
 }
 
-struct Run<'a> {
+/// How far a run has come.
+struct Course<'a> {
     keeper: &'a Keeper,
-    child: Child,
     group: Pid,
-    process: Process,
-    outputs: [Option<Output>; 2],
     exited: bool,
     phase: Phase,
 }
 
-impl Run<'_> {
-    /// Until the child has ended and nothing of a group that must go is left.
-    fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<ExitStatus> {
-        loop {
-            if self.exited {
-                let silent = self.outputs.iter().all(Option::is_none);
-                match self.phase {
-                    Phase::Running { .. } | Phase::Killed { .. } => break,
-                    // Others of the group have until `kill_at` too, as long as one can
-                    // see them: by the outputs that they hold.
-                    Phase::Ending { why, .. } if silent => {
-                        self.kill(why);
-                        break;
-                    }
-                    Phase::Ending { .. } => {}
-                }
-            }
-            self.wait(scratch)?;
-            self.move_on();
-        }
-        let status = self.child.wait()?;
-        self.read_aftermath(scratch);
-        Ok(status)
-    }
-
-    /// Waits for the next thing to happen, and reads what there is.
-    fn wait(&mut self, scratch: &mut [u8]) -> io::Result<()> {
-        let control = &self.keeper.control;
-        let (deadline, notice) = match self.phase {
-            Phase::Running { until } => (until, Some(control.children_stop.fd())),
-            Phase::Ending { kill_at, .. } => (kill_at, Some(control.children_die.fd())),
-            Phase::Killed { .. } => (None, None),
-        };
-        let mut timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let mut fds = Vec::with_capacity(4);
-        for output in self.outputs.iter().flatten() {
-            fds.push(PollFd::new(&output.fd, PollFlags::IN));
-        }
-        let outputs = fds.len();
-        let process = match self.process.fd() {
-            Some(fd) if !self.exited => {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-                Some(outputs)
-            }
-            Some(_) => None,
-            None => {
-                timeout = Some(timeout.map_or(LOOK, |t| t.min(LOOK)));
-                None
-            }
-        };
-        fds.extend(notice.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let timeout =
-            timeout.map(|t| Timespec::try_from(t).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(Errno::INTR) => return Ok(()),
-            other => other?,
-        };
-        let mut ready = [false; 2];
-        for (slot, fd) in ready.iter_mut().zip(&fds[..outputs]) {
-            *slot = !fd.revents().is_empty();
-        }
-        if process.is_some_and(|at| !fds[at].revents().is_empty()) {
-            self.exited = true;
-        }
-        drop(fds);
-        let mut ready = ready.into_iter();
-        for place in &mut self.outputs {
-            if let Some(output) = place {
-                if ready.next() == Some(true) && output.read(scratch, &self.keeper.console).is_none() {
-                    output.relay.finish(&self.keeper.console);
-                    *place = None;
-                }
-            }
-        }
-        if self.process.fd().is_none() && !self.exited {
-            self.exited = self.has_exited()?;
-        }
-        Ok(())
-    }
-
-    /// Looks without reaping.
-    fn has_exited(&self) -> io::Result<bool> {
+impl Course<'_> {
+    /// Looks whether the process has ended, without reaping it.
+    fn look_for_end(&mut self) {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        Ok(waitid(WaitId::Pid(self.group), options)?.is_some())
+        // It is our child and not yet reaped: there is nothing that could be refused.
+        self.exited |= matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)));
+    }
+
+    /// The signal by which the system stopped it, because it wanted the terminal. One who
+    /// was stopped by somebody is left alone.
+    fn wanted_terminal(&self) -> Option<i32> {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let stopped = waitid(WaitId::Pid(self.group), options).ok()??;
+        let wanted = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()];
+        stopped.stopping_signal().filter(|signal| wanted.contains(signal))
+    }
+
+    /// Whether the group has others than its first process. Where one cannot tell it may.
+    fn has_others(&self) -> bool {
+        let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+        let group = self.group.to_string();
+        let mut seen_itself = false;
+        for process in processes.flatten() {
+            let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
+            // Behind the name, which may have anything in it: state, parent, group.
+            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+            let mut fields = rest.split(' ');
+            let (state, its_group) = (fields.next(), fields.nth(1));
+            let itself = process.file_name() == *group;
+            seen_itself |= itself;
+            if !itself && its_group == Some(&*group) && state != Some("Z") {
+                return true;
+            }
+        }
+        !seen_itself
+    }
+
+    /// Whether it must be looked at in between.
+    fn may_want_terminal(&self) -> bool {
+        self.keeper.terminal && !self.exited && matches!(self.phase, Phase::Running { .. })
     }
 
     /// What time and notices ask for.
@@ -298,13 +312,14 @@ impl Run<'_> {
         match self.phase {
             // Both may have come in one wake-up: what has ended by itself has ended.
             Phase::Running { .. } if self.exited => {}
-            Phase::Running { .. } if control.reached(crate::control::Level::Stop) => {
-                self.term(Ended::Stopped);
-            }
+            Phase::Running { .. } if control.reached(Level::Stop) => self.term(Ended::Stopped),
             Phase::Running { until } if passed(until) => self.term(Ended::TimedOut),
-            Phase::Ending { why, kill_at }
-                if passed(kill_at) || control.reached(crate::control::Level::Kill) =>
-            {
+            Phase::Running { .. } if self.keeper.terminal => {
+                if let Some(signal) = self.wanted_terminal() {
+                    self.term(Ended::WantedTerminal(signal));
+                }
+            }
+            Phase::Ending { why, kill_at } if passed(kill_at) || control.reached(Level::Kill) => {
                 self.kill(why);
             }
             _ => {}
@@ -324,10 +339,114 @@ impl Run<'_> {
         self.phase = Phase::Killed { why };
         let _ = kill_process_group(self.group, Signal::KILL);
     }
+}
+
+/// While the reader of our output keeps the worker waiting.
+impl Meanwhile for Course<'_> {
+    fn until(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running { .. } if self.exited => None,
+            Phase::Running { until } if self.may_want_terminal() => {
+                let glance = Instant::now() + GLANCE;
+                Some(until.map_or(glance, |until| until.min(glance)))
+            }
+            Phase::Running { until } => until,
+            Phase::Ending { kill_at, .. } if self.exited => {
+                let glance = Instant::now() + GLANCE;
+                Some(kill_at.map_or(glance, |at| at.min(glance)))
+            }
+            Phase::Ending { kill_at, .. } => kill_at,
+            Phase::Killed { .. } => None,
+        }
+    }
+
+    fn look(&mut self) {
+        self.look_for_end();
+        self.move_on();
+    }
+}
+
+struct Run<'a> {
+    course: Course<'a>,
+    child: Child,
+    process: Process,
+    outputs: [Option<Output>; 2],
+}
+
+impl Run<'_> {
+    /// Until the child has ended and nothing of a group that must go is left.
+    fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<ExitStatus> {
+        loop {
+            if self.course.exited {
+                let silent = self.outputs.iter().all(Option::is_none);
+                match self.course.phase {
+                    Phase::Running { .. } | Phase::Killed { .. } => break,
+                    // Others of the group have until `kill_at` too, as long as one can
+                    // see them: by the outputs that they hold. Somebody else who holds
+                    // them has left the group, and is not waited for.
+                    Phase::Ending { why, .. } if silent || !self.course.has_others() => {
+                        self.course.kill(why);
+                        break;
+                    }
+                    Phase::Ending { .. } => {}
+                }
+            }
+            self.wait(scratch)?;
+            self.course.move_on();
+        }
+        let status = self.child.wait()?;
+        self.read_aftermath(scratch);
+        Ok(status)
+    }
+
+    /// Waits for the next thing to happen, and reads what there is.
+    fn wait(&mut self, scratch: &mut [u8]) -> io::Result<()> {
+        let Self { course, process, outputs, .. } = self;
+        let (control, console) = (&course.keeper.control, &course.keeper.console);
+        let notice = match course.phase {
+            Phase::Running { .. } => Some(control.children_stop.fd()),
+            Phase::Ending { .. } => Some(control.children_die.fd()),
+            Phase::Killed { .. } => None,
+        };
+        let mut timeout = course.until().map(|at| at.saturating_duration_since(Instant::now()));
+        let mut fds = Vec::with_capacity(4);
+        for output in outputs.iter().flatten() {
+            fds.push(PollFd::new(&output.fd, PollFlags::IN));
+        }
+        let open = fds.len();
+        match process.fd() {
+            Some(fd) if !course.exited => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            Some(_) => {}
+            None => timeout = Some(timeout.map_or(LOOK, |t| t.min(LOOK))),
+        }
+        fds.extend(notice.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let timeout =
+            timeout.map(|t| Timespec::try_from(t).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(Errno::INTR) => return Ok(()),
+            other => other?,
+        };
+        let ready: Vec<bool> = fds[..open].iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        // Before the outputs, whose reader may keep us waiting.
+        course.look_for_end();
+        let mut ready = ready.into_iter();
+        for place in outputs {
+            if let Some(output) = place {
+                if ready.next() == Some(true) && output.read(scratch, console, course).is_none() {
+                    output.relay.finish(console, course);
+                    *place = None;
+                }
+            }
+        }
+        Ok(())
+    }
 
     /// Takes what the child has left in its pipes. Somebody else may hold them open.
     fn read_aftermath(&mut self, scratch: &mut [u8]) {
-        for place in &mut self.outputs {
+        let Self { course, outputs, .. } = self;
+        let console = &course.keeper.console;
+        for place in outputs {
             let mut taken = 0;
             while let Some(output) = place {
                 let mut fds = [PollFd::new(&output.fd, PollFlags::IN)];
@@ -335,10 +454,10 @@ impl Run<'_> {
                 if !something || taken > AFTERMATH {
                     break;
                 }
-                match output.read(scratch, &self.keeper.console) {
+                match output.read(scratch, console, course) {
                     Some(n) => taken += n,
                     None => {
-                        output.relay.finish(&self.keeper.console);
+                        output.relay.finish(console, course);
                         *place = None;
                     }
                 }
@@ -360,8 +479,12 @@ mod tests {
             timeout,
             grace,
             control,
+            log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
             linger: Linger::new(Arc::clone(&console)),
+            room: Room::default(),
+            terminal: false,
             groups: false,
+            by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
             console,
         }
@@ -378,7 +501,7 @@ mod tests {
     fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
         let mut scratch = [0; 1024];
         let mut run = |keeper: &Keeper, script| {
-            keeper.run_watched(sh(script), None, &mut scratch, |_| Process::Look).unwrap()
+            keeper.run_watched(sh(script), None, &mut scratch, |_| Process::Look).unwrap().unwrap()
         };
         assert_eq!(run(&keeper(None), "exit 3"), Ended::Exit(3));
         assert_eq!(run(&keeper(None), "exec >&- 2>&-; sleep 0.1; exit 4"), Ended::Exit(4));
@@ -386,7 +509,16 @@ mod tests {
         let short = keeper(Some(Duration::from_millis(20)));
         assert_eq!(run(&short, "trap '' TERM; while :; do sleep 1; done"), Ended::TimedOut);
         let stopped = keeper(None);
-        stopped.control.raise(Level::Stop);
-        assert_eq!(run(&stopped, "sleep 1000"), Ended::Stopped);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stopped.ever_started() {
+                    std::thread::yield_now();
+                }
+                stopped.control.raise(Level::Stop);
+            });
+            assert_eq!(run(&stopped, "exec sleep 1000"), Ended::Stopped);
+        });
+        let none = stopped.run(sh("exit 0"), None, &mut []);
+        assert_eq!(none.unwrap(), None, "no further run begins");
     }
 }

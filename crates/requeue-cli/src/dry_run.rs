@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write as _};
 
 use requeue_watch::{Report, Watcher};
 
-use crate::args::Run;
+use crate::args::{On, Run};
 use crate::control::Control;
 use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
@@ -55,7 +55,8 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
     if let Some(watcher) = watcher {
         // What is there; what happens later nobody waits for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
-            Report::Change(change) => each(Piece::Key(watch::key(&change))),
+            Report::Change(_) if !args.runs_on(On::Initial) => true,
+            Report::Change(change) => each(Piece::Key(args.one_key().unwrap_or_else(|| watch::key(&change)))),
             Report::Ready { .. } => false,
             _ => true,
         });

@@ -7,13 +7,16 @@ use std::sync::{Mutex, PoisonError};
 use crate::args::Run;
 use crate::joblog::{Joblog, Resume};
 use crate::key_file::KeyFile;
+use crate::listen::Exports;
 use crate::tally::{GaveUp, Key};
+use crate::whole_file::WholeFile;
 
 #[derive(Debug)]
 pub(crate) struct Files {
     failed_to: Mutex<Option<KeyFile>>,
     left_to: Mutex<Option<KeyFile>>,
     pub(crate) joblog: Option<Joblog>,
+    metrics_to: Mutex<Option<WholeFile>>,
 }
 
 impl Files {
@@ -27,22 +30,37 @@ impl Files {
             failed_to: opened("--failed-to", args.failed_to.as_deref(), KeyFile::open)?.into(),
             left_to: opened("--left-to", args.left_to.as_deref(), KeyFile::open)?.into(),
             joblog: opened("--joblog", args.joblog.as_deref(), Joblog::open)?,
+            metrics_to: opened("--metrics-to", args.metrics_to.as_deref(), WholeFile::open)?.into(),
         })
     }
 
     /// Writes what is written at the end, and gives what could not be.
-    pub(crate) fn finish(&self, args: &Run, gave_up: &[GaveUp], left: &[Key]) -> Vec<String> {
+    pub(crate) fn finish(
+        &self,
+        args: &Run,
+        gave_up: &[GaveUp],
+        left: &[Key],
+        exports: Option<&Exports>,
+    ) -> Vec<String> {
         let whole = gave_up.iter().filter(|gave_up| !gave_up.cut).map(|gave_up| &gave_up.key[..]);
         let results = [
             ("--failed-to", &args.failed_to, write(&self.failed_to, whole, args)),
             ("--left-to", &args.left_to, write(&self.left_to, left.iter().map(|key| &key[..]), args)),
             ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
+            ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
         ];
         let failed = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
             let path = path.as_deref().unwrap_or("".as_ref());
             result.err().map(|e| about(option, path, &e))
         };
         results.into_iter().filter_map(failed).collect()
+    }
+
+    fn write_metrics(&self, exports: Option<&Exports>) -> io::Result<()> {
+        let file = self.metrics_to.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(file), Some(exports)) = (file, exports) else { return Ok(()) };
+        let text = exports.text().map_err(io::Error::other)?;
+        file.write(|out| out.write_all(text.as_bytes()))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::SpooledTempFile;
 
-use crate::output::{Console, Stream};
+use crate::output::{Console, Meanwhile, Stream};
 
 /// So much of each output is kept in memory.
 const IN_MEMORY: usize = 256 * 1024;
@@ -45,7 +45,7 @@ impl Spool {
     fn pour(mut self, stream: Stream, console: &Console) {
         // What was kept only in part is not in the length.
         if self.length > 0 && self.file.rewind().is_ok() {
-            console.pour(stream, &mut BufReader::new(self.file.take(self.length)));
+            console.pour(stream, &mut BufReader::new(self.file.take(self.length)), &mut ());
         }
     }
 }
@@ -57,7 +57,13 @@ impl Group {
 
     /// Keeps whole lines. Where there is no room for them (a full disk) the run's output
     /// is not kept any longer: nothing of it is lost, but it comes in several pieces.
-    pub(crate) fn take(&self, stream: Stream, lines: &[u8], console: &Console) {
+    pub(crate) fn take(
+        &self,
+        stream: Stream,
+        lines: &[u8],
+        console: &Console,
+        meanwhile: &mut dyn Meanwhile,
+    ) {
         let mut kept = self.kept();
         let taken = kept.as_mut().map(|kept| {
             let spool = match stream {
@@ -73,7 +79,7 @@ impl Group {
         if let Some(Err(e)) = taken {
             console.line(&format!("requeue: --group: {e}: the output of this run is not in one piece"));
         }
-        console.write(stream, lines);
+        console.write(stream, lines, meanwhile);
     }
 
     /// The run has ended: what was kept goes out, and what comes now goes through.

@@ -14,9 +14,11 @@ use std::time::Duration;
 use requeue::{Add, Added};
 use requeue_watch::Event;
 
+use crate::args::Run;
 use crate::gate::Gate;
 use crate::queue::Queue;
 use crate::tally::{Distinct, Key, Tally};
+use crate::watched::Watched;
 
 /// Why a key is to be run: what its triggers since the last run have left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) struct Cause {
     number: u64,
     /// What a watcher saw last.
     pub(crate) seen: Option<Seen>,
+    /// The key was read as well, under a watcher.
+    typed: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,7 @@ impl Cause {
     pub(crate) fn merge(&mut self, other: Self) {
         let later = other.number > self.number;
         self.number = self.number.max(other.number);
+        self.typed |= other.typed;
         // That a file is there says less than that it was written.
         let says = |seen: &Option<Seen>| match seen {
             None => 0,
@@ -51,9 +56,22 @@ impl Cause {
     }
 }
 
+/// What a key that was handed out is to be run for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// This is what the program is told of a watched file.
+    Run(Option<Seen>),
+    /// Its file came and went, and nobody knows of it: there is nothing to do.
+    Nothing,
+}
+
 #[derive(Debug)]
 pub(crate) struct Intake {
     queue: Queue,
+    /// Only where keys are files that are watched.
+    pub(crate) watched: Option<Watched>,
+    /// The key that stands for all.
+    one: Option<Key>,
     /// How long it must be quiet around a key, and for how long that may put its run off.
     quiet: Option<(Duration, Duration)>,
     numbers: AtomicU64,
@@ -66,10 +84,12 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(queue: Queue, debounce: Duration, max: Duration) -> Self {
+    pub(crate) fn new(queue: Queue, args: &Run) -> Self {
         Self {
             queue,
-            quiet: (!debounce.is_zero()).then_some((debounce, max)),
+            watched: Watched::new(args),
+            one: args.one_key().map(<[u8]>::to_vec),
+            quiet: (!args.debounce.is_zero()).then_some((args.debounce, args.debounce_max)),
             numbers: AtomicU64::new(1),
             waiting: Mutex::default(),
             distinct: Mutex::default(),
@@ -82,8 +102,17 @@ impl Intake {
         Self { gate, ..self }
     }
 
+    /// The key as which this one is run.
+    pub(crate) fn key<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
+        self.one.as_deref().unwrap_or(key)
+    }
+
     /// Adds a key, and counts it; false once the queue takes none any more.
     pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>) -> bool {
+        let key = self.key(key);
+        if let (None, Some(watched)) = (&seen, &self.watched) {
+            watched.know(key);
+        }
         let gate = self.gate.as_ref();
         if gate.is_some_and(|gate| gate.takes(key, || self.cause(seen.clone()))) {
             Tally::add(&tally.triggers);
@@ -94,7 +123,7 @@ impl Intake {
         let at_once = matches!(seen, Some(Seen { event: Event::Initial, .. }));
         let added = match self.quiet.filter(|_| !at_once) {
             Some((quiet, max)) => self.add_after(key, seen, quiet, max),
-            None if seen.is_none() => self.queue.add_ref(key).ok(),
+            None if seen.is_none() && self.watched.is_none() => self.queue.add_ref(key).ok(),
             None => self.queue.add_value(key.to_vec(), self.cause(seen)).ok(),
         };
         let Some(added) = added else { return false };
@@ -109,6 +138,7 @@ impl Intake {
 
     /// Counts a key that the queue took no more: it is left.
     pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8]) {
+        let key = self.key(key);
         Tally::add(&tally.triggers);
         if lock(&self.distinct).is_new(key) {
             Tally::add(&tally.keys);
@@ -117,16 +147,25 @@ impl Intake {
     }
 
     fn cause(&self, seen: Option<Seen>) -> Cause {
-        Cause { number: self.numbers.fetch_add(1, Ordering::Relaxed), seen }
+        Cause { number: self.numbers.fetch_add(1, Ordering::Relaxed), typed: seen.is_none(), seen }
     }
 
     fn add_after(&self, key: &[u8], seen: Option<Seen>, quiet: Duration, max: Duration) -> Option<Added> {
         let mut waiting = lock(&self.waiting);
         let cause = self.cause(seen);
         let number = cause.number;
+        let state = self.queue.state(key);
+        // A run is coming, which nothing puts off any more.
+        if state.as_ref().is_some_and(|state| state.ready || state.dirty) {
+            let added = self.queue.add_value(key.to_vec(), cause).ok()?;
+            if let Some(last) = waiting.get_mut(key) {
+                *last = number;
+            }
+            return Some(added);
+        }
         // The timer that the key has is that of a retry, whose later instant must not
         // stay: what failed may be well now.
-        if !waiting.contains_key(key) && self.queue.state(key).is_some_and(|s| s.waiting_until.is_some()) {
+        if !waiting.contains_key(key) && state.is_some_and(|state| state.waiting_until.is_some()) {
             self.queue.add_with(key.to_vec(), Add::after(quiet).replace()).ok()?;
         }
         let added = self.queue.add_with(key.to_vec(), Add::after(quiet).latest(max).value(cause)).ok()?;
@@ -135,13 +174,44 @@ impl Intake {
         Some(if waited { Added::Coalesced } else { added })
     }
 
-    /// A run of this key begins, with all causes up to `cause`.
+    /// A key is handed out, with all causes up to `cause`.
     pub(crate) fn begins(&self, key: &[u8], cause: Option<&Cause>) {
-        let (Some(cause), Some(_)) = (cause, self.quiet) else { return };
+        let Some(cause) = cause else { return };
         let mut waiting = lock(&self.waiting);
         if waiting.get(key).is_some_and(|number| *number <= cause.number) {
             waiting.remove(key);
         }
+    }
+
+    /// What a key that was handed out is run for, after so many failures in a row.
+    pub(crate) fn sees(&self, tally: &Tally, key: &[u8], cause: &Cause, failures: u32) -> Begin {
+        match (&self.watched, &cause.seen) {
+            (Some(watched), Some(seen)) if !cause.typed => match watched.begins(key, seen, failures) {
+                Some(seen) => Begin::Run(Some(seen)),
+                None => {
+                    // Its trigger and the deletion come to nothing together.
+                    Tally::add(&tally.coalesced);
+                    if !watched.knows(key) && lock(&self.distinct).remove(key) {
+                        tally.keys.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    Begin::Nothing
+                }
+            },
+            (_, seen) => Begin::Run(seen.clone()),
+        }
+    }
+
+    /// Puts a key that was handed out back for so long, but no longer than to the end.
+    /// False if the queue takes none any more.
+    pub(crate) fn put_off(&self, key: &[u8], cause: &Cause, delay: Duration) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let add = Add::after(delay).latest(delay).value(cause.clone());
+        let taken = self.queue.add_with(key.to_vec(), add).is_ok();
+        if taken {
+            let number = waiting.entry(key.to_vec()).or_default();
+            *number = cause.number.max(*number);
+        }
+        taken
     }
 
     /// Shuts the queue down; what waits for quiet is ready instead.
@@ -186,7 +256,16 @@ mod tests {
         let clock = FakeClock::new();
         let builder = WorkQueue::merging(Cause::merge).clock(clock.clone()).timers_absorbed(true);
         let queue: Queue = builder.build().unwrap();
-        let intake = Intake::new(queue.clone(), QUIET, 2 * QUIET);
+        let intake = Intake {
+            queue: queue.clone(),
+            watched: None,
+            one: None,
+            quiet: Some((QUIET, 2 * QUIET)),
+            numbers: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            distinct: Mutex::default(),
+            gate: None,
+        };
         Setting { clock, queue, intake, tally: Tally::default() }
     }
 
@@ -271,9 +350,53 @@ mod tests {
     }
 
     #[test]
+    fn what_merges_into_a_run_that_is_coming_counts_as_coalesced() {
+        let s = setting();
+        let count = || [&s.tally.triggers, &s.tally.coalesced].map(|n| n.load(Ordering::Relaxed));
+        // Ready at once, and not yet handed out.
+        s.add(Event::Initial);
+        s.add(Event::Write);
+        assert_eq!(count(), [2, 1]);
+        assert_eq!(s.queue.state(&b"a"[..]).unwrap().waiting_until, None, "and no timer is set for it");
+        assert_eq!(s.run(), Some(Event::Write));
+        // Ready after a while of quiet.
+        s.add(Event::Write);
+        s.clock.advance(QUIET);
+        assert_eq!(s.queue.len(), 1);
+        s.add(Event::Write);
+        assert_eq!(count(), [4, 2]);
+        // Held, and triggered at once.
+        let item = s.queue.try_get().unwrap();
+        s.intake.begins(item.key(), item.value());
+        s.add(Event::Initial);
+        s.add(Event::Write);
+        assert_eq!(count(), [6, 3]);
+        item.succeed();
+        assert_eq!(s.run(), Some(Event::Write));
+        s.clock.advance(2 * QUIET);
+        assert_eq!(s.run(), None);
+    }
+
+    #[test]
+    fn a_key_that_is_put_off_is_run_at_the_end_and_not_dropped() {
+        let s = setting();
+        s.add(Event::Write);
+        s.clock.advance(QUIET);
+        let item = s.queue.try_get().unwrap();
+        s.intake.begins(item.key(), item.value());
+        assert!(s.intake.put_off(item.key(), item.value().unwrap(), 10 * QUIET));
+        item.succeed();
+        s.clock.advance(9 * QUIET);
+        assert_eq!(s.run(), None);
+        s.intake.shut_down();
+        assert_eq!(s.run(), Some(Event::Write));
+        assert!(s.intake.left().is_empty());
+    }
+
+    #[test]
     fn the_latest_event_counts_but_being_there_never_hides_another() {
-        let cause = |number, event| Cause { number, seen: seen(event) };
-        let none = Cause { number: 9, seen: None };
+        let cause = |number, event| Cause { number, seen: seen(event), typed: false };
+        let none = Cause { number: 9, seen: None, typed: false };
         for (mut a, b, event) in [
             (cause(1, Event::Write), cause(2, Event::Delete), Event::Delete),
             (cause(2, Event::Write), cause(1, Event::Delete), Event::Write),

@@ -45,7 +45,7 @@ impl Row<'_> {
         let (status, signal) = match self.ended {
             None => (NOT_STARTED, 0),
             Some(Ended::Exit(code)) => (code, 0),
-            Some(Ended::Signal(n)) => (128 + n, n),
+            Some(Ended::Signal(n) | Ended::WantedTerminal(n)) => (128 + n, n),
             Some(Ended::TimedOut) => (TIMED_OUT, SIGTERM),
             Some(Ended::Stopped) => (128 + SIGTERM, SIGTERM),
         };

@@ -89,9 +89,9 @@ fn relay(heard: &OwnedFd, shared: &Mutex<Shared>, console: &Console) {
         let mut at = 0;
         outputs.retain_mut(|output| {
             at += 1;
-            let go_on = !ready[at] || output.read(&mut scratch, console).is_some();
+            let go_on = !ready[at] || output.read(&mut scratch, console, &mut ()).is_some();
             if !go_on || last_round {
-                output.relay.finish(console);
+                output.relay.finish(console, &mut ());
             }
             go_on
         });

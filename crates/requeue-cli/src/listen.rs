@@ -1,4 +1,4 @@
-//! `--listen`: what is served, and where.
+//! `--listen` and `--metrics-to`: what is told, and where.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -34,12 +34,47 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| EXPECTED.to_owned())
 }
 
+/// What is told of the queue: at an address, or in a file at the end.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    registry: Registry,
+    pub(crate) sink: Arc<QueueSink>,
+}
+
+impl Exports {
+    /// # Errors
+    ///
+    /// What the library refuses.
+    pub(crate) fn new() -> Result<Self, String> {
+        let mut registry = Registry::default();
+        let sink = QueueMetrics::register(&mut registry).queue(NAME).map_err(|e| e.to_string())?;
+        Ok(Self { registry, sink: Arc::new(sink) })
+    }
+
+    /// All of it, as prometheus-client writes it.
+    ///
+    /// # Errors
+    ///
+    /// A number that cannot be written, which would be a fault of prometheus-client.
+    pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn page(&self) -> Page {
+        match self.text() {
+            Ok(body) => Page { status: "200 OK", content_type: OPEN_METRICS, body },
+            Err(e) => Page::text("500 Internal Server Error", &e.to_string()),
+        }
+    }
+}
+
 /// An address that was taken, and what will be told there.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,
-    registry: Registry,
-    pub(crate) sink: Arc<QueueSink>,
+    exports: Arc<Exports>,
 }
 
 impl Listening {
@@ -48,11 +83,8 @@ impl Listening {
     /// # Errors
     ///
     /// What is wrong, to be put behind the option's name.
-    pub(crate) fn at(address: SocketAddr) -> Result<Self, String> {
-        let listener = crate::http::bind(address)?;
-        let mut registry = Registry::default();
-        let sink = QueueMetrics::register(&mut registry).queue(NAME).map_err(|e| e.to_string())?;
-        Ok(Self { listener, registry, sink: Arc::new(sink) })
+    pub(crate) fn at(address: SocketAddr, exports: Arc<Exports>) -> Result<Self, String> {
+        Ok(Self { listener: crate::http::bind(address)?, exports })
     }
 
     /// Where that is, if it was left to the system.
@@ -66,26 +98,14 @@ impl Listening {
     ///
     /// The system has no thread left.
     pub(crate) fn serve(self, queue: &Queue) -> std::io::Result<Server> {
-        let (queue, registry, sink) = (queue.clone(), self.registry, self.sink);
-        Server::start(self.listener, move |path| {
-            // as long as it is served it is exported
-            let _ = &sink;
-            match path {
-                "/metrics" => metrics(&registry),
-                // also at the end: whoever is worked off is well, and must not be killed
-                "/healthz" if queue.shutting_down() => Page::text("200 OK", "draining"),
-                "/healthz" => Page::text("200 OK", "ok"),
-                _ => Page::text("404 Not Found", "there are /metrics and /healthz"),
-            }
+        let (queue, exports) = (queue.clone(), self.exports);
+        Server::start(self.listener, move |path| match path {
+            "/metrics" => exports.page(),
+            // also at the end: whoever is worked off is well, and must not be killed
+            "/healthz" if queue.shutting_down() => Page::text("200 OK", "draining"),
+            "/healthz" => Page::text("200 OK", "ok"),
+            _ => Page::text("404 Not Found", "there are /metrics and /healthz"),
         })
-    }
-}
-
-fn metrics(registry: &Registry) -> Page {
-    let mut body = String::new();
-    match encode(&mut body, registry) {
-        Ok(()) => Page { status: "200 OK", content_type: OPEN_METRICS, body },
-        Err(e) => Page::text("500 Internal Server Error", &e.to_string()),
     }
 }
 

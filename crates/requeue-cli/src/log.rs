@@ -73,6 +73,15 @@ impl Log {
         }
     }
 
+    /// The key failed, but its file is gone, and the program had its second try.
+    pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
+        match self.form {
+            Form::Text => self.text(subject, why, "but the file is gone: ended"),
+            Form::Json => self.event("gone", Some(subject), &reason(why)),
+            Form::Off => {}
+        }
+    }
+
     /// The key will not be run again before we leave. `why` is missing where the run
     /// itself was stopped.
     pub(crate) fn left(&self, subject: Subject<'_>, why: Option<&Failure>) {
@@ -133,7 +142,7 @@ pub(crate) fn reason(why: &Failure) -> String {
         Failure::Exit(code) => {
             let _ = write!(out, ",\"exit_status\":{code}");
         }
-        Failure::Signal(n) => {
+        Failure::Signal(n) | Failure::WantedTerminal(n) => {
             let _ = write!(out, ",\"signal\":{n}");
         }
         _ => {}

@@ -29,7 +29,9 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoP
         let file = PathBuf::from(program);
         return match executable(&file) {
             Ok(()) => Ok(file),
-            Err(Obstacle::Missing) => Err(NoProgram::NotFound(format!("{shown}: not found"))),
+            Err(Obstacle::Missing) => {
+                Err(NoProgram::NotFound(format!("{shown}: not found{}", hint(program))))
+            }
             Err(Obstacle::Other(why)) => {
                 Err(NoProgram::CannotExecute(format!("{shown}: cannot be executed: {why}")))
             }
@@ -56,8 +58,28 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoP
             "{}: cannot be executed: {why}",
             show::key(file.as_os_str().as_bytes())
         ))),
-        None => Err(NoProgram::NotFound(format!("{shown}: not found in PATH"))),
+        None => Err(NoProgram::NotFound(format!("{shown}: not found in PATH{}", hint(program)))),
     }
+}
+
+/// What somebody may have meant who gave a line of a shell as one word.
+fn hint(program: &OsStr) -> String {
+    let text = program.to_string_lossy();
+    if text.contains(|c: char| c.is_whitespace() || "|&;<>()$`".contains(c)) {
+        let quoted = text.replace('\'', r"'\''");
+        return format!(" (no shell reads it; to have one, write: sh -c '{quoted}')");
+    }
+    String::new()
+}
+
+/// Whether a file that the system does not know how to execute is for `sh`, as `execvp`
+/// takes it. What has a NUL in its first line is no text.
+pub(crate) fn is_script(file: &Path) -> bool {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    let read = std::fs::File::open(file).and_then(|file| file.take(256).read_to_end(&mut start));
+    let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
+    read.is_ok() && !line.contains(&0)
 }
 
 enum Obstacle {
@@ -123,6 +145,25 @@ mod tests {
         assert!(matches!(find(OsStr::new("/"), Some(&path)), Err(NoProgram::CannotExecute(_))));
         assert!(matches!(find(OsStr::new("/bin/sh/x"), Some(&path)), Err(NoProgram::NotFound(_))));
         assert!(matches!(find(OsStr::new("/dev/null"), Some(&path)), Err(NoProgram::CannotExecute(_))));
+    }
+
+    #[test]
+    fn a_line_for_a_shell_is_not_found_and_a_shell_is_proposed() {
+        let path = OsString::from("/bin:/usr/bin");
+        for (line, proposed) in [
+            ("echo hi", "sh -c 'echo hi'"),
+            ("ls|wc", "sh -c 'ls|wc'"),
+            ("/bin/echo it's", r"sh -c '/bin/echo it'\''s'"),
+        ] {
+            let Err(NoProgram::NotFound(why)) = find(OsStr::new(line), Some(&path)) else {
+                panic!("{line} was found");
+            };
+            assert!(why.contains(proposed), "{why}");
+        }
+        let Err(NoProgram::NotFound(why)) = find(OsStr::new("no-such-tool"), Some(&path)) else {
+            panic!("it was found");
+        };
+        assert!(!why.contains("sh -c"), "{why}");
     }
 
     #[test]

@@ -1,102 +1,278 @@
-//! Notices a program that writes its own key: each of its runs then triggers the next.
+//! Notices a program whose runs bring about the next ones, so that it never ends: it writes
+//! its own file, it writes a file whose run writes the first again, or it writes its output
+//! beside its input, where that is input again.
 //!
-//! By the file's own time of change, not by when its event is read, which can be long
-//! after the run's end. So somebody else who writes the file within a tick of the clock
-//! after each run is taken for the program; but that is a loop too.
+//! A change belongs to the run during which it was made, by the file's own time of change
+//! and not by when its event is read, which can be long after. That is no proof: somebody
+//! else may write the file all the time, and then it changes during each run as well. So
+//! before a key is called a loop its next run is put off, for twice as long as its runs
+//! took to follow each other. If the file is quiet all that time, nobody else writes it.
+//! Output beside input needs no such trial: names that grow with each run are proof enough.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use memchr::memmem;
+
+use crate::show;
 use crate::tally::Key;
 
-/// So many runs in a row during each of which the file was changed are a loop.
+/// So many runs of a key, each brought about by the one before it, are put to trial.
 const STREAK: u32 = 5;
+
+/// After a trial that found another writer, the next takes so many times as many runs.
+const PATIENCE: u32 = 4;
+
+/// So many runs in a row, each for a file that the one before it made, with a longer name,
+/// are a loop.
+const GROWTH: u32 = 4;
+
+/// A loop can lead over so many other keys.
+const DETOUR: usize = 8;
 
 /// A file's time is that of the last tick of the kernel's clock: up to 10 ms old.
 const TICK: Duration = Duration::from_millis(10);
 
-/// An event that is read so long after a run's end is not laid at its door.
-const MEMORY: Duration = Duration::from_secs(60);
+/// The longest and the shortest time for which a run is put off.
+const TRIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// So many runs are remembered before old ones are forgotten.
-const ROOM: usize = 1024;
+/// So many runs that have ended are remembered, and so many keys at least.
+const RUNS: usize = 64;
+const KEYS: usize = 1024;
+
+/// A key is remembered for so long after its last run or change, if there are many.
+const MEMORY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Loops {
-    last: Mutex<Last>,
-    /// How much older than its run's begin a change of the run's own may look. No more
-    /// than a trigger is older than the run that it brings, or that would be taken for it.
+    seen: Mutex<History>,
+    /// How much older than a run's begin a change of the run's own key may look that was made
+    /// during it. No more than a trigger is older than the run that it brings, or the trigger
+    /// would be taken for such a change.
     slack: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Last {
-    runs: HashMap<Key, LastRun>,
-    /// How many may be there before old ones are looked for.
+struct History {
+    /// The runs that are on and the last ones that were, in the order of their begins.
+    runs: VecDeque<Run>,
+    keys: HashMap<Key, Past>,
+    /// How many keys may be there before old ones are looked for.
     room: usize,
+    growth_said: bool,
 }
 
 #[derive(Debug)]
-struct LastRun {
+struct Run {
+    key: Key,
     began: SystemTime,
     ended: Option<SystemTime>,
-    /// The file was changed during it.
-    changed: bool,
-    /// The runs in a row before it during which the file was changed.
+    origin: Origin,
+}
+
+/// The runs that brought a run about.
+#[derive(Clone, Debug, Default)]
+struct Origin {
+    /// Their keys, the last one last.
+    keys: VecDeque<Key>,
+    /// How many times in a row a name grew.
+    grown: u32,
+}
+
+/// Where the changes of a file since its last run's begin come from.
+#[derive(Debug)]
+enum Writer {
+    Unknown,
+    Run(Origin),
+    Other,
+}
+
+#[derive(Debug)]
+struct Past {
+    touched: SystemTime,
+    writer: Writer,
+    /// How many runs up to the last one were brought about by the key's own runs, and
+    /// when the first of them began.
     streak: u32,
+    since: SystemTime,
+    /// The streak that is put to trial next.
+    wanted: u32,
+    on_trial: bool,
+    said: bool,
+}
+
+/// What to do with a key that was handed out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Run,
+    /// Run it, and say this.
+    Say(String),
+    /// Look for so long whether somebody else writes the file.
+    PutOff(Duration),
 }
 
 impl Loops {
     /// Of keys whose triggers wait so long for quiet.
     pub(crate) fn new(debounce: Duration) -> Self {
-        Self { last: Mutex::default(), slack: debounce.min(TICK) }
+        Self { seen: Mutex::default(), slack: debounce.min(TICK) }
     }
 
-    pub(crate) fn begins(&self, key: &[u8], now: SystemTime) {
-        let mut last = self.last();
-        let streak = match last.runs.get(key) {
-            Some(run) if run.changed => run.streak + 1,
-            _ => 0,
-        };
-        last.runs.insert(key.to_vec(), LastRun { began: now, ended: None, changed: false, streak });
-        if last.runs.len() > last.room {
-            let recent = |run: &LastRun| {
-                run.ended.is_none_or(|ended| now.duration_since(ended).is_ok_and(|ago| ago < MEMORY))
-            };
-            last.runs.retain(|_, run| recent(run));
-            last.room = ROOM.max(2 * last.runs.len());
+    /// A key was handed out. Unless it is put off, its run begins.
+    pub(crate) fn begins(&self, key: &[u8], now: SystemTime) -> Turn {
+        let mut history = self.seen();
+        let history = &mut *history;
+        let growth_said = &mut history.growth_said;
+        let past = history.keys.entry(key.to_vec()).or_insert_with(|| Past::new(now));
+        past.touched = now;
+        let writer = std::mem::replace(&mut past.writer, Writer::Unknown);
+        let mut turn = Turn::Run;
+        let mut origin = Origin::default();
+        if std::mem::take(&mut past.on_trial) {
+            match writer {
+                Writer::Unknown => {
+                    past.said = true;
+                    turn = Turn::Say(said_of_streak(key, past.wanted));
+                }
+                _ => past.wanted = past.wanted.saturating_mul(PATIENCE),
+            }
+            past.streak = 0;
+        } else if let Writer::Run(found) = writer {
+            origin = found;
+            if !origin.keys.iter().any(|other| other == key) {
+                past.streak = 0;
+            } else {
+                past.streak += 1;
+            }
+            if past.streak >= past.wanted && !past.said {
+                past.on_trial = true;
+                let took = now.duration_since(past.since).unwrap_or_default() / past.streak;
+                return Turn::PutOff((2 * took).clamp(TRIAL.0, TRIAL.1));
+            }
+            if origin.grown >= GROWTH && !std::mem::replace(growth_said, true) {
+                turn = Turn::Say(said_of_growth(key, origin.keys.back()));
+            }
+        } else {
+            past.streak = 0;
         }
+        if past.streak == 0 {
+            past.since = now;
+        }
+        history.runs.push_back(Run { key: key.to_vec(), began: now, ended: None, origin });
+        history.forget_old_keys(now);
+        turn
     }
 
     pub(crate) fn ends(&self, key: &[u8], now: SystemTime) {
-        if let Some(run) = self.last().runs.get_mut(key) {
+        let mut history = self.seen();
+        if let Some(run) = history.runs.iter_mut().rev().find(|run| run.ended.is_none() && run.key == key) {
             run.ended = Some(now);
         }
-    }
-
-    /// The file was changed at this time. True if that makes a loop; said once for each.
-    pub(crate) fn changed(&self, key: &[u8], at: SystemTime) -> bool {
-        let mut last = self.last();
-        let Some(run) = last.runs.get_mut(key) else { return false };
-        let during = at + self.slack > run.began && run.ended.is_none_or(|ended| at <= ended);
-        if !during || run.changed {
-            return false;
+        let over = |run: &Run| run.ended.is_some();
+        if history.runs.iter().filter(|run| over(run)).count() > RUNS {
+            let oldest = history.runs.iter().position(over);
+            oldest.map(|at| history.runs.remove(at));
         }
-        run.changed = true;
-        run.streak + 1 == STREAK
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The file was changed at this time.
+    pub(crate) fn changed(&self, key: &[u8], at: SystemTime) {
+        let mut history = self.seen();
+        let writer = match history.writer(key, at, self.slack) {
+            Some(origin) => Writer::Run(origin),
+            None => Writer::Other,
+        };
+        match history.keys.get_mut(key) {
+            Some(past) if matches!((&past.writer, &writer), (Writer::Unknown, _) | (_, Writer::Other)) => {
+                past.writer = writer;
+            }
+            Some(_) => {}
+            // Of a file that has had no run only its origin matters.
+            None if matches!(writer, Writer::Run(_)) => {
+                history.keys.insert(key.to_vec(), Past { writer, ..Past::new(at) });
+            }
+            None => {}
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, History> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is said of it.
-pub(crate) fn message(key: &str) -> String {
+impl Past {
+    fn new(now: SystemTime) -> Self {
+        Self {
+            touched: now,
+            writer: Writer::Unknown,
+            streak: 0,
+            since: now,
+            wanted: STREAK,
+            on_trial: false,
+            said: false,
+        }
+    }
+}
+
+impl History {
+    /// The run that can have changed this file at this time, as the origin of the next.
+    fn writer(&self, key: &[u8], at: SystemTime, slack: Duration) -> Option<Origin> {
+        let on = |run: &&Run| {
+            let slack = if run.key == key { slack } else { TICK };
+            at + slack > run.began && run.ended.is_none_or(|ended| at <= ended)
+        };
+        let on: Vec<&Run> = self.runs.iter().filter(on).collect();
+        let own = on.iter().find(|run| run.key == key);
+        let grown = || on.iter().find(|run| grows(&run.key, key));
+        let leads_here = || on.iter().find(|run| run.origin.keys.iter().any(|other| other == key));
+        let alone = || on.first().filter(|_| on.len() == 1);
+        let writer = own.or_else(grown).or_else(leads_here).or_else(alone)?;
+        let mut origin = writer.origin.clone();
+        if origin.keys.len() == DETOUR {
+            origin.keys.pop_front();
+        }
+        origin.keys.push_back(writer.key.clone());
+        origin.grown = if grows(&writer.key, key) { origin.grown + 1 } else { 0 };
+        Some(origin)
+    }
+
+    fn forget_old_keys(&mut self, now: SystemTime) {
+        if self.keys.len() > self.room {
+            let recent = |past: &Past| now.duration_since(past.touched).is_ok_and(|ago| ago < MEMORY);
+            self.keys.retain(|_, past| past.on_trial || recent(past));
+            self.room = KEYS.max(2 * self.keys.len());
+        }
+    }
+}
+
+/// Whether the output has a name that is made of the input's: longer, with the input's name
+/// in it, or all of it but its ending.
+fn grows(input: &[u8], output: &[u8]) -> bool {
+    let name = |path| memchr::memrchr(b'/', path).map_or(path, |at| &path[at + 1..]);
+    let input_name = name(input);
+    let stem = match memchr::memrchr(b'.', input_name) {
+        Some(dot @ 1..) => &input_name[..dot],
+        _ => input_name,
+    };
+    output.len() > input.len() && memmem::find(name(output), stem).is_some()
+}
+
+const ADVICE: &str = "this never ends (let it write elsewhere, or use --ignore)";
+
+fn said_of_streak(key: &[u8], runs: u32) -> String {
     format!(
-        "{key}: changed during each of its last {STREAK} runs, and run again each time: if the program \
-         writes the file itself this never ends (let it write elsewhere, or use --ignore)"
+        "{}: changed during each of its last {runs} runs, or the runs that those brought about, and \
+         never else: if the program writes the file itself {ADVICE}",
+        show::key(key)
+    )
+}
+
+fn said_of_growth(key: &[u8], input: Option<&Key>) -> String {
+    format!(
+        "{}: made while the program ran for {}, which was made in the same way: if the program's \
+         output is its input again {ADVICE}",
+        show::key(key),
+        input.map(|input| show::key(input)).unwrap_or_default(),
     )
 }
 
@@ -108,37 +284,102 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + n)
     }
 
-    /// Runs of a second each, every ten; the file is changed so long after each begins.
-    fn said(changes: &[Option<u64>]) -> Vec<bool> {
+    /// Keys that are handed out in turn, every ten seconds, for a run of a second each; what
+    /// they change, and how long after the hand-out, says `changes`. Says at which hand-outs
+    /// a key was put off, and at which something was said.
+    fn turns(
+        keys: &[&str],
+        rounds: u64,
+        changes: impl Fn(u64) -> Vec<(&'static str, u64)>,
+    ) -> (Vec<u64>, Vec<u64>) {
+        let loops = Loops::new(TICK);
+        let (mut put_off, mut said) = (Vec::new(), Vec::new());
+        for n in 0..rounds {
+            let key = keys[(n - put_off.len() as u64) as usize % keys.len()].as_bytes();
+            match loops.begins(key, second(10 * n)) {
+                Turn::Run => loops.ends(key, second(10 * n + 1)),
+                Turn::Say(_) => {
+                    said.push(n);
+                    loops.ends(key, second(10 * n + 1));
+                }
+                Turn::PutOff(_) => put_off.push(n),
+            }
+            for (key, after) in changes(n) {
+                // A run that did not begin changes nothing.
+                if after > 1 || put_off.last() != Some(&n) {
+                    loops.changed(key.as_bytes(), second(10 * n + after));
+                }
+            }
+        }
+        (put_off, said)
+    }
+
+    #[test]
+    fn a_program_that_writes_its_own_file_is_put_off_once_and_then_told_of_once() {
+        assert_eq!(turns(&["a"], 40, |_| vec![("a", 1)]), (vec![5], vec![6]));
+    }
+
+    #[test]
+    fn a_loop_over_two_and_over_four_keys_is_told_of() {
+        let ring = |n: u64| vec![(["a", "b"][(n + 1) as usize % 2], 1)];
+        let (put_off, said) = turns(&["a", "b"], 12, ring);
+        assert_eq!((put_off.len(), said.len()), (1, 1), "{put_off:?} {said:?}");
+        let ring = |n: u64| vec![(["a", "b", "c", "d"][(n + 1) as usize % 4], 1)];
+        let (put_off, said) = turns(&["a", "b", "c", "d"], 24, ring);
+        assert_eq!((put_off.len(), said.len()), (1, 1), "{put_off:?} {said:?}");
+    }
+
+    #[test]
+    fn somebody_who_writes_all_the_time_is_no_loop() {
+        let (put_off, said) = turns(&["a"], 200, |_| vec![("a", 1), ("a", 5)]);
+        assert_eq!((put_off.len(), said.len()), (0, 0), "between the runs too");
+        // By chance never between the runs, but then while the run is put off.
+        let seldom = |n: u64| if n == 5 || n == 26 { vec![("a", 3)] } else { vec![("a", 1)] };
+        assert_eq!(turns(&["a"], 40, seldom), (vec![5, 26], vec![]));
+    }
+
+    #[test]
+    fn changes_with_pauses_are_no_loop() {
+        let (put_off, said) = turns(&["a"], 100, |n| if n % 5 == 0 { vec![] } else { vec![("a", 1)] });
+        assert_eq!((put_off.len(), said.len()), (0, 0));
+    }
+
+    #[test]
+    fn output_beside_its_input_is_told_of_once() {
         let loops = Loops::new(TICK);
         let mut said = Vec::new();
-        for (n, change) in (0..).zip(changes) {
-            loops.begins(b"a", second(10 * n));
-            loops.ends(b"a", second(10 * n + 1));
-            said.push(change.is_some_and(|after| loops.changed(b"a", second(10 * n + after))));
+        for picture in ["p", "q"] {
+            let mut key = format!("{picture}.jpg");
+            loops.changed(key.as_bytes(), second(0));
+            for n in 0..8 {
+                if let Turn::Say(text) = loops.begins(key.as_bytes(), second(10 * n)) {
+                    said.push((n, text));
+                }
+                // Another program is busy with another key all the while.
+                if n == 0 {
+                    loops.begins(b"other", second(0));
+                }
+                let next = format!("{}.thumb.jpg", key.strip_suffix(".jpg").unwrap());
+                loops.changed(next.as_bytes(), second(10 * n + 1));
+                loops.ends(key.as_bytes(), second(10 * n + 2));
+                key = next;
+            }
         }
-        said
+        assert_eq!(said.len(), 1, "{said:?}");
+        let (n, text) = &said[0];
+        assert_eq!(*n, 4);
+        assert!(text.starts_with("p.thumb.thumb.thumb.thumb.jpg: made while"), "{text}");
     }
 
     #[test]
-    fn five_runs_in_a_row_are_a_loop_and_it_is_said_once() {
-        assert_eq!(said(&[Some(1); 8]), [false, false, false, false, true, false, false, false]);
-    }
-
-    #[test]
-    fn changes_between_the_runs_are_none() {
-        assert!(!said(&[Some(2); 20]).contains(&true));
-        let mut broken = [Some(1); 12];
-        broken[4] = None;
-        broken[8] = None;
-        assert!(!said(&broken).contains(&true));
-    }
-
-    #[test]
-    fn several_changes_in_a_run_count_once() {
+    fn files_that_come_one_after_the_other_from_outside_are_no_loop() {
         let loops = Loops::new(TICK);
-        loops.begins(b"a", second(0));
-        assert!((0..100).all(|_| !loops.changed(b"a", second(0))));
+        for n in 0..100 {
+            let key = format!("IMG_{n}.jpg");
+            assert_eq!(loops.begins(key.as_bytes(), second(10 * n)), Turn::Run);
+            loops.changed(format!("IMG_{}.jpg", n + 1).as_bytes(), second(10 * n + 1));
+            loops.ends(key.as_bytes(), second(10 * n + 2));
+        }
     }
 
     #[test]
@@ -147,8 +388,10 @@ mod tests {
         for n in 0..100_000u64 {
             let key = n.to_string().into_bytes();
             loops.begins(&key, second(n));
+            loops.changed(&key, second(n));
             loops.ends(&key, second(n));
         }
-        assert!(loops.last().runs.len() <= 2 * ROOM);
+        let history = loops.seen();
+        assert!(history.keys.len() <= 2 * KEYS && history.runs.len() <= RUNS + 1);
     }
 }

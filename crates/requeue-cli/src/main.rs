@@ -30,6 +30,7 @@ mod output;
 mod plan;
 mod progress;
 mod queue;
+mod room;
 mod run;
 mod show;
 mod signals;
@@ -37,6 +38,7 @@ mod summary;
 mod tally;
 mod template;
 mod watch;
+mod watched;
 mod whole_file;
 mod worker;
 

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::args::{AGAIN, Run};
 use crate::child::Ended;
 use crate::duration;
+use crate::room::is_shortage;
 use crate::template::Unpassable;
 
 /// Why a run, or a key, failed.
@@ -16,6 +17,8 @@ pub(crate) enum Failure {
     Exit(i32),
     Signal(i32),
     TimedOut(Duration),
+    /// The system stopped the program with this signal, because it is not the terminal's.
+    WantedTerminal(i32),
     /// The program did not start; the next time it may.
     NotStarted(String),
     Unpassable(Unpassable),
@@ -30,6 +33,10 @@ impl std::fmt::Display for Failure {
                 None => write!(f, "killed by signal {n}"),
             },
             Self::TimedOut(limit) => write!(f, "timed out after {}", duration::show(*limit)),
+            Self::WantedTerminal(n) => {
+                let name = signal_hook::low_level::signal_name(*n).unwrap_or("a signal");
+                write!(f, "wanted the terminal, which no program gets here (stopped by {name})")
+            }
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
             Self::Unpassable(why) => why.fmt(f),
         }
@@ -46,8 +53,14 @@ pub(crate) enum Verdict {
     Again(Duration),
     Retry(Failure),
     GiveUp(Failure),
+    /// It failed, and its file is gone: the program runs once more, for the deletion.
+    AtOnce(Failure),
+    /// It failed for the deletion of its file, and not for the first time: it has ended.
+    Gone(Failure),
     /// We had to leave before its end.
     Left,
+    /// We had to leave before its begin.
+    NotBegun,
 }
 
 /// Judges a run that was the `attempt`-th.
@@ -65,6 +78,7 @@ pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
             Failure::Exit(code)
         }
         Ended::Signal(n) => Failure::Signal(n),
+        Ended::WantedTerminal(n) => Failure::WantedTerminal(n),
         Ended::TimedOut => Failure::TimedOut(args.timeout.unwrap_or_default()),
     };
     retry(failure, attempt, args)
@@ -90,6 +104,10 @@ pub(crate) enum StartError {
 /// Judges why the program did not start; `ever` tells that it has started before, so
 /// that a program which is just being replaced is no reason to end.
 pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run) -> StartError {
+    // One that has lasted, see `Room`.
+    if is_shortage(&error) {
+        return StartError::Program(126, error);
+    }
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match errno {
         Some(Errno::TOOBIG) => StartError::Key(Verdict::GiveUp(Failure::Unpassable(Unpassable::TooLong))),

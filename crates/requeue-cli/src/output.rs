@@ -9,16 +9,18 @@
 //! mix it with others' lines or make every other key wait for its end.
 //!
 //! Whoever reads our output slowly slows the programs down, as with any pipe. A worker
-//! that waits for the reader looks at its child's time limit when it goes on; a second
-//! signal reaches it at once.
+//! that waits for the reader, or for another worker that does, goes on looking after its
+//! child ([`Meanwhile`]): time limits hold, and signals reach it.
 
 use std::io::{self, BufRead};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use memchr::{memchr_iter, memrchr};
-use rustix::event::{PollFd, PollFlags, poll};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::control::{Control, Level};
@@ -31,9 +33,25 @@ pub(crate) const LONGEST_LINE: usize = 1 << 20;
 const PORTION: usize = 4096;
 
 /// How long a reader who takes nothing is waited for while the programs are stopped.
-const PATIENCE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 2, tv_nsec: 0 };
+const PATIENCE: Duration = Duration::from_secs(2);
 
 const CLEAR_LINE: &[u8] = b"\r\x1b[K";
+
+/// What somebody who writes must not put off while the reader keeps him waiting.
+pub(crate) trait Meanwhile {
+    /// When to look at it at the latest.
+    fn until(&self) -> Option<Instant>;
+    /// Looks. Called at that time, and once when the programs are stopped.
+    fn look(&mut self);
+}
+
+/// Nothing.
+impl Meanwhile for () {
+    fn until(&self) -> Option<Instant> {
+        None
+    }
+    fn look(&mut self) {}
+}
 
 /// Which of our two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,27 +97,36 @@ impl Sink {
     /// Writes everything; false if it was given up in the middle. That happens only
     /// at the end: once the programs are being stopped a reader who takes nothing for
     /// [`PATIENCE`] is not waited for, and once they are killed nobody is.
-    fn write(&self, mut bytes: &[u8], control: &Control) -> io::Result<bool> {
-        let mut last_words = false;
+    fn write(&self, mut bytes: &[u8], control: &Control, meanwhile: &mut dyn Meanwhile) -> io::Result<bool> {
+        // Until then, once the programs are being stopped.
+        let mut last_words: Option<Instant> = None;
         while !bytes.is_empty() {
-            let end = if last_words { &control.children_die } else { &control.children_stop };
+            let end = if last_words.is_some() { &control.children_die } else { &control.children_stop };
             let mut fds = [
                 PollFd::from_borrowed_fd(self.fd, PollFlags::OUT),
                 PollFd::from_borrowed_fd(end.fd(), PollFlags::IN),
             ];
-            let told = match poll(&mut fds, last_words.then_some(&PATIENCE)) {
+            let until = [last_words, meanwhile.until()].into_iter().flatten().min();
+            let told = match poll(&mut fds, until.map(from_now).as_ref()) {
                 Err(Errno::INTR) => continue,
-                other => other?,
+                other => other? > 0,
             };
             if fds[0].revents().is_empty() {
-                if last_words {
+                let over = last_words.is_some_and(|until| told || Instant::now() >= until);
+                meanwhile.look();
+                if over {
                     return Ok(false);
                 }
-                last_words = told > 0;
+                if told {
+                    last_words = Instant::now().checked_add(PATIENCE);
+                }
                 continue;
             }
             match rustix::io::write(self.fd, &bytes[..bytes.len().min(PORTION)]) {
-                Ok(n) => bytes = &bytes[n..],
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    last_words = last_words.and_then(|_| Instant::now().checked_add(PATIENCE));
+                }
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -108,11 +135,16 @@ impl Sink {
     }
 
     /// Writes all that `source` has, as [`write`](Self::write) does.
-    fn pour(&self, source: &mut dyn BufRead, control: &Control) -> io::Result<bool> {
+    fn pour(
+        &self,
+        source: &mut dyn BufRead,
+        control: &Control,
+        meanwhile: &mut dyn Meanwhile,
+    ) -> io::Result<bool> {
         loop {
             let some = source.fill_buf()?;
             let length = some.len();
-            if length == 0 || !self.write(some, control)? {
+            if length == 0 || !self.write(some, control, meanwhile)? {
                 return Ok(length == 0);
             }
             source.consume(length);
@@ -123,7 +155,7 @@ impl Sink {
         // In the background the line is not cleared: the cursor stands in the shell's
         // prompt by now.
         if std::mem::take(&mut self.progress_shown) && self.in_foreground() {
-            return self.write(CLEAR_LINE, control);
+            return self.write(CLEAR_LINE, control, &mut ());
         }
         Ok(true)
     }
@@ -148,33 +180,33 @@ impl Console {
     }
 
     /// Writes whole lines.
-    pub(crate) fn write(&self, stream: Stream, lines: &[u8]) {
-        self.pour(stream, &mut &*lines);
+    pub(crate) fn write(&self, stream: Stream, lines: &[u8], meanwhile: &mut dyn Meanwhile) {
+        self.pour(stream, &mut &*lines, meanwhile);
     }
 
     /// Writes whole lines, all that `source` has, with nothing between them.
-    pub(crate) fn pour(&self, stream: Stream, source: &mut dyn BufRead) {
+    pub(crate) fn pour(&self, stream: Stream, source: &mut dyn BufRead, meanwhile: &mut dyn Meanwhile) {
         let control = &*self.control;
         // One that was given up in the middle of a line is closed: the next line must
         // not go on from there.
         let result = match stream {
             Stream::Out => {
-                let mut out = lock(&self.out);
+                let mut out = lock(&self.out, meanwhile);
                 if !out.open {
                     return;
                 }
-                let mut beside = out.terminal.then(|| lock(&self.err));
+                let mut beside = out.terminal.then(|| lock(&self.err, meanwhile));
                 let cleared = beside.as_mut().map_or(Ok(true), |err| err.clear_progress(control));
-                let result = cleared.and_then(|_| out.pour(source, control));
+                let result = cleared.and_then(|_| out.pour(source, control, meanwhile));
                 out.open = matches!(result, Ok(true));
                 result
             }
             Stream::Err => {
-                let mut err = lock(&self.err);
+                let mut err = lock(&self.err, meanwhile);
                 if !err.open {
                     return;
                 }
-                let result = err.clear_progress(control).and_then(|_| err.pour(source, control));
+                let result = err.clear_progress(control).and_then(|_| err.pour(source, control, meanwhile));
                 err.open = matches!(result, Ok(true));
                 result
             }
@@ -187,7 +219,7 @@ impl Console {
                 self.control.raise(Level::Stop);
             }
             Err(e) if stream == Stream::Out => {
-                lock(&self.failure).get_or_insert(e);
+                self.failure.lock().get_or_insert(e);
                 self.control.raise(Level::Stop);
             }
             // A full disk under standard error only silences messages.
@@ -204,13 +236,13 @@ impl Console {
         let mut line = Vec::with_capacity(text.len() + 1);
         line.extend_from_slice(text.as_bytes());
         line.push(b'\n');
-        self.write(Stream::Err, &line);
+        self.write(Stream::Err, &line, &mut ());
     }
 
     /// Shows `text` as the progress line, or takes the line away. In the background
     /// there is none.
     pub(crate) fn progress(&self, text: Option<&str>) {
-        let mut err = lock(&self.err);
+        let mut err = self.err.lock();
         if !err.open {
             return;
         }
@@ -219,7 +251,7 @@ impl Console {
             None => err.clear_progress(&self.control),
             Some(text) => {
                 err.progress_shown = true;
-                err.write(&[CLEAR_LINE, text.as_bytes()].concat(), &self.control)
+                err.write(&[CLEAR_LINE, text.as_bytes()].concat(), &self.control, &mut ())
             }
         };
     }
@@ -227,7 +259,7 @@ impl Console {
     /// Held by whoever writes a run's output in one piece. There is a lock only where both
     /// outputs are one file, because only there the pieces of two runs could mix.
     pub(crate) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        self.turn.as_ref().map(lock)
+        self.turn.as_ref().map(Mutex::lock)
     }
 
     /// A reader of our output has gone away.
@@ -237,7 +269,7 @@ impl Console {
 
     /// Why standard output could not be written.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
-        lock(&self.failure).take()
+        self.failure.lock().take()
     }
 }
 
@@ -247,8 +279,20 @@ fn one_file() -> bool {
     file(rustix::stdio::stdout()).is_some_and(|out| Some(out) == file(rustix::stdio::stderr()))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whoever has it may be waiting for a reader.
+fn lock<'m, T>(mutex: &'m Mutex<T>, meanwhile: &mut dyn Meanwhile) -> MutexGuard<'m, T> {
+    while let Some(until) = meanwhile.until() {
+        if let Some(guard) = mutex.try_lock_until(until) {
+            return guard;
+        }
+        meanwhile.look();
+    }
+    mutex.lock()
+}
+
+fn from_now(at: Instant) -> Timespec {
+    let time = at.saturating_duration_since(Instant::now());
+    Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
 /// One output of one child on its way to one of ours.
@@ -269,16 +313,16 @@ impl Relay {
     }
 
     /// Passes on the lines that end in `chunk`.
-    pub(crate) fn feed(&mut self, chunk: &[u8], console: &Console) {
+    pub(crate) fn feed(&mut self, chunk: &[u8], console: &Console, meanwhile: &mut dyn Meanwhile) {
         let mut chunk = chunk;
         if let Some(end) = memrchr(b'\n', chunk) {
             let (lines, tail) = chunk.split_at(end + 1);
             if self.rest.is_empty() {
-                self.send(lines, console);
+                self.send(lines, console, meanwhile);
             } else {
                 let mut whole = std::mem::take(&mut self.rest);
                 whole.extend_from_slice(lines);
-                self.send(&whole, console);
+                self.send(&whole, console, meanwhile);
                 whole.clear();
                 self.rest = whole;
             }
@@ -287,30 +331,30 @@ impl Relay {
         self.rest.extend_from_slice(chunk);
         while self.rest.len() > LONGEST_LINE {
             let tail = self.rest.split_off(LONGEST_LINE);
-            self.end_line(console);
+            self.end_line(console, meanwhile);
             self.rest = tail;
         }
     }
 
     /// The child writes no more: an unfinished line becomes a line.
-    pub(crate) fn finish(&mut self, console: &Console) {
+    pub(crate) fn finish(&mut self, console: &Console, meanwhile: &mut dyn Meanwhile) {
         if !self.rest.is_empty() {
-            self.end_line(console);
+            self.end_line(console, meanwhile);
         }
     }
 
-    fn end_line(&mut self, console: &Console) {
+    fn end_line(&mut self, console: &Console, meanwhile: &mut dyn Meanwhile) {
         let mut line = std::mem::take(&mut self.rest);
         line.push(b'\n');
-        self.send(&line, console);
+        self.send(&line, console, meanwhile);
     }
 
-    fn send(&self, lines: &[u8], console: &Console) {
+    fn send(&self, lines: &[u8], console: &Console, meanwhile: &mut dyn Meanwhile) {
         let with_tag = self.tag.as_ref().map(|tag| tagged(tag, lines));
         let lines = with_tag.as_deref().unwrap_or(lines);
         match &self.group {
-            None => console.write(self.stream, lines),
-            Some(group) => group.take(self.stream, lines, console),
+            None => console.write(self.stream, lines, meanwhile),
+            Some(group) => group.take(self.stream, lines, console, meanwhile),
         }
     }
 }

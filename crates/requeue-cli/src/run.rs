@@ -21,7 +21,7 @@ use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::linger::Linger;
-use crate::listen::Listening;
+use crate::listen::{Exports, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
@@ -29,6 +29,7 @@ use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Retries};
+use crate::room::Room;
 use crate::signals::Listener;
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Tally};
@@ -50,6 +51,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
     let template = Template::new(file, args.program[0].clone(), template_args);
+    let template = if args.one { template.without_key() } else { template };
     let watcher = match watch::watcher(&args) {
         Ok(watcher) => watcher,
         Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
@@ -65,12 +67,18 @@ pub(crate) fn run(args: Run) -> u8 {
         Ok(files) => files,
         Err(why) => return refuse(USAGE, &why),
     };
-    let listening = match args.listen.map(Listening::at).transpose() {
+    let exports = match (args.listen.is_some() || args.metrics_to.is_some()).then(Exports::new).transpose() {
+        Ok(exports) => exports.map(Arc::new),
+        Err(why) => return refuse(1, &why),
+    };
+    let listening =
+        args.listen.zip(exports.clone()).map(|(address, exports)| Listening::at(address, exports));
+    let listening = match listening.transpose() {
         Ok(listening) => listening,
         Err(why) => return refuse(USAGE, &format!("--listen {why}")),
     };
     let sources = Sources { watcher, resume };
-    match control(args, template, sources, files, listening) {
+    match control(args, template, sources, files, (exports, listening)) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -101,15 +109,15 @@ fn control(
     template: Template,
     sources: Sources,
     files: Files,
-    listening: Option<Listening>,
+    (exports, listening): (Option<Arc<Exports>>, Option<Listening>),
 ) -> io::Result<u8> {
     let Sources { watcher, resume } = sources;
     let began = Instant::now();
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
-    let sink = listening.as_ref().map(|listening| Arc::clone(&listening.sink));
+    let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
     let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
-    let intake = Arc::new(Intake::new(queue.clone(), args.debounce, args.debounce_max).gated(gate));
+    let intake = Arc::new(Intake::new(queue.clone(), &args).gated(gate));
     let shutter = Arc::clone(&intake);
     let control = Arc::new(Control::new(move || shutter.shut_down())?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
@@ -122,8 +130,12 @@ fn control(
             grace: args.grace,
             control: Arc::clone(&control),
             console: Arc::clone(&console),
+            log: Arc::clone(&log),
             linger: Linger::new(Arc::clone(&console)),
+            room: Room::default(),
+            terminal: has_terminal(),
             groups: args.group,
+            by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
         },
         template,
@@ -167,7 +179,12 @@ fn control(
             let (console, tally, keys) = (&console, &shop.tally, &keys);
             scope.spawn(move || progress::draw(console, tally, keys, in_queue, &progress_ends));
         }
-        let worker = match worker::start(&shop, workers_wanted(&shop.args)) {
+        let wanted = workers_wanted(&shop.args);
+        let workers = limits::with_room(wanted);
+        if workers < wanted {
+            log.note(&format!("little address space (ulimit -v): it goes on as with -j {workers}"));
+        }
+        let worker = match worker::start(&shop, workers) {
             Ok(worker) => worker,
             Err(e) => {
                 control.raise(Level::Stop);
@@ -191,10 +208,16 @@ fn control(
     signals.messages_said();
     drop(server);
     let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
-    let status = report(&shop, &ending);
+    let status = report(&shop, &ending, exports.as_deref());
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
     Ok(status)
+}
+
+/// Whether programs could open a terminal.
+fn has_terminal() -> bool {
+    use rustix::fs::{Mode, OFlags, open};
+    open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
 fn workers_wanted(args: &Run) -> usize {
@@ -281,7 +304,7 @@ struct Ending {
 }
 
 /// Says what there is to say, and finds the exit status.
-fn report(shop: &Shop, ending: &Ending) -> u8 {
+fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let console = &shop.keeper.console;
     let complain = |what: &str| console.line(&format!("requeue: {what}"));
     for key in shop.intake.left() {
@@ -295,7 +318,7 @@ fn report(shop: &Shop, ending: &Ending) -> u8 {
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));
     }
-    trouble.append(&mut shop.files.finish(&shop.args, &gave_up, &left));
+    trouble.append(&mut shop.files.finish(&shop.args, &gave_up, &left, exports));
     for what in &trouble {
         complain(what);
     }
@@ -322,7 +345,7 @@ fn report(shop: &Shop, ending: &Ending) -> u8 {
     if form != Form::Off {
         let summary =
             Summary { tally: &shop.tally, gave_up: &gave_up, left, unread, took: ending.took, status };
-        console.write(Stream::Err, summary.render(form).as_bytes());
+        console.write(Stream::Err, summary.render(form).as_bytes(), &mut ());
     }
     status
 }

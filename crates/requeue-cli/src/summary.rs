@@ -11,6 +11,9 @@ use crate::outcome::Failure;
 use crate::show;
 use crate::tally::{GaveUp, Tally};
 
+/// So many keys that gave up are told by name in the text.
+const NAMED: usize = 10;
+
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
     pub(crate) tally: &'a Tally,
@@ -51,13 +54,16 @@ impl Summary<'_> {
         if self.unread {
             out.push_str("requeue: the input was not read to its end\n");
         }
-        for g in self.gave_up {
+        for g in self.gave_up.iter().take(NAMED) {
             let _ = write!(out, "requeue: gave up: {}: {}", show::key(&g.key), g.why);
             let _ = match (&g.why, g.attempts) {
                 (Failure::Unpassable(_), _) => writeln!(out),
                 (_, 1) => writeln!(out, " (1 attempt)"),
                 (_, n) => writeln!(out, " ({n} attempts)"),
             };
+        }
+        if let Some(more @ 1..) = self.gave_up.len().checked_sub(NAMED) {
+            let _ = writeln!(out, "requeue: and {more} more gave up (--failed-to FILE has all of them)");
         }
         out
     }

@@ -89,6 +89,11 @@ impl Tally {
         }
     }
 
+    /// There is nothing left to run the key for.
+    pub(crate) fn forget(&self, key: &[u8]) {
+        self.fates().owed.remove(key);
+    }
+
     pub(crate) fn give_up(&self, gave_up: GaveUp) {
         let mut fates = self.fates();
         fates.order += 1;
@@ -133,6 +138,15 @@ impl Distinct {
     /// True the first time.
     pub(crate) fn is_new(&mut self, key: &[u8]) -> bool {
         self.seen.insert(self.seed.hash_one(key))
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.seen.contains(&self.seed.hash_one(key))
+    }
+
+    /// True if it was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        self.seen.remove(&self.seed.hash_one(key))
     }
 }
 
@@ -190,5 +204,8 @@ mod tests {
         assert!(distinct.is_new(b"a"));
         assert!(distinct.is_new(b"b"));
         assert!(!distinct.is_new(b"a"));
+        assert!(distinct.contains(b"a") && !distinct.contains(b"c"));
+        assert!(distinct.remove(b"a") && !distinct.remove(b"a"));
+        assert!(distinct.is_new(b"a"));
     }
 }

@@ -63,6 +63,11 @@ impl Template {
         Self { file, name, args, append, longest_string: longest_string() }
     }
 
+    /// The key stands only where it has a place.
+    pub(crate) fn without_key(self) -> Self {
+        Self { append: false, ..self }
+    }
+
     /// The arguments behind PROGRAM for this key.
     ///
     /// # Errors

@@ -3,16 +3,15 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use requeue_watch::{Change, Options, ROOT_INTERVAL, Report, WatchError, Watcher};
+use requeue_watch::{Change, Event, Options, ROOT_INTERVAL, Report, WatchError, Watcher};
 
 use crate::args::Run;
 use crate::control::Level;
 use crate::duration;
 use crate::intake::Seen;
 use crate::keys::End;
-use crate::loops;
 use crate::show;
 use crate::worker::Shop;
 
@@ -73,7 +72,8 @@ pub(crate) fn feed(
     let control = &shop.keeper.control;
     std::thread::scope(|scope| {
         let reader = shop.args.stdin.then(|| scope.spawn(read));
-        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report));
+        let mut started = false;
+        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report, &mut started));
         if watched.is_err() {
             // It would be news no more; and what is known is worked off.
             control.raise(Level::WorkOff);
@@ -87,14 +87,24 @@ pub(crate) fn feed(
     })
 }
 
-/// False once the queue takes nothing any more.
-fn take(shop: &Shop, report: Report) -> bool {
+/// False once the queue takes nothing any more. `started` says that everything which was
+/// there has been told.
+fn take(shop: &Shop, report: Report, started: &mut bool) -> bool {
+    *started |= matches!(report, Report::Ready { .. });
     let message = match report {
         Report::Change(change) => {
             let key = key(&change);
-            let at = change.changed.unwrap_or_else(SystemTime::now);
-            if shop.loops.as_ref().is_some_and(|loops| loops.changed(key, at)) {
-                shop.log.note(&loops::message(&show::key(key)));
+            if let (Some(loops), Event::Write) = (&shop.loops, change.event) {
+                let at = change.changed.or_else(|| changed(&change.path)).unwrap_or_else(SystemTime::now);
+                loops.changed(shop.intake.key(key), at);
+            }
+            if shop
+                .intake
+                .watched
+                .as_ref()
+                .is_some_and(|watched| !watched.runs_on(key, change.event, *started))
+            {
+                return true;
             }
             let seen = Seen { event: change.event, relative: change.relative.clone() };
             return shop.intake.add(&shop.tally, key, Some(seen));
@@ -118,4 +128,12 @@ fn take(shop: &Shop, report: Report) -> bool {
     };
     shop.log.note(&message);
     true
+}
+
+/// When the file was changed last, by the file system's clock.
+fn changed(path: &Path) -> Option<SystemTime> {
+    use std::os::unix::fs::MetadataExt as _;
+    let data = path.symlink_metadata().ok()?;
+    let since = Duration::new(u64::try_from(data.ctime()).ok()?, u32::try_from(data.ctime_nsec()).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
 }

@@ -8,19 +8,20 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use requeue::{Fate, Outcome, RunReport, Worker};
 use requeue_prometheus::QueueSink;
+use requeue_watch::Event;
 
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
 use crate::files::{self, Files};
-use crate::intake::{Cause, Intake};
+use crate::intake::{Begin, Cause, Intake, Seen};
 use crate::joblog::Row;
 use crate::log::{Log, Subject};
-use crate::loops::Loops;
+use crate::loops::{self, Loops};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
 use crate::output;
 use crate::queue::Queue;
@@ -82,6 +83,29 @@ pub(crate) fn start(shop: &Arc<Shop>, workers: usize) -> io::Result<Worker> {
     Ok(worker)
 }
 
+/// One run of the program: which it is, and what it is told.
+#[derive(Debug)]
+struct Try {
+    attempt: u32,
+    failures: u32,
+    seen: Option<Seen>,
+}
+
+impl Try {
+    fn of<'a>(&self, key: &'a [u8]) -> Subject<'a> {
+        Subject { key, attempt: self.attempt }
+    }
+
+    /// The run has failed, and its file is gone.
+    fn is_for_the_deletion(&mut self) {
+        self.attempt = self.attempt.saturating_add(1);
+        self.failures = self.failures.saturating_add(1);
+        if let Some(seen) = &mut self.seen {
+            seen.event = Event::Delete;
+        }
+    }
+}
+
 impl Shop {
     fn work(&self, job: &Job) -> Outcome {
         let _leave = LeaveOnPanic(self);
@@ -90,13 +114,40 @@ impl Shop {
             self.tally.owe(job.key());
             return left();
         };
-        let began = Instant::now();
-        match self.attempt(job, &cause) {
-            Ok(verdict) => self.settle(job, verdict, began),
-            Err((status, e)) => {
-                self.tally.owe(job.key());
-                self.program_is_unusable(status, e);
-                left()
+        let failures = self.queue.num_requeues(job.key());
+        let seen = match self.intake.sees(&self.tally, job.key(), &cause, failures) {
+            Begin::Run(seen) => seen,
+            Begin::Nothing => {
+                self.tally.forget(job.key());
+                return Outcome::Done;
+            }
+        };
+        if self.is_put_off(job.key(), &cause) {
+            return Outcome::Done;
+        }
+        let mut turn = Try { attempt: job.attempt(), failures, seen };
+        loop {
+            let began = Instant::now();
+            let verdict = match self.attempt(job, &turn) {
+                Ok(verdict) => verdict,
+                Err((status, e)) => {
+                    self.tally.owe(job.key());
+                    self.program_is_unusable(status, e);
+                    return left();
+                }
+            };
+            let verdict = match (&self.intake.watched, &turn.seen) {
+                (Some(watched), Some(seen)) => watched.ended(job.key(), verdict, seen.event, turn.failures),
+                _ => verdict,
+            };
+            match verdict {
+                // Not by way of the queue, which after a signal takes nothing back.
+                Verdict::AtOnce(why) if self.let_in(job).is_some() => {
+                    Tally::add(&self.tally.retries);
+                    self.log.retry(turn.of(job.key()), &why, Duration::ZERO);
+                    turn.is_for_the_deletion();
+                }
+                verdict => return self.settle(turn.of(job.key()), verdict, began),
             }
         }
     }
@@ -114,9 +165,20 @@ impl Shop {
         Some(cause)
     }
 
+    /// Whether the key must wait until it is known who writes its file.
+    fn is_put_off(&self, key: &[u8], cause: &Cause) -> bool {
+        let Some(loops) = &self.loops else { return false };
+        match loops.begins(key, SystemTime::now()) {
+            loops::Turn::PutOff(delay) => return self.intake.put_off(key, cause, delay),
+            loops::Turn::Say(text) => self.log.note(&text),
+            loops::Turn::Run => {}
+        }
+        false
+    }
+
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
-    fn attempt(&self, job: &Job, cause: &Cause) -> Result<Verdict, (u8, io::Error)> {
-        let (key, attempt) = (job.key(), job.attempt());
+    fn attempt(&self, job: &Job, turn: &Try) -> Result<Verdict, (u8, io::Error)> {
+        let (key, attempt) = (job.key(), turn.attempt);
         let arguments = match self.template.arguments(key) {
             Ok(arguments) => arguments,
             Err(why) => return Ok(Verdict::GiveUp(Failure::Unpassable(why))),
@@ -127,26 +189,30 @@ impl Shop {
             .args(arguments)
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
-            .env("REQUEUE_FAILURES", self.queue.num_requeues(key).to_string());
-        match &cause.seen {
+            .env("REQUEUE_FAILURES", turn.failures.to_string());
+        match &turn.seen {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.
             None => command.env_remove("REQUEUE_EVENT").env_remove("REQUEUE_REL"),
         };
         let tag = self.args.tag.then(|| output::tag(key));
         self.tally.begins(key);
-        if let Some(loops) = &self.loops {
-            loops.begins(key, SystemTime::now());
-        }
         let (start, began) = (SystemTime::now(), Instant::now());
         let ended = self.keeper.run(command, tag, &mut vec![0; SCRATCH]);
-        self.book(&Row { key, attempt, start, took: began.elapsed(), ended: ended.as_ref().ok().copied() });
+        if !matches!(ended, Ok(None)) {
+            let ended = ended.as_ref().ok().copied().flatten();
+            self.book(&Row { key, attempt, start, took: began.elapsed(), ended });
+        }
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
         self.tally.ended();
         match ended {
-            Ok(ended) => Ok(judge(ended, attempt, &self.args)),
+            Ok(Some(ended)) => Ok(judge(ended, attempt, &self.args)),
+            Ok(None) => {
+                self.tally.not_begun();
+                Ok(Verdict::NotBegun)
+            }
             Err(e) => {
                 self.tally.not_begun();
                 match judge_start(e, self.keeper.ever_started(), attempt, &self.args) {
@@ -168,9 +234,8 @@ impl Shop {
 
     /// The key's fate, in our own books. They are written before the queue is told,
     /// which may hand the key out again at once.
-    fn settle(&self, job: &Job, verdict: Verdict, began: Instant) -> Outcome {
-        let (key, attempt) = (job.key(), job.attempt());
-        let subject = Subject { key, attempt };
+    fn settle(&self, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
+        let Subject { key, attempt } = subject;
         match verdict {
             Verdict::Done => {
                 self.tally.done(key);
@@ -189,10 +254,24 @@ impl Shop {
             }
             Verdict::GiveUp(why) => {
                 self.log.gave_up(subject, &why);
-                self.tally.give_up(GaveUp { key: key.clone(), why, attempts: attempt, cut: false });
+                self.tally.give_up(GaveUp { key: key.to_vec(), why, attempts: attempt, cut: false });
                 if self.args.fail_fast {
                     self.keeper.control.raise(Level::LastRuns);
                 }
+                left()
+            }
+            Verdict::AtOnce(why) => {
+                self.tally.owe(key);
+                self.log.left(subject, Some(&why));
+                left()
+            }
+            Verdict::Gone(why) => {
+                self.tally.done(key);
+                self.log.gone(subject, &why);
+                Outcome::Done
+            }
+            Verdict::NotBegun => {
+                self.tally.owe(key);
                 left()
             }
             Verdict::Left => {

@@ -44,8 +44,11 @@ impl Options {
         Self { dirs, ..self }
     }
 
-    /// Whether what `.gitignore` files hide is left out: those below the root, and those
-    /// above it in the same repository. `.git` itself is left out with them.
+    /// Whether what git ignores is left out: what `.gitignore` files hide, those below the
+    /// root and those above it in the same repository, and what that repository's
+    /// `.git/info/exclude` hides. `.git` itself is left out with them. What git's own
+    /// configuration names (`core.excludesFile`) is not read. A change of `.git/info/exclude`
+    /// holds when the directory is listed again, at a resync for instance.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().gitignore(false);
@@ -56,7 +59,7 @@ impl Options {
 
     /// Only what matches this glob, or another one, is a key. Globs are written as in a
     /// `.gitignore`: without a slash they match the name, with one the path below the
-    /// root.
+    /// root. Beside that, `{a,b}` matches either.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().glob("*.rs").glob("docs/**");

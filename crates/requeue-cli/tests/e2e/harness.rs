@@ -105,6 +105,13 @@ pub(crate) fn start(mut command: Command) -> Job {
     start_as_is(command)
 }
 
+/// Starts a command whose input and outputs are set.
+#[cfg(target_os = "linux")]
+pub(crate) fn start_terminal(mut command: Command) -> Job {
+    let mut child = command.spawn().unwrap();
+    Job { stdin: None, out: Reader::new(child.stdout.take()), err: Reader::new(child.stderr.take()), child }
+}
+
 /// Starts the command with a pipe as its input.
 pub(crate) fn start_as_is(mut command: Command) -> Job {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -168,6 +175,11 @@ impl Job {
         let seen = String::from_utf8_lossy(&self.err.seen.lock().unwrap()).into_owned();
         let (_, rest) = seen.split_once(before).unwrap();
         rest.lines().next().unwrap().to_owned()
+    }
+
+    /// Whether standard error has this by now.
+    pub(crate) fn err_seen(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.err.seen.lock().unwrap()).contains(text)
     }
 
     /// Whether standard output has this by now.

@@ -21,6 +21,8 @@ mod plan;
 mod program;
 mod prometheus;
 mod reports;
+mod short;
+mod terminal;
 mod usage;
 #[cfg(target_os = "linux")]
 mod watch;

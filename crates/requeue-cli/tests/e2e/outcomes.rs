@@ -164,6 +164,22 @@ fn somebody_left_behind_does_not_hold_up_the_run() {
     assert_eq!(done.lines(), ["a\tearly", "a\tlate", "b\tb"]);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_time_out_does_not_wait_for_somebody_who_has_left_the_group() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let args = ["--timeout", "1s", "--grace", "1h", "--max-attempts", "1"];
+    // The output stays open behind the program.
+    let mut job = start(script(&args, dir.path(), "setsid cat $D/gate & exec sleep 1000"));
+    job.send(b"a\n");
+    job.close();
+    let waiting = gate.reached();
+    let done = job.done();
+    assert!(done.err.contains("a: timed out after 1s (attempt 1 of 1), gave up"), "{}", done.err);
+    drop(waiting);
+}
+
 #[test]
 fn retries_keep_to_their_rate() {
     let started = std::time::Instant::now();

@@ -176,3 +176,29 @@ fn a_reader_that_does_not_read_does_not_keep_the_command_alive() {
     until("the program's death", || !alive(&pid));
     drop(reader);
 }
+
+#[test]
+fn a_time_out_holds_while_standard_output_is_not_read() {
+    let dir = dir();
+    let (reader, writer) = pipe();
+    // One waits for the reader, the other for the one who does.
+    let args = ["-j2", "--timeout", "1s", "--grace", "10ms", "--max-attempts", "1"];
+    let mut command = script(&args, dir.path(), "echo $$ > $D/$0; trap '' TERM; while :; do echo line; done");
+    command.stdout(writer).stderr(Stdio::piped());
+    let mut job = start_as_is(command);
+    job.send(b"a\nb\n");
+    job.close();
+    for key in ["a", "b"] {
+        until("the begin of the program", || read(dir.path().join(key)).ends_with('\n'));
+        let pid = read(dir.path().join(key));
+        until("the end of the program", || !alive(&pid));
+    }
+    let reads =
+        std::thread::spawn(move || std::io::copy(&mut std::fs::File::from(reader), &mut std::io::sink()));
+    let done = job.done();
+    assert_eq!(done.status, 1, "{}", done.err);
+    for key in ["a", "b"] {
+        assert!(done.err.contains(&format!("gave up: {key}: timed out after 1s")), "{}", done.err);
+    }
+    reads.join().unwrap().unwrap();
+}

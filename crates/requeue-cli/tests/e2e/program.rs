@@ -129,3 +129,33 @@ fn many_workers_are_not_short_of_descriptors() {
     let done = job.done();
     assert_eq!((done.status, done.number("runs")), (0, 60), "{}", done.err);
 }
+
+/// A file that can be executed, if the system knows how.
+fn executable(path: &std::path::Path, content: &[u8]) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, content).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_script_without_a_first_line_for_the_system_is_run_by_sh() {
+    let dir = dir();
+    let path = dir.path().join("script");
+    executable(&path, b"echo \"$0 $1 $2\"\n");
+    let done = run(requeue(&["-j4", path.to_str().unwrap(), "x"]), b"a\nb\nc\nd\n");
+    let expected = ["a", "b", "c", "d"].map(|key| format!("{} x {key}", path.display()));
+    assert_eq!(
+        (done.status, done.lines()),
+        (0, expected.iter().map(String::as_str).collect()),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_line_for_a_shell_as_one_word_is_not_found_and_a_shell_is_proposed() {
+    let done = run(requeue(&["echo hi"]), b"a\n");
+    let expected =
+        "requeue: 'echo hi': not found in PATH (no shell reads it; to have one, write: sh -c 'echo hi')\n";
+    assert_eq!((done.status, done.err.as_str()), (127, expected));
+}

@@ -224,3 +224,40 @@ fn a_summary_that_no_pipe_holds_is_whole_after_the_programs_were_stopped() {
     let summary: Value = serde_json::from_str(line).unwrap();
     assert_eq!(summary["gave_up"], 1500);
 }
+
+#[test]
+fn the_summary_names_ten_that_gave_up_and_counts_the_others() {
+    // Too long for any argument, so that no program needs to be started.
+    let long = "k".repeat(200_000);
+    let input: String = (0..25).map(|key| format!("{key}{long}\n")).collect();
+    let done = run(requeue(&["-q", "--summary", "text", "true"]), input.as_bytes());
+    assert_eq!(done.status, 1);
+    let named = done.err.lines().filter(|line| line.starts_with("requeue: gave up: ")).count();
+    assert_eq!(named, 10);
+    let last = done.err.lines().last();
+    assert_eq!(last, Some("requeue: and 15 more gave up (--failed-to FILE has all of them)"));
+}
+
+#[test]
+fn metrics_are_written_to_a_file_at_the_end() {
+    let dir = dir();
+    let path = dir.path().join("metrics");
+    std::fs::write(&path, "old").unwrap();
+    let args = ["--metrics-to", path.to_str().unwrap(), "--base-delay", "1ms", "--max-attempts", "2"];
+    let mut job = start(script(&args, dir.path(), "[ $REQUEUE_KEY = good ]"));
+    job.send(b"good\nbad\n");
+    job.close();
+    let done = job.done();
+    assert_eq!(done.status, 1);
+    let text = read(&path);
+    assert!(text.contains("workqueue_adds_total{name=\"run\"} 3\n"), "{text}");
+    assert!(text.contains("workqueue_retries_total{name=\"run\"} 1\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[test]
+fn metrics_that_cannot_be_written_are_said_before_the_first_run() {
+    let done = run(requeue(&["--metrics-to", "/no/such/place", "echo"]), b"a\n");
+    assert_eq!((done.status, done.text()), (2, ""));
+    assert!(done.err.starts_with("requeue: --metrics-to /no/such/place: "), "{}", done.err);
+}

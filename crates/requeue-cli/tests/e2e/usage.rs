@@ -132,7 +132,8 @@ fn a_program_that_cannot_be_executed_is_126() {
     let file = dir.path().join("plain");
     std::fs::write(&file, "#!/bin/sh\necho ran\n").unwrap();
     cannot_run(file.to_str().unwrap(), 126, "permission denied");
-    std::fs::write(&file, "no program\n").unwrap();
+    // Text would be a script for sh, see `program.rs`.
+    std::fs::write(&file, "no\0program\n").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     cannot_run(file.to_str().unwrap(), 126, "format");
 }

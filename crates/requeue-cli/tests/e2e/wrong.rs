@@ -56,6 +56,11 @@ fn of_run() {
             "unexpected argument '--odd' found\n\n  tip: to pass '--odd' as a value, use '-- --odd'",
             Some(RUN),
         ),
+        (
+            &["run", "--debounce-max", "2s", "echo"],
+            "the following required arguments were not provided:\n  <--watch <PATH>|--debounce <D>>",
+            Some(RUN),
+        ),
         (&["run", "-j"], "a value is required for '--workers <N>' but none was supplied", None),
         (
             &["run", "-j0", "echo"],

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Done, Job, requeue, start, until};
 
+mod gone;
 mod keys;
 mod loss;
 mod options;

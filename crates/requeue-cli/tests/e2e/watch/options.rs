@@ -77,7 +77,7 @@ fn directories_are_keys_where_asked_for() {
 }
 
 /// `doomed` is a root of its own: that it is gone is said after all that happened before.
-fn all_taken(w: &Watching) {
+pub(super) fn all_taken(w: &Watching) {
     std::fs::remove_dir(w.path("doomed")).unwrap();
     w.job.said("doomed is gone");
 }
@@ -180,6 +180,9 @@ fn options_of_watch_need_it() {
         &["--ignore", "x"],
         &["--no-gitignore"],
         &["--resync", "1s"],
+        &["--on", "write"],
+        &["--no-initial"],
+        &["--one"],
     ] {
         let mut command = requeue(args);
         let done = run(

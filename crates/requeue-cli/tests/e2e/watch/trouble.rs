@@ -50,6 +50,52 @@ fn a_program_that_writes_its_own_key_is_noticed() {
 }
 
 #[test]
+fn two_files_whose_runs_write_each_other_are_noticed() {
+    let script = "case $1 in ./a) echo x >> b ;; *) echo x >> a ;; esac";
+    let w = watch_with(&["--watch", ".", "-j", "1"], &["a"], script);
+    w.job.said(": changed during each of its last 5 runs, or the runs that those brought about");
+    let (done, _) = w.end();
+    assert_eq!(done.err.matches("changed during each").count(), 1, "{}", done.err);
+}
+
+#[test]
+fn output_beside_its_input_is_noticed() {
+    for args in [&["-j", "1"][..], &["-j", "4", "--debounce", "0s"]] {
+        // The names grow until the system takes them no more.
+        let script = "cp \"$1\" \"$1.thumb\"";
+        let w = watch_with(&[&["--watch", "."], args].concat(), &["p", "q"], script);
+        w.job.said(".thumb: made while the program ran for ");
+        let (done, _) = w.end();
+        assert_eq!(done.err.matches("made while").count(), 1, "{}", done.err);
+    }
+}
+
+#[test]
+fn somebody_who_writes_a_file_all_the_time_is_no_loop() {
+    // Each run lasts until the file has changed during it, as a slow one always would.
+    let script = "echo run >> \"$D/ran\"; was=$(cat \"$1\"); \
+         while [ \"$(cat \"$1\")\" = \"$was\" ]; do sleep 0.01; done";
+    let w = watch_with(&["--watch", "."], &["a"], script);
+    let mut n = 0;
+    until("twenty runs", || {
+        n += 1;
+        w.write("a", &n.to_string());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        crate::harness::read(w.dir.path().join("ran")).lines().count() >= 20
+    });
+    // So that the last run ends, too.
+    w.job.signal(Signal::TERM);
+    until("the end of the last run", || {
+        n += 1;
+        w.write("a", &n.to_string());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        w.job.err_seen("\"exit_status\"")
+    });
+    let done = w.job.done();
+    assert!(!done.err.contains("changed during"), "{}", done.err);
+}
+
+#[test]
 fn a_program_that_writes_beside_its_key_is_no_loop() {
     let script = "cat \"$1\" > \"$D/out\"";
     let w = watch_with(&["--watch", ".", "--debounce", "0s", "--log", "json"], &["a"], script);

@@ -1,0 +1,227 @@
+//! How many programs run at once, where the system has room for fewer than `-j`.
+//!
+//! That we are short of descriptors, processes or memory says nothing about the key: it
+//! waits with its worker until a program has ended, and is started then. So that we do
+//! not take the last of what there is again and again, fewer run at once from then on;
+//! each second without a shortage one more is tried.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::control::{Control, Level};
+
+/// How long a shortage goes before one program more is tried.
+const RECOVERY: Duration = Duration::from_secs(1);
+
+/// How long to wait for others, where none of ours runs and could make room.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long others are waited for, where none of ours runs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same for our own descriptors, of which only somebody whom a program left behind
+/// may still hold some.
+const PATIENCE_WITH_US: Duration = Duration::from_secs(5);
+
+/// How often one who waits looks whether the end has come.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    state: Mutex<State>,
+    /// A program has ended.
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    /// How many may run, once there was a shortage.
+    most: Option<usize>,
+    /// The last shortage, or the last time that one more was allowed.
+    since: Option<Instant>,
+    /// Since when nothing could be started although nothing runs.
+    stuck: Option<Instant>,
+    said: bool,
+}
+
+/// The place of a program that runs.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Place<'a>(&'a Room);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.state().running -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+impl Room {
+    /// Starts a program, as soon as there is room for it. `None`: no further run begins.
+    /// `say` is told of the first shortage.
+    ///
+    /// # Errors
+    ///
+    /// Those of `start` that are no shortage, and a shortage that lasts although nothing
+    /// of ours runs.
+    pub(crate) fn start<T>(
+        &self,
+        control: &Control,
+        say: impl Fn(&str),
+        mut start: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<Option<(Place<'_>, T)>> {
+        loop {
+            let Some(place) = self.enter(control) else { return Ok(None) };
+            match start() {
+                Ok(started) => {
+                    self.state().stuck = None;
+                    return Ok(Some((place, started)));
+                }
+                Err(e) if !is_shortage(&e) => return Err(e),
+                Err(e) => {
+                    let message = self.is_short(e)?;
+                    drop(place);
+                    if let Some(message) = message {
+                        say(&message);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a place.
+    fn enter(&self, control: &Control) -> Option<Place<'_>> {
+        let mut state = self.state();
+        loop {
+            if control.reached(Level::LastRuns) {
+                return None;
+            }
+            let waited = state.since.map(|since| since.elapsed());
+            match state.most {
+                Some(most) if state.running >= most.max(1) => {
+                    if waited.is_none_or(|waited| waited >= RECOVERY) {
+                        state.most = Some(most + 1);
+                        state.since = Some(Instant::now());
+                        continue;
+                    }
+                }
+                // Nobody of ours can make room: others may.
+                Some(_) if state.stuck.is_some() && waited.is_some_and(|waited| waited < PAUSE) => {}
+                _ => {
+                    state.running += 1;
+                    return Some(Place(self));
+                }
+            }
+            let waiting = self.freed.wait_timeout(state, LOOK);
+            state = waiting.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes that one who has a place could not start. What is to be said, once.
+    fn is_short(&self, e: io::Error) -> io::Result<Option<String>> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let others = state.running - 1;
+        state.since = Some(now);
+        // Some are left for whatever else we do.
+        state.most = Some((others - others / 8).max(1));
+        if others == 0 {
+            let stuck = *state.stuck.get_or_insert(now);
+            let ours = e.raw_os_error() == Some(Errno::MFILE.raw_os_error());
+            if now - stuck >= if ours { PATIENCE_WITH_US } else { PATIENCE } {
+                return Err(e);
+            }
+        }
+        let first = !std::mem::replace(&mut state.said, true);
+        Ok(first.then(|| format!("{e}: fewer programs than asked for run at once")))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether we, or the system, had too little of something for one program more.
+pub(crate) fn is_shortage(e: &io::Error) -> bool {
+    let errno = e.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    fn short() -> io::Error {
+        Errno::MFILE.into()
+    }
+
+    fn control() -> Control {
+        Control::new(|| {}).unwrap()
+    }
+
+    fn place<'a>(room: &'a Room, control: &Control) -> Place<'a> {
+        room.start(control, |_| panic!("a shortage"), || Ok(())).unwrap().unwrap().0
+    }
+
+    #[test]
+    fn one_who_finds_no_room_starts_when_another_has_ended_and_it_is_said_once() {
+        let (room, control, said) = (Room::default(), control(), RefCell::new(Vec::new()));
+        let first = RefCell::new(Some(place(&room, &control)));
+        for _ in 0..2 {
+            let tries = Cell::new(0);
+            let start = || {
+                tries.set(tries.get() + 1);
+                // As if another thread had made room meanwhile.
+                let made_room = first.take().is_some();
+                if made_room { Err(short()) } else { Ok(()) }
+            };
+            let say = |text: &str| said.borrow_mut().push(text.to_owned());
+            let (again, ()) = room.start(&control, say, start).unwrap().unwrap();
+            assert_eq!(tries.get(), 2);
+            *first.borrow_mut() = Some(again);
+        }
+        assert_eq!(said.borrow().len(), 1, "{said:?}");
+        assert!(said.borrow()[0].ends_with("fewer programs than asked for run at once"), "{said:?}");
+    }
+
+    #[test]
+    fn what_is_no_shortage_is_an_error_and_takes_no_place() {
+        let (room, control) = (Room::default(), control());
+        let start = || Err::<(), _>(Errno::NOENT.into());
+        let e = room.start(&control, |_| (), start).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::NotFound);
+        assert_eq!(room.state().running, 0);
+    }
+
+    #[test]
+    fn a_shortage_that_lasts_although_nothing_of_ours_runs_is_an_error() {
+        let (room, control) = (Room::default(), control());
+        room.state().stuck = Instant::now().checked_sub(PATIENCE_WITH_US);
+        let e = room.start(&control, |_| (), || Err::<(), _>(short())).unwrap_err();
+        assert_eq!(e.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+        assert_eq!(room.state().running, 0);
+    }
+
+    #[test]
+    fn what_a_fork_or_a_pipe_is_refused_for_want_of_is_a_shortage() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM] {
+            assert!(is_shortage(&errno.into()), "{errno}");
+        }
+        assert!(!is_shortage(&Errno::ACCESS.into()));
+    }
+
+    #[test]
+    fn one_who_waits_for_room_does_not_wait_beyond_the_end() {
+        let (room, control) = (Room::default(), control());
+        let start = || {
+            control.raise(Level::LastRuns);
+            Err::<(), _>(short())
+        };
+        assert!(room.start(&control, |_| (), start).unwrap().is_none());
+    }
+}

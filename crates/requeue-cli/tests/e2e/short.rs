@@ -1,0 +1,43 @@
+//! What happens where the system has too little for as many programs as were asked for.
+
+use std::process::Command;
+
+use crate::harness::{Done, run};
+
+/// The command under limits of the shell, on so many keys.
+fn limited(limits: &str, args: &str, keys: u32) -> Done {
+    let mut command = Command::new("sh");
+    let line = format!("{limits}; exec \"$0\" run --summary json {args}");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_requeue")]);
+    let input: String = (0..keys).map(|key| format!("{key}\n")).collect();
+    run(command, input.as_bytes())
+}
+
+fn nothing_was_lost(done: &Done, keys: u64) {
+    assert_eq!(done.status, 0, "{}", done.err);
+    let numbers = ["runs", "retries", "gave_up", "left"].map(|name| done.number(name));
+    assert_eq!(numbers, [keys, 0, 0, 0], "{}", done.err);
+}
+
+#[test]
+fn too_few_descriptors_are_no_failure_of_a_key_and_are_told_of_once() {
+    // Sixty at a time would need nearly two hundred.
+    let done = limited("ulimit -n 64", "-j 60 sh -c 'sleep 0.1'", 200);
+    nothing_was_lost(&done, 200);
+    assert_eq!(done.err.matches("fewer programs than asked for run at once").count(), 1, "{}", done.err);
+    assert_eq!(done.err.lines().count(), 2, "{}", done.err);
+}
+
+#[test]
+fn with_1024_descriptors_400_at_a_time_lose_nothing() {
+    // Long enough that 400 would run at a time, with three descriptors each.
+    nothing_was_lost(&limited("ulimit -n 1024", "-j 400 sh -c 'sleep 3'", 400), 400);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn with_little_address_space_fewer_run_at_once_and_nothing_is_lost() {
+    let done = limited("ulimit -v 200000", "-j 400 true", 100);
+    nothing_was_lost(&done, 100);
+    assert!(done.err.starts_with("requeue: little address space (ulimit -v): "), "{}", done.err);
+}
