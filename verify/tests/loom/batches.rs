@@ -56,9 +56,10 @@ fn loom_b9_whoever_takes_a_part_of_a_batch_passes_the_wake_up_on() {
 fn loom_b9_a_cancelled_getter_of_many_passes_the_wake_up_on() {
     bounded(|| {
         let (q, _) = queue();
+        // a task too: a thread would be woken first
         let stays = {
             let q = q.clone();
-            thread::spawn(move || take(&q))
+            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
         };
         let leaves = {
             let q = q.clone();

@@ -56,9 +56,10 @@ fn loom_q6_two_adds_end_the_waits_of_a_thread_and_of_a_task() {
 fn loom_q8_a_cancelled_getter_that_was_chosen_passes_the_wake_up_on() {
     bounded(|| {
         let (q, _) = queue();
+        // a task too: a thread would be woken first
         let stays = {
             let q = q.clone();
-            thread::spawn(move || take(&q))
+            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
         };
         let leaves = {
             let q = q.clone();

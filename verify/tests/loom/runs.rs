@@ -1,6 +1,6 @@
 //! One key: its runs, its triggers, and what a run sees.
 
-use crate::support::{bounded, every, nanos, poll, queue, take};
+use crate::support::{block_on, bounded, every, nanos, poll, queue, take};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
@@ -77,9 +77,10 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
         let (q, _) = queue();
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
+        // a task too: a thread would be woken first
         let stays = {
             let q = q.clone();
-            thread::spawn(move || take(&q))
+            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
         };
         let leaves = thread::spawn(move || {
             let parker = Parker::current();
