@@ -29,15 +29,15 @@ complete -c requeue -n "__fish_requeue_needs_command" -s V -l version -d 'Print 
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only what matches GLOB, written as in a .gitignore, is a key; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'What matches GLOB, with all that is below it, is no key; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
 write\t''
 delete\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Look at everything again, and run every key again, each D' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'A trigger runs its key when no other has come for D [default: none; with --watch 50ms]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d '--debounce puts a run off for D at most, from the first trigger on' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Every D, look at everything again and run every key again' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for D [default: none; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce, run a key at the latest D after its first trigger' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
@@ -66,24 +66,24 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At t
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'What is told on standard error about runs that fail [default: text]' -r -f -a "text\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'How failed runs are reported on standard error [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'What .gitignore files hide, and .git, are keys like any others'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'What is there at the start is not run, only what changes: --on write,delete'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless asked for'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l rate -d 'Calls a second' -r
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l burst -d 'Calls that may come at once' -r

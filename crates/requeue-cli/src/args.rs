@@ -59,7 +59,7 @@ Run PROGRAM once per key, never twice at a time for one key.
 
 Keys are the lines of standard input, or with --watch the files of directories. A key that comes while it waits is run once; \
 a key that comes while PROGRAM runs for it is run once more afterwards, however often \
-it came. A key whose run fails comes back with back-off until it succeeds or has had \
+it came. A key whose run fails comes back after a growing delay, until it succeeds or has used up \
 its attempts. At the end of the input everything is worked off, retries included.";
 
 const MORE: &str = "\
@@ -81,24 +81,26 @@ The program:
   Its output is passed on line by line. A last line without newline gets one; a line
   longer than 1 MiB is cut into lines of that length.
 
-What a run's end means:
+What the end of a run means:
   exit status 0            done
   75 with --again-after    again after that time, not a failure
   one of --fatal-code      the key gives up
   anything else            failure: retry after base-delay x 2^failures
-  A key that no program can be given (with a NUL, or too long) gives up without a run.
+  A key that cannot be given to a program (it holds a NUL, or is too long) gives up
+  without a run.
 
 Watching:
   Keys are paths as find prints them: PATH as it was given, and what is below it. Files
   and symbolic links are keys, pipes, sockets and devices are not; links are not followed
-  below PATH. A run begins after 50ms without a further event on its key, 1s after the
-  first at the latest, and it may be that nothing changed: the program looks for itself.
+  below PATH. A run begins when its key had no further event for 50ms, and at the latest
+  1s after the first one. A run does not mean that something changed: the program looks
+  for itself.
   A file that is gone before its first run has none. A run that fails when its file is
   gone is followed at once by one more, as delete, and then the key has ended, well or not.
-  Nothing is missed that the kernel tells of. Where its queue of events runs over, every
-  key is run again. It does not tell of changes made by other machines on a network file
-  system, through memory maps, and through another hard link: --resync finds them. Where
-  names may hold newlines, -0 keeps what --failed-to and --left-to write apart.
+  No change that the kernel reports is missed. When its queue of events overflows, every
+  key is run again. The kernel does not report changes that are made by other machines on
+  a network file system, through memory maps, or through another hard link: --resync finds
+  them. If names may hold newlines, use -0 with --failed-to and --left-to.
 
 Signals:
   first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
@@ -119,7 +121,7 @@ Files that are written:
 Exit status:
   0     all keys ended well
   1     some gave up, were left by --drain-timeout, or something could not be read or written
-  2     the command line is wrong, or names what cannot be had: a file, an address
+  2     the command line is wrong, or names a file or an address that cannot be used
   126   PROGRAM cannot be executed
   127   PROGRAM is not found
   128+n stopped by signal n with work left, or before the end of the input; 141 (PIPE) when nobody reads the output any more
@@ -150,7 +152,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
 pub(crate) struct Run {
-    /// Keys end with a NUL, not with a newline; --failed-to and --left-to write them so, too
+    /// Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to
     #[arg(short = '0', long)]
     pub(crate) null: bool,
 
@@ -166,7 +168,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Keys are the files at and below PATH: first all of them, then each that is written, made, moved or deleted; can be given several times
+    /// Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = "Watching")]
     pub(crate) watch: Vec<PathBuf>,
 
@@ -178,15 +180,15 @@ pub(crate) struct Run {
     #[arg(long, help_heading = "Watching")]
     pub(crate) dirs: bool,
 
-    /// Only what matches GLOB, written as in a .gitignore, is a key; can be given several times
+    /// Only files that match GLOB, written as in a .gitignore, are keys; can be given several times
     #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) glob: Vec<String>,
 
-    /// What matches GLOB, with all that is below it, is no key; can be given several times
+    /// Files and directories that match GLOB are no keys, nor is anything below them; can be given several times
     #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) ignore: Vec<String>,
 
-    /// What .gitignore files hide, and .git, are keys like any others
+    /// Read no .gitignore files: what they hide, and .git, are keys like any others
     #[arg(long, help_heading = "Watching")]
     pub(crate) no_gitignore: bool,
 
@@ -208,11 +210,11 @@ pub(crate) struct Run {
     #[arg(long, help_heading = "Watching")]
     pub(crate) one: bool,
 
-    /// Look at everything again, and run every key again, each D
+    /// Every D, look at everything again and run every key again
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
-    /// A trigger runs its key when no other has come for D [default: none; with --watch 50ms]
+    /// Run a key only when no further trigger has come for it for D [default: none; with --watch 50ms]
     #[arg(
         long,
         value_name = "D",
@@ -225,7 +227,7 @@ pub(crate) struct Run {
     )]
     pub(crate) debounce: Duration,
 
-    /// --debounce puts a run off for D at most, from the first trigger on
+    /// With --debounce, run a key at the latest D after its first trigger
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", requires = "debounced", help_heading = "Watching")]
     pub(crate) debounce_max: Duration,
 
@@ -329,7 +331,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) metrics_to: Option<PathBuf>,
 
-    /// What is told on standard error about runs that fail [default: text]
+    /// How failed runs are reported on standard error [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
     pub(crate) log: Option<Form>,
 
@@ -337,7 +339,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
     pub(crate) summary: Option<Form>,
 
-    /// No log, no summary and no progress line, unless asked for
+    /// No log, no summary and no progress line, unless --log or --summary asks for it
     #[arg(short, long, help_heading = "Reporting")]
     pub(crate) quiet: bool,
 
