@@ -238,10 +238,30 @@ fn items(value: Option<&Value>) -> Option<Vec<u32>> {
 }
 
 impl<'q, A: Adapter> Step<'q, A> {
-    /// The model looks at the clock, as every call of the queue does.
+    /// The model for a call that is a look.
     fn model(&mut self) -> &mut Model {
         self.model.look(self.clock.at().as_nanos());
         &mut self.model
+    }
+
+    /// The model for a call that is no look, and that reads the clock for itself, or only
+    /// for metrics.
+    fn holding(&mut self, reads: bool) -> &mut Model {
+        let reads = reads || self.setup.metered;
+        self.model.hold(reads.then(|| self.clock.at().as_nanos()));
+        &mut self.model
+    }
+
+    /// The model for guards that are dropped.
+    fn dropping(&mut self) -> &mut Model {
+        self.holding(self.setup.unfinished_retries)
+    }
+
+    /// What a look would find now, without one.
+    fn peek(&self) -> Model {
+        let mut model = self.model.clone();
+        model.look(self.clock.at().as_nanos());
+        model
     }
 
     fn step(&mut self, op: Op) {
@@ -249,7 +269,7 @@ impl<'q, A: Adapter> Step<'q, A> {
             Op::Trigger(key, when, valued) => self.trigger(key, when, valued),
             Op::TriggerMany(batch, len) => self.trigger_many(&batch[..len]),
             Op::AddRef(key) => {
-                let expected = self.model().add(key, None).ok();
+                let expected = self.holding(false).add(key, None).ok();
                 let added = sound(self.q.queue.add_ref(&key.into())).ok();
                 assert_eq!(added, expected.map(accepted), "add_ref");
             }
@@ -276,11 +296,11 @@ impl<'q, A: Adapter> Step<'q, A> {
                 }
             }
             Op::Done(key) => {
-                let expected = self.model().done(key);
+                let expected = self.holding(false).done(key);
                 assert_eq!(self.q.done(key), expected, "done by key");
             }
             Op::Forget(key) => {
-                self.model().forget(key);
+                self.holding(false).forget(key);
                 self.q.forget(key);
             }
             Op::TakeValue(index) => {
@@ -310,7 +330,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                 }
             }
             Op::Close => {
-                self.model().close();
+                self.holding(false).close();
                 self.q.close();
             }
             Op::ShutDown => {
@@ -365,7 +385,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         when: When,
         value: Option<u32>,
     ) -> Result<model::Added, model::Refused> {
-        let model = self.model();
+        let model = self.holding(when != When::Now);
         match when {
             When::Now => model.add(key, value),
             When::RateLimited => model.add_rate_limited(key, value),
@@ -402,24 +422,24 @@ impl<'q, A: Adapter> Step<'q, A> {
     fn end_many(&mut self, items: A::Many<'q>, runs: Vec<Run>, word: WordMany) {
         match word {
             WordMany::Succeed if runs.iter().all(|run| self.model.holds(run)) => {
-                runs.iter().for_each(|run| self.model().succeed(run));
+                runs.iter().for_each(|run| self.holding(false).succeed(run));
                 sound(items.succeed());
             }
             WordMany::Done | WordMany::Succeed => {
-                runs.iter().for_each(|run| self.model().end(run));
+                runs.iter().for_each(|run| self.holding(false).end(run));
                 sound(items.done());
             }
             WordMany::Drop => {
-                runs.iter().for_each(|run| self.model().drop_guard(run));
+                runs.iter().for_each(|run| self.dropping().drop_guard(run));
                 drop(items);
             }
             WordMany::Unwind(0) => {
-                runs.iter().for_each(|run| self.model().put_back(run));
+                runs.iter().for_each(|run| self.holding(false).put_back(run));
                 unwind_through(items);
             }
             WordMany::Unwind(most) => {
                 let inside = self.take_out(items.singles(), runs, most);
-                inside.1.iter().for_each(|run| self.model().put_back(run));
+                inside.1.iter().for_each(|run| self.holding(false).put_back(run));
                 unwind_through(inside.0);
             }
             WordMany::Singles => self.apart(items, runs, usize::MAX),
@@ -445,7 +465,7 @@ impl<'q, A: Adapter> Step<'q, A> {
 
     fn apart(&mut self, items: A::Many<'q>, runs: Vec<Run>, most: usize) {
         let (singles, dropped) = self.take_out(items.singles(), runs, most);
-        dropped.iter().for_each(|run| self.model().drop_guard(run));
+        dropped.iter().for_each(|run| self.dropping().drop_guard(run));
         drop(singles);
     }
 
@@ -487,45 +507,45 @@ impl<'q, A: Adapter> Step<'q, A> {
         let mut back = None;
         match word {
             Word::Done => {
-                self.model().end(&run);
+                self.holding(false).end(&run);
                 sound(guard.done());
             }
             // Whether an inert guard may still forget is not said.
             Word::Succeed => {
-                if self.model().holds(&run) {
-                    self.model().succeed(&run);
+                if self.model.holds(&run) {
+                    self.holding(false).succeed(&run);
                     sound(guard.succeed());
                 }
             }
             Word::GiveUp => {
-                if self.model().holds(&run) {
-                    self.model().give_up(&run);
+                if self.model.holds(&run) {
+                    self.holding(false).give_up(&run);
                     sound(guard.give_up());
                 }
             }
             Word::Retry => {
-                let expected = self.model().retry(&run, None).map(Duration::from_nanos);
+                let expected = self.holding(true).retry(&run, None).map(Duration::from_nanos);
                 let answer = sound(guard.retry()).map_err(|guard| back = Some(guard));
                 assert_eq!(answer.ok(), expected.ok(), "retry");
             }
             Word::RetryAfter(delay) => {
-                let expected = self.model().retry(&run, Some(delay)).map(Duration::from_nanos);
+                let expected = self.holding(true).retry(&run, Some(delay)).map(Duration::from_nanos);
                 let answer =
                     sound(guard.retry_after(Duration::from_nanos(delay))).map_err(|guard| back = Some(guard));
                 assert_eq!(answer.ok(), expected.ok(), "retry_after");
             }
             Word::RequeueAfter(delay) => {
-                let expected = self.model().again(&run, delay);
+                let expected = self.holding(true).again(&run, delay);
                 let answer =
                     sound(guard.again(Duration::from_nanos(delay))).map_err(|guard| back = Some(guard));
                 assert_eq!(answer.ok(), expected.ok(), "again");
             }
             Word::Drop => {
-                self.model().drop_guard(&run);
+                self.dropping().drop_guard(&run);
                 drop(guard);
             }
             Word::Detach => {
-                self.model();
+                self.holding(false);
                 let (key, value) = sound(guard.detach());
                 assert_eq!((key.id, items(value.as_ref())), (run.key, run.value.clone()), "detach");
             }
@@ -589,7 +609,7 @@ impl<A: Adapter> Step<'_, A> {
     /// Who waits, and has something to be woken for, was woken.
     fn wakes(&mut self) {
         let (ready, over) = {
-            let model = self.model();
+            let model = self.peek();
             (model.len(), model.is_over())
         };
         if self.setup.wakes && !self.waits.is_empty() {
@@ -623,7 +643,7 @@ impl<A: Adapter> Step<'_, A> {
         }
         for index in 0..self.drains.len() {
             let id = self.drains[index].id;
-            let waits = self.model().drained(id).is_none();
+            let waits = self.peek().drained(id).is_none();
             assert!(waits || !self.setup.wakes, "a drain is over and was not told");
         }
     }
@@ -642,7 +662,11 @@ impl<A: Adapter> Step<'_, A> {
                 due: due.map(Instant::from_nanos),
             });
             assert_eq!(self.q.state(key), expected, "state of key {key}");
-            assert_eq!(self.q.num_requeues(key), self.model().num_requeues(key), "num_requeues of key {key}");
+            assert_eq!(
+                self.q.num_requeues(key),
+                self.holding(true).num_requeues(key),
+                "num_requeues of key {key}"
+            );
         }
         if self.setup.metered {
             let gauges = self.metrics.all_gauges().expect("the queue is there");

@@ -40,14 +40,41 @@ fn hash(key: &Key) -> u32 {
 }
 
 impl Inner {
-    /// The bargain of the state machine's callers: settle until there is no more
-    /// to do, conclude, and take what is to be dropped.
+    /// The bargain of the state machine's callers for a look: settle until there is no
+    /// more to do, conclude, and take what is to be dropped.
     fn with<T>(&self, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
         let now = self.clock.now();
+        self.step(
+            |core| while core.settle(now) {},
+            |core| {
+                let answer = step(core);
+                while core.settle(now) {}
+                answer
+            },
+        )
+    }
+
+    /// The same for a call that is no look. `reads`: it reads the clock for a delay.
+    fn hold<T>(&self, reads: bool, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
+        let reading = reads.then(|| self.clock.now());
+        self.step(
+            |core| {
+                if core.begin(reading) {
+                    while reading.is_some_and(|now| core.settle(now)) {}
+                }
+            },
+            step,
+        )
+    }
+
+    fn step<T>(
+        &self,
+        before: impl FnOnce(&mut Core<Key, Value>),
+        step: impl FnOnce(&mut Core<Key, Value>) -> T,
+    ) -> T {
         let mut core: MutexGuard<'_, _> = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        while core.settle(now) {}
+        before(&mut core);
         let answer = step(&mut core);
-        while core.settle(now) {}
         core.conclude();
         let trash = core.take_trash();
         drop(core);
@@ -86,7 +113,8 @@ impl Hand<'_> {
         let Some(run) = self.run.take() else { return Ok(Duration::ZERO) };
         let value = if matches!(how, How::Retry(_)) { self.value.take() } else { None };
         let inner = Arc::clone(&self.inner);
-        match inner.with(|core| core.end(run, how, value)) {
+        let reads = matches!(how, How::Retry(_) | How::Again(_));
+        match inner.hold(reads, |core| core.end(run, how, value)) {
             Ok(ended) => Ok(ended.delay),
             Err((run, refused)) => {
                 self.run = Some(run);
@@ -163,7 +191,7 @@ impl Drop for Hands<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Some(inner) = self.0.front().map(|hand| Arc::clone(&hand.inner)) else { return };
-            let ended = inner.with(|core| {
+            let ended = inner.hold(false, |core| {
                 let runs = self.0.iter_mut().filter_map(|hand| Some((hand.run.take()?, hand.value.take())));
                 runs.map(|(run, value)| core.put_back(run, value)).collect::<Vec<_>>()
             });
@@ -184,7 +212,7 @@ impl Hands<'_> {
         let Some(inner) = self.0.front().map(|hand| Arc::clone(&hand.inner)) else { return };
         let runs: Vec<_> = self.0.iter_mut().filter_map(|hand| hand.run.take()).collect();
         let ended: Vec<_> =
-            inner.with(|core| runs.into_iter().map(|run| core.end(run, how, None).is_ok()).collect());
+            inner.hold(false, |core| runs.into_iter().map(|run| core.end(run, how, None).is_ok()).collect());
         assert!(ended.iter().all(|ended| *ended), "done is never refused");
     }
 }
@@ -256,18 +284,20 @@ impl Adapter for Machine {
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
         let hash = hash(&key);
         let mut trigger = Trigger::new(key, value);
-        let added =
-            self.0.limited(|limit| self.0.with(|core| core.add(&mut trigger, hash, delay(when, limit))));
+        let added = self.0.limited(|limit| {
+            self.0.hold(when != When::Now, |core| core.add(&mut trigger, hash, delay(when, limit)))
+        });
         answer(trigger, added)
     }
 
     fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let timed = batch.iter().any(|(_, when, _)| *when != When::Now);
         let mut triggers: Vec<_> = batch
             .into_iter()
             .map(|(key, when, value)| (hash(&key), when, Trigger::new(key, value)))
             .collect();
         let added: Vec<_> = self.0.limited(|limit| {
-            self.0.with(|core| {
+            self.0.hold(timed, |core| {
                 let added = triggers.iter_mut();
                 added.map(|(hash, when, trigger)| core.add(trigger, *hash, delay(*when, limit))).collect()
             })
@@ -276,7 +306,7 @@ impl Adapter for Machine {
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
-        let known = self.0.with(|core| core.add_known(key, hash(key), Delay::Now));
+        let known = self.0.hold(false, |core| core.add_known(key, hash(key), Delay::Now));
         match known {
             Err(_) => Ok(Err(())),
             Ok(Some(accepted)) => crate::fronts::accepted(accepted.added).map(Ok),
@@ -285,12 +315,12 @@ impl Adapter for Machine {
     }
 
     fn forget(&self, key: &Key) -> Fallible<()> {
-        drop(self.0.with(|core| core.forget(key, hash(key))));
+        drop(self.0.hold(false, |core| core.forget(key, hash(key))));
         Ok(())
     }
 
     fn num_requeues(&self, key: &Key) -> Fallible<u32> {
-        Ok(self.0.with(|core| core.num_requeues(key, hash(key))))
+        Ok(self.0.hold(true, |core| core.num_requeues(key, hash(key))))
     }
 
     fn get(&self) -> Fallible<Option<Hand<'_>>> {
@@ -372,7 +402,7 @@ impl Adapter for Machine {
     }
 
     fn done(&self, key: &Key) -> Fallible<bool> {
-        Ok(self.0.with(|core| core.done(key, hash(key)).is_ok()))
+        Ok(self.0.hold(false, |core| core.done(key, hash(key)).is_ok()))
     }
 
     fn len(&self) -> Fallible<usize> {
@@ -396,12 +426,12 @@ impl Adapter for Machine {
     }
 
     fn close(&self) -> Fallible<()> {
-        self.0.with(Core::close);
+        self.0.hold(false, Core::close);
         Ok(())
     }
 
     fn shutting_down(&self) -> Fallible<bool> {
-        Ok(self.0.with(|core| core.shutting_down()))
+        Ok(self.0.hold(false, |core| core.shutting_down()))
     }
 
     fn shut_down(&self) -> Fallible<Down> {
@@ -497,7 +527,7 @@ impl<'q> Held<'q> for Hand<'q> {
         let key = self.key().clone();
         let value = self.value.take();
         if let Some(run) = self.run.take() {
-            drop(self.inner.with(|core| core.detach(run)));
+            drop(self.inner.hold(false, |core| core.detach(run)));
         }
         Ok((key, value))
     }

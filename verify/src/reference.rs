@@ -56,8 +56,25 @@ impl Shared {
         model
     }
 
+    /// The model for a call that is no look.
+    fn hold(&self) -> MutexGuard<'_, Model> {
+        let now = self.clock.now();
+        let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
+        model.hold(Some(now.as_nanos()));
+        model
+    }
+
+    /// A call that is a look.
     fn change<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
-        let answer = step(&mut self.look());
+        self.changed(step(&mut self.look()))
+    }
+
+    /// A call that is no look.
+    fn change_holding<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
+        self.changed(step(&mut self.hold()))
+    }
+
+    fn changed<T>(&self, answer: T) -> T {
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         waiting.into_iter().for_each(Waker::wake);
         answer
@@ -196,7 +213,7 @@ impl Hand<'_> {
     fn end<T>(mut self, step: impl FnOnce(&mut Model, &Run) -> T) -> T {
         let mut run = self.run.take().expect("a guard ends once");
         run.value = self.value.take().map(|value| value.items.clone());
-        self.shared.change(|model| step(model, &run))
+        self.shared.change_holding(|model| step(model, &run))
     }
 
     fn may_end<T>(
@@ -205,7 +222,7 @@ impl Hand<'_> {
     ) -> Result<T, Self> {
         let mut run = self.run.take().expect("a guard ends once");
         run.value = self.value.as_ref().map(|value| value.items.clone());
-        let answer = self.shared.change(|model| step(model, &run));
+        let answer = self.shared.change_holding(|model| step(model, &run));
         answer.map_err(|model::Refused| {
             self.run = Some(run);
             self
@@ -223,7 +240,7 @@ impl Drop for Hand<'_> {
     fn drop(&mut self) {
         if let Some(mut run) = self.run.take() {
             run.value = self.value.take().map(|value| value.items.clone());
-            self.shared.change(|model| model.drop_guard(&run));
+            self.shared.change_holding(|model| model.drop_guard(&run));
         }
     }
 }
@@ -255,11 +272,11 @@ impl Adapter for Reference {
     }
 
     fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
-        Ok(self.handle.0.change(|model| trigger(model, key, when, value)))
+        Ok(self.handle.0.change_holding(|model| trigger(model, key, when, value)))
     }
 
     fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
-        let answer = self.handle.0.change(|model| {
+        let answer = self.handle.0.change_holding(|model| {
             let triggers = batch.into_iter().map(|(key, when, value)| trigger(model, key, when, value));
             triggers.collect()
         });
@@ -267,16 +284,21 @@ impl Adapter for Reference {
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
-        Ok(self.handle.0.change(|model| model.add(key.id, None)).map(accepted).map_err(|model::Refused| ()))
+        Ok(self
+            .handle
+            .0
+            .change_holding(|model| model.add(key.id, None))
+            .map(accepted)
+            .map_err(|model::Refused| ()))
     }
 
     fn forget(&self, key: &Key) -> Fallible<()> {
-        self.handle.0.change(|model| model.forget(key.id));
+        self.handle.0.change_holding(|model| model.forget(key.id));
         Ok(())
     }
 
     fn num_requeues(&self, key: &Key) -> Fallible<u32> {
-        Ok(self.handle.0.look().num_requeues(key.id))
+        Ok(self.handle.0.hold().num_requeues(key.id))
     }
 
     fn get(&self) -> Fallible<Option<Hand<'_>>> {
@@ -331,7 +353,7 @@ impl Adapter for Reference {
     }
 
     fn done(&self, key: &Key) -> Fallible<bool> {
-        Ok(self.handle.0.change(|model| model.done(key.id)))
+        Ok(self.handle.0.change_holding(|model| model.done(key.id)))
     }
 
     fn len(&self) -> Fallible<usize> {
@@ -357,12 +379,12 @@ impl Adapter for Reference {
     }
 
     fn close(&self) -> Fallible<()> {
-        self.handle.0.change(Model::close);
+        self.handle.0.change_holding(Model::close);
         Ok(())
     }
 
     fn shutting_down(&self) -> Fallible<bool> {
-        Ok(self.handle.0.look().shutting_down())
+        Ok(self.handle.0.hold().shutting_down())
     }
 
     fn shut_down(&self) -> Fallible<Down> {

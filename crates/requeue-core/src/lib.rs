@@ -38,6 +38,7 @@ extern crate alloc;
 
 mod arena;
 mod buckets;
+mod bytes;
 mod column;
 mod count;
 mod heap;
@@ -46,6 +47,7 @@ mod order;
 mod prefetch;
 mod ring;
 mod roomy;
+mod segment;
 mod table;
 mod time;
 mod timers;

@@ -2,19 +2,20 @@
 //!
 //! One large table would stop every caller while it grows, for tens of
 //! milliseconds at a million keys. Here a segment that is full splits in two, and two buddies
-//! that are nearly empty merge: the most that one call moves is [`SPLIT_AT`]
-//! numbers, and a million keys that are gone give their memory back as they go.
+//! that are nearly empty merge: the most that one call moves is a segment of [`FULL_SIZE`]
+//! buckets, and a million keys that are gone give their memory back as they go.
 //! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
-//! hashing" (ACM TODS 4(3), 1979); the segments are hashbrown's tables.
+//! hashing" (ACM TODS 4(3), 1979).
 
-use crate::prefetch::prefetch;
 use crate::roomy;
+use crate::segment::{Home, Segment};
 use alloc::vec::Vec;
-use hashbrown::HashTable;
-use hashbrown::hash_table::{Entry, OccupiedEntry};
 
-/// Entries that a segment holds before it splits: what 1,024 buckets take.
-const SPLIT_AT: usize = 896;
+/// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are
+/// taken then.
+const FULL_SIZE: usize = 128;
+/// Entries of a segment that splits.
+const SPLIT_AT: usize = 1200;
 /// Buddies merge when they have no more than this together: far enough below
 /// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
 const MERGE_AT: usize = SPLIT_AT / 4;
@@ -33,35 +34,11 @@ pub(crate) enum Found {
     New(u32),
 }
 
+/// A segment and its depth: how many leading bits of the hash all its entries share.
 #[derive(Debug)]
-struct Segment {
-    slots: HashTable<u32>,
-    /// Where the table's control bytes begin, as far as is known: they stand
-    /// behind its entries. For [`Table::prefetch`] alone, which does no harm if
-    /// this is stale or hashbrown lays its tables out in another way.
-    middle: usize,
-    /// How many leading bits of the hash all its entries share.
+struct Part {
+    segment: Segment,
     depth: u32,
-}
-
-impl Segment {
-    /// Asks for the lines in which an entry with this hash stands, or will.
-    #[inline]
-    fn prefetch(&self, hash: u32) {
-        let at = stretch(hash) as usize & (self.slots.num_buckets().wrapping_sub(1));
-        prefetch(self.middle.wrapping_add(at));
-        prefetch(self.middle.wrapping_sub((at + 1) * size_of::<u32>()));
-    }
-
-    fn empty() -> Self {
-        Self { slots: HashTable::new(), middle: 0, depth: 0 }
-    }
-}
-
-/// Where the control bytes of an entry's table begin.
-#[inline]
-fn middle(entry: &OccupiedEntry<'_, u32>) -> usize {
-    core::ptr::from_ref(entry.get()) as usize + (entry.bucket_index() + 1) * size_of::<u32>()
 }
 
 #[derive(Debug)]
@@ -70,7 +47,7 @@ pub(crate) struct Table {
     /// segment of a smaller depth stands there several times, side by side.
     directory: Vec<u32>,
     depth: u32,
-    segments: Vec<Segment>,
+    parts: Vec<Part>,
     /// How many segments have each depth; shows when the directory can halve.
     at_depth: [u32; 33],
     len: usize,
@@ -78,13 +55,6 @@ pub(crate) struct Table {
     /// cost.
     #[cfg(requeue_counted)]
     probes: core::cell::Cell<u64>,
-}
-
-/// Stretches the 32 bits that are kept of a hash to what hashbrown wants: it
-/// takes the place from the low bits and a tag from the top seven.
-#[inline]
-fn stretch(hash: u32) -> u64 {
-    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[inline]
@@ -99,7 +69,7 @@ impl Table {
         Self {
             directory: alloc::vec![0],
             depth: 0,
-            segments: alloc::vec![Segment::empty()],
+            parts: alloc::vec![Part { segment: Segment::new(1), depth: 0 }],
             at_depth,
             len: 0,
             #[cfg(requeue_counted)]
@@ -120,26 +90,31 @@ impl Table {
     }
 
     #[inline]
-    fn segment_no(&self, hash: u32) -> usize {
+    fn part_no(&self, hash: u32) -> usize {
         self.directory[leading(hash, self.depth)] as usize
+    }
+
+    #[inline]
+    fn segment(&self, hash: u32) -> &Segment {
+        &self.parts[self.part_no(hash)].segment
     }
 
     /// Asks for the memory that looking for this hash will touch.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        self.segments[self.segment_no(hash)].prefetch(hash);
+        self.segment(hash).prefetch(hash);
     }
 
     /// The slot with this hash that `is_it` recognises.
     #[inline]
-    pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
-        let segment = &self.segments[self.segment_no(hash)];
-        segment.slots.find(stretch(hash), |&slot| is_it(slot)).copied()
+        let segment = self.segment(hash);
+        segment.find(Home::of(hash), is_it).map(|place| segment.slot(place))
     }
 
     /// The slot with this hash that `is_it` recognises, or the one that `make`
-    /// gives, in one probe.
+    /// gives, which is entered.
     #[inline]
     pub(crate) fn find_or_insert<C: Slots>(
         &mut self,
@@ -148,32 +123,31 @@ impl Table {
         is_it: impl Fn(&C, u32) -> bool,
         make: impl FnOnce(&mut C) -> u32,
     ) -> Found {
-        let mut no = self.segment_no(hash);
-        if self.segments[no].slots.len() >= SPLIT_AT {
-            if let Some(slot) = self.find(hash, |slot| is_it(slots, slot)) {
-                return Found::Known(slot);
-            }
+        self.probed();
+        let (mut no, home) = (self.part_no(hash), Home::of(hash));
+        let segment = &self.parts[no].segment;
+        if let Some(place) = segment.find(home, |slot| is_it(slots, slot)) {
+            return Found::Known(segment.slot(place));
+        }
+        if segment.is_full() {
             no = self.make_room(hash, no, slots);
         }
-        self.probed();
-        let segment = &mut self.segments[no];
-        segment.prefetch(hash);
-        match segment.slots.entry(stretch(hash), |&s| is_it(slots, s), |&s| stretch(slots.hash(s))) {
-            Entry::Occupied(known) => Found::Known(*known.get()),
-            Entry::Vacant(place) => {
-                let slot = make(slots);
-                segment.middle = middle(&place.insert(slot));
-                self.len += 1;
-                Found::New(slot)
-            }
-        }
+        let slot = make(slots);
+        self.parts[no].segment.enter(home, slot);
+        self.len += 1;
+        Found::New(slot)
     }
 
     #[cold]
     fn make_room(&mut self, hash: u32, mut no: usize, of: &impl Slots) -> usize {
-        while self.segments[no].slots.len() >= SPLIT_AT && self.may_split(no) {
-            self.split(no, of);
-            no = self.segment_no(hash);
+        while self.parts[no].segment.is_full() {
+            let buckets = self.parts[no].segment.buckets();
+            if buckets >= FULL_SIZE && self.may_split(no) {
+                self.split(no, of);
+                no = self.part_no(hash);
+            } else {
+                self.parts[no].segment.resize(buckets * 2, of);
+            }
         }
         no
     }
@@ -183,33 +157,32 @@ impl Table {
     /// it: such a segment grows in one piece instead.
     fn may_split(&self, no: usize) -> bool {
         let fair = (self.len / SPLIT_AT + 1).ilog2();
-        self.segments[no].depth < (fair + 5).min(28)
+        self.parts[no].depth < (fair + 5).min(28)
     }
 
     #[cold]
     fn split(&mut self, no: usize, of: &impl Slots) {
-        let old_depth = self.segments[no].depth;
+        let old_depth = self.parts[no].depth;
         if old_depth == self.depth {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
             self.depth += 1;
         }
         let depth = old_depth + 1;
-        let all = core::mem::take(&mut self.segments[no].slots);
-        all.iter().for_each(|&slot| of.prefetch(slot));
-        // each at its full size at once: a smaller table would grow soon
-        let full = || HashTable::with_capacity(SPLIT_AT);
-        let (mut zero, mut one) =
-            (Segment { slots: full(), middle: 0, depth }, Segment { slots: full(), middle: 0, depth });
+        // a segment that grew in one piece may have more buckets than others
+        let half = || Part { segment: Segment::new(self.parts[no].segment.buckets()), depth };
+        let (mut zero, mut one) = (half(), half());
+        let all = &self.parts[no].segment;
+        all.slots().for_each(|slot| of.prefetch(slot));
         let mut some = None;
-        for slot in all {
+        for slot in all.slots() {
             let hash = of.hash(slot);
             some = Some(hash);
             let side = if leading(hash, depth) & 1 == 0 { &mut zero } else { &mut one };
-            side.middle = middle(&side.slots.insert_unique(stretch(hash), slot, |&s| stretch(of.hash(s))));
+            side.segment.enter(Home::of(hash), slot);
         }
-        let new_no = self.segments.len() as u32;
-        self.segments[no] = zero;
-        self.segments.push(one);
+        let new_no = self.parts.len() as u32;
+        self.parts[no] = zero;
+        self.parts.push(one);
         self.at_depth[old_depth as usize] -= 1;
         self.at_depth[depth as usize] += 2;
         // every directory entry of the upper half now names the new segment
@@ -223,17 +196,18 @@ impl Table {
     #[inline]
     pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         self.probed();
-        let no = self.segment_no(hash);
-        let segment = &mut self.segments[no];
-        let Ok(entry) = segment.slots.find_entry(stretch(hash), |&s| s == slot) else {
+        let no = self.part_no(hash);
+        let home = Home::of(hash);
+        let Part { segment, depth } = &mut self.parts[no];
+        let Some(place) = segment.find(home, |s| s == slot) else {
             debug_assert!(false, "slot {slot} is not in the table");
             return;
         };
-        entry.remove();
+        segment.strike(home, place);
         self.len -= 1;
         // looking at the buddy now and then is enough
-        let left = segment.slots.len();
-        if segment.depth > 0 && left <= MERGE_AT && left % 16 == 0 {
+        let left = segment.len();
+        if left % 16 == 0 && left <= MERGE_AT && (*depth > 0 || segment.buckets() > FULL_SIZE) {
             self.merge(hash, of);
         }
     }
@@ -242,32 +216,32 @@ impl Table {
     #[cold]
     fn merge(&mut self, hash: u32, of: &impl Slots) {
         loop {
-            let no = self.segment_no(hash);
-            let depth = self.segments[no].depth;
+            let no = self.part_no(hash);
+            // one that grew in one piece
+            if self.parts[no].segment.buckets() > FULL_SIZE {
+                self.parts[no].segment.resize(FULL_SIZE, of);
+            }
+            let depth = self.parts[no].depth;
             if depth == 0 {
                 break;
             }
             let prefix = leading(hash, depth);
             let buddy = self.directory[(prefix ^ 1) << (self.depth - depth)] as usize;
-            if self.segments[buddy].depth != depth
-                || self.segments[no].slots.len() + self.segments[buddy].slots.len() > MERGE_AT
+            if self.parts[buddy].depth != depth
+                || self.parts[no].segment.len() + self.parts[buddy].segment.len() > MERGE_AT
             {
                 break;
             }
-            let gone = core::mem::take(&mut self.segments[buddy].slots);
-            let kept = &mut self.segments[no];
+            let gone = core::mem::replace(&mut self.parts[buddy].segment, Segment::new(1));
+            let kept = &mut self.parts[no];
             kept.depth = depth - 1;
-            gone.iter().for_each(|&slot| of.prefetch(slot));
-            for slot in gone {
-                kept.slots.insert_unique(stretch(of.hash(slot)), slot, |&s| stretch(of.hash(s)));
-            }
-            kept.slots.shrink_to(MERGE_AT, |&s| stretch(of.hash(s)));
+            kept.segment.take_in(&gone, of);
             self.at_depth[depth as usize] -= 2;
             self.at_depth[depth as usize - 1] += 1;
             let first = (prefix >> 1) << (self.depth - depth + 1);
             let width = 1usize << (self.depth - depth + 1);
             self.directory[first..first + width].fill(no as u32);
-            self.forget_segment(buddy, of);
+            self.forget_part(buddy, of);
             while self.depth > 0 && self.at_depth[self.depth as usize] == 0 {
                 self.directory = self.directory.iter().copied().step_by(2).collect();
                 self.depth -= 1;
@@ -276,15 +250,15 @@ impl Table {
     }
 
     /// Drops an empty segment; the last one takes its number.
-    fn forget_segment(&mut self, no: usize, of: &impl Slots) {
-        let last = self.segments.len() - 1;
-        self.segments.swap_remove(no);
+    fn forget_part(&mut self, no: usize, of: &impl Slots) {
+        let last = self.parts.len() - 1;
+        self.parts.swap_remove(no);
         if no != last {
-            let moved = &self.segments[no];
+            let moved = &self.parts[no];
             // only a segment with an entry can tell where in the directory it
             // stands; for an empty one the directory is searched
-            match moved.slots.iter().next() {
-                Some(&slot) => {
+            match moved.segment.slots().next() {
+                Some(slot) => {
                     let first = leading(of.hash(slot), moved.depth) << (self.depth - moved.depth);
                     let width = 1usize << (self.depth - moved.depth);
                     self.directory[first..first + width].fill(no as u32);
@@ -296,8 +270,8 @@ impl Table {
                 }
             }
         }
-        if let Some(to) = roomy::shrink_to(self.segments.len(), self.segments.capacity()) {
-            self.segments.shrink_to(to);
+        if let Some(to) = roomy::shrink_to(self.parts.len(), self.parts.capacity()) {
+            self.parts.shrink_to(to);
         }
     }
 }
@@ -326,12 +300,12 @@ mod tests {
 
     fn check(t: &Table) {
         assert_eq!(t.directory.len(), 1 << t.depth);
-        assert_eq!(t.at_depth.iter().sum::<u32>() as usize, t.segments.len());
-        for (no, s) in t.segments.iter().enumerate() {
+        assert_eq!(t.at_depth.iter().sum::<u32>() as usize, t.parts.len());
+        for (no, s) in t.parts.iter().enumerate() {
             let stands = t.directory.iter().filter(|e| **e as usize == no).count();
             assert_eq!(stands, 1 << (t.depth - s.depth), "segment {no}");
         }
-        assert_eq!(t.segments.iter().map(|s| s.slots.len()).sum::<usize>(), t.len);
+        assert_eq!(t.parts.iter().map(|s| s.segment.len()).sum::<usize>(), t.len);
     }
 
     #[test]
@@ -342,7 +316,7 @@ mod tests {
             put(&mut t, mix(i), i, mix);
         }
         check(&t);
-        assert!(t.segments.len() > n as usize / SPLIT_AT);
+        assert!(t.parts.len() > n as usize / SPLIT_AT);
         for i in 0..n {
             assert_eq!(t.find(mix(i), |s| s == i), Some(i));
             assert_eq!(t.find(mix(i), |_| false), None);
@@ -356,7 +330,7 @@ mod tests {
         }
         check(&t);
         assert_eq!(t.len, 0);
-        assert!(t.segments.len() < 8, "{} segments are left", t.segments.len());
+        assert!(t.parts.len() < 8, "{} segments are left", t.parts.len());
         assert!(t.directory.len() < 32);
     }
 

@@ -154,7 +154,7 @@ impl<K: Eq, V> Shared<K, V> {
         // told after the hold, also where users' code panics in it
         let mut retried = Retried { shared: self, calls: 0 };
         self.with_limit(|limit| {
-            let mut session = self.enter(&mut reading);
+            let mut session = self.hold(&mut reading);
             let core = &mut session.core;
             for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
                 let delay = match (*when, &mut asked) {
@@ -198,7 +198,7 @@ impl<K: Eq, V> Shared<K, V> {
             return (entries.len(), None);
         }
         let mut asking: Option<Asking> = None;
-        let mut session = self.enter_at(now);
+        let mut session = self.hold_at(now);
         if !session.core.shutting_down() {
             // all in one hold, so all askings are alike
             for _ in 0..limited {

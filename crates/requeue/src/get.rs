@@ -1,7 +1,7 @@
 //! Waiting for a key.
 
 use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
-use crate::shared::{Session, Shared};
+use crate::shared::{Call, Session, Shared};
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
@@ -152,7 +152,7 @@ fn get_plainly<'q, K, V>(
     shared: &'q Arc<Shared<K, V>>,
     reading: &mut Option<Instant>,
 ) -> Result<Item<'q, K, V>, Session<'q, K, V>> {
-    let handout = shared.plainly::<false, _>(reading, |core| shared.get_plainly(core))?;
+    let handout = shared.plainly::<false, _>(Call::Look, reading, |core| shared.get_plainly(core))?;
     Ok(Item::new(Owner::Borrowed(shared), handout))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::quietly;
 use crate::get::Get;
-use crate::shared::{Shared, Unfinished, in_drop};
+use crate::shared::{Call, Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
 use requeue_core::{Core, Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
 use std::fmt;
@@ -112,9 +112,9 @@ impl<K> Ending<'_, K> {
         mut reading: Option<Instant>,
     ) -> Result<Duration, RefusedEnd<V>> {
         let ended = match self {
-            Self::Keeping(run) => shared.enter(&mut reading).core.end_keeping(run, how, value)?,
+            Self::Keeping(run) => shared.hold(&mut reading).core.end_keeping(run, how, value)?,
             Self::Taking(slot) => {
-                let mut session = shared.enter(&mut reading);
+                let mut session = shared.hold(&mut reading);
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
                 let ended = session.core.end(run, how, value);
@@ -235,7 +235,8 @@ impl<K> Ending<'_, K> {
         mut reading: Option<Instant>,
     ) {
         if let Self::Taking(slot) = self {
-            let plain = shared.plainly::<METERED, _>(&mut reading, |core| finish_plainly(core, slot));
+            let plain =
+                shared.plainly::<METERED, _>(Call::Other, &mut reading, |core| finish_plainly(core, slot));
             let mut session = match plain {
                 Ok(key) => return drop_key(key),
                 Err(session) => session,
@@ -627,7 +628,7 @@ impl<'q, K, V> Item<'q, K, V> {
     {
         let key = self.key().clone();
         let shared = self.guard.owner.shared();
-        let mut session = shared.enter(&mut None);
+        let mut session = shared.hold(&mut None);
         let ended = self.guard.run.take().map(|run| session.core.detach(run));
         drop(session);
         settle_ended(shared, ended);
@@ -683,7 +684,7 @@ impl<'q, K, V> Item<'q, K, V> {
     #[must_use]
     pub fn is_inert(&self) -> bool {
         let shared = self.guard.owner.shared();
-        self.guard.run.as_ref().is_none_or(|run| shared.enter(&mut None).core.is_inert(run))
+        self.guard.run.as_ref().is_none_or(|run| shared.lock().core.is_inert(run))
     }
 }
 

@@ -243,7 +243,7 @@ pub(crate) fn end_in<K, V>(
 #[inline]
 fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
     let mut left = room_for_ended(shared, items.len());
-    let mut session = shared.enter(&mut None);
+    let mut session = shared.hold(&mut None);
     end_in(&mut session, shared, items, succeeded, &mut left);
     drop(session);
     settle_all(shared, left);
@@ -330,7 +330,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
     while rest.len() > 0 {
         let before = rest.len();
         quietly(|| {
-            let mut session = if clock_works { shared.enter(&mut reading) } else { shared.lock() };
+            let mut session = if clock_works { shared.hold(&mut reading) } else { shared.lock() };
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
                 let ended = session.core.put_back(run, item.take_value());
@@ -381,7 +381,7 @@ fn retry_all<K, V>(
     while rest.len() > 0 {
         let hold = || {
             shared.with_limit(|limit| {
-                let mut session = shared.enter_at(now);
+                let mut session = shared.hold_at(now);
                 let core = &mut session.core;
                 for item in rest.by_ref() {
                     let Some(run) = item.take_run(shared) else { continue };

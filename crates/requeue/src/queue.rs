@@ -391,7 +391,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         key.with_key(|key| {
             self.shared.forget_own(key);
             let hash = self.hash(key);
-            let gone = self.shared.enter(&mut None).core.forget(key, hash);
+            let gone = self.shared.hold(&mut None).core.forget(key, hash);
             drop(gone);
         });
     }
@@ -415,7 +415,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
                 return self.shared.limiter.num_requeues_at(key, now, Token(()));
             }
             let hash = self.hash(key);
-            self.shared.enter_at(now).core.num_requeues(key, hash)
+            self.shared.hold_at(now).core.num_requeues(key, hash)
         })
     }
 
@@ -442,7 +442,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let ended = self.shared.enter(&mut None).core.done(key, hash)?;
+        let ended = self.shared.hold(&mut None).core.done(key, hash)?;
         settle_ended(&self.shared, Some(ended));
         Ok(())
     }
@@ -716,7 +716,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.shared.enter(&mut None).waiters.waiting()
+        self.shared.lock().waiters.waiting()
     }
 
     /// The name that the queue was built with, empty if none.
@@ -742,7 +742,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[must_use]
     #[doc(alias("ShuttingDown"))]
     pub fn shutting_down(&self) -> bool {
-        self.shared.enter(&mut None).core.shutting_down()
+        self.shared.lock().core.shutting_down()
     }
 
     /// How far the queue's shutdown is: who may still trigger runs, and whether all is

@@ -64,11 +64,20 @@ pub(crate) struct State<K, V> {
     pub(crate) told: (u64, Option<Instant>),
     /// The time, if it was read for this lock hold.
     reading: Option<Instant>,
-    /// The last lock hold found the state machine untroubled and nobody waiting,
+    /// The last lock hold found the state machine quiescent and nobody waiting,
     /// and left it so. What the plain calls do keeps it so, and therefore they end
     /// without a look around, but for what metrics are told; every other hold takes
     /// this away and looks as it ends.
     calm: bool,
+}
+
+/// Whether a call is a look, before which whatever is due fires: see the contract.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It takes a key, or tells of the queue.
+    Look,
+    /// It adds, or ends a run.
+    Other,
 }
 
 pub(crate) struct Shared<K, V> {
@@ -123,8 +132,8 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Takes the lock with whatever is due at `reading` done. The clock is read
-    /// if it was not and the time matters.
+    /// Takes the lock for a look: with whatever is due at `reading` done. The clock is
+    /// read if it was not and the time matters.
     #[inline]
     pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Session<'_, K, V> {
         if reading.is_none() && self.timed.load(Relaxed) {
@@ -133,13 +142,39 @@ impl<K, V> Shared<K, V> {
         self.settle(self.lock(), reading)
     }
 
-    /// Does what a call would have done that entered. `op` does what a call mostly
-    /// comes to, with one key, or says that it is not that, and has then done nothing.
+    /// Takes the lock for a call that is no look, an add or the end of a run: it fires
+    /// nothing, and reads the clock only if the metrics want the time.
+    #[inline]
+    pub(crate) fn hold(&self, reading: &mut Option<Instant>) -> Session<'_, K, V> {
+        if reading.is_none() && self.metrics.is_some() {
+            *reading = Some(self.clock.now());
+        }
+        self.begin(self.lock(), reading)
+    }
+
+    /// [`hold`](Self::hold) at an instant that was read already.
+    pub(crate) fn hold_at(&self, now: Instant) -> Session<'_, K, V> {
+        self.hold(&mut Some(now))
+    }
+
+    #[inline]
+    fn begin<'a>(
+        &'a self,
+        mut session: Session<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Session<'a, K, V> {
+        session.reading = *reading;
+        if session.core.begin(*reading) { self.settle(session, reading) } else { session }
+    }
+
+    /// Fast path of a call that does not wait: runs `op` under the lock when nobody
+    /// waits and the state machine is quiescent. `op` does what the call mostly comes to,
+    /// with one key, or says that it is not that, and has then done nothing.
     ///
     /// # Errors
     ///
-    /// The lock, with whatever is due at `reading` done, if the call is more than
-    /// that, or more is the matter.
+    /// The lock as [`enter`](Self::enter) or [`hold`](Self::hold) take it, for the full
+    /// path, if `op` has not done it.
     ///
     /// `METERED`: the queue has metrics. To such a one the time always matters, and
     /// they are told. Whoever calls both forms does so in functions of their own: in
@@ -148,18 +183,31 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(crate) fn plainly<const METERED: bool, R>(
         &self,
+        call: Call,
         reading: &mut Option<Instant>,
         op: impl FnOnce(&mut Core<K, V>) -> Option<R>,
     ) -> Result<R, Session<'_, K, V>> {
-        if METERED {
+        if METERED || call == Call::Look && self.timed.load(Relaxed) {
             reading.get_or_insert_with(|| self.clock.now());
-        } else if self.troubled.load(Relaxed) {
-            return Err(self.enter(reading));
+        }
+        if !METERED && self.troubled.load(Relaxed) {
+            return Err(match call {
+                Call::Look => self.enter(reading),
+                Call::Other => self.hold(reading),
+            });
         }
         let mut state = self.state.lock();
-        if state.calm {
-            if let (true, Some(now)) = (METERED, *reading) {
-                state.core.pass(now);
+        if let Some(now) = *reading {
+            state.core.pass(now);
+        }
+        let nothing_due = match (call, *reading) {
+            (Call::Other, _) => true,
+            (Call::Look, Some(_)) => !state.core.is_due(),
+            // a timer may have been set since the hint was read
+            (Call::Look, None) => !state.core.has_timers(),
+        };
+        if state.calm && nothing_due {
+            if METERED {
                 state.core.last_times();
             }
             if let Some(done) = op(&mut state.core) {
@@ -173,7 +221,11 @@ impl<K, V> Shared<K, V> {
                 return Ok(done);
             }
         }
-        Err(self.settle(self.session(state), reading))
+        let session = self.session(state);
+        Err(match call {
+            Call::Look => self.settle(session, reading),
+            Call::Other => self.begin(session, reading),
+        })
     }
 
     /// Ends a lock hold that left the state calm, in a queue that has metrics.
@@ -322,7 +374,7 @@ impl<K, V> Shared<K, V> {
         now: Instant,
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
-        let asking = self.enter_at(now).core.ask(run)?;
+        let asking = self.hold_at(now).core.ask(run)?;
         let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
@@ -425,7 +477,7 @@ impl<K, V> Shared<K, V> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut key = DropsQuietly(Some(key));
-        let plain = self.plainly::<METERED, _>(&mut None, |core| {
+        let plain = self.plainly::<METERED, _>(Call::Other, &mut None, |core| {
             // the next redundant ones of its key need no lock
             core.add_plainly(&mut key.0, hash, |core, ticket| self.filter.publish(core, ticket))
         });
@@ -468,7 +520,7 @@ impl<K, V> Shared<K, V> {
     {
         // as in `add_now`
         let trigger = DropsQuietly(Some(Trigger::new(key, value)));
-        let session = self.enter(&mut reading);
+        let session = self.hold(&mut reading);
         self.add_in(trigger, session, hash, delay)
     }
 
@@ -538,7 +590,7 @@ impl<K, V> Shared<K, V> {
         K: Eq + Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let mut session = self.enter(reading);
+        let mut session = self.hold(reading);
         let known = session.core.add_known(key, hash, Delay::Now)?;
         session.end_of_add(known.as_ref());
         Ok(known.map(|accepted| accepted.added))
@@ -580,7 +632,7 @@ impl<K, V> Shared<K, V> {
 
     /// What `close` does.
     pub(crate) fn close(&self) {
-        let mut session = self.enter(&mut None);
+        let mut session = self.hold(&mut None);
         self.filter.close();
         session.core.close();
     }
@@ -840,7 +892,7 @@ impl<K, V> Drop for Session<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        state.calm = state.core.is_untroubled()
+        state.calm = state.core.is_quiescent()
             && state.waiters.waiting() == 0
             && !state.waiters.alarm_is_idle()
             && state.drains.is_empty();
@@ -852,7 +904,7 @@ impl<K, V> Drop for Session<'_, K, V> {
                     self.shared.unlock_and_tell(state);
                 }
             } else {
-                set(&self.shared.timed, false);
+                set(&self.shared.timed, state.core.is_timed());
                 set(&self.shared.troubled, false);
             }
         } else {

@@ -10,7 +10,7 @@
 //! **Ready keys.** A key that becomes ready wakes one waiter, and while that
 //! one is on its way others are not woken for the next keys: it passes the
 //! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait; ARCHITECTURE.md has the figures.) Threads are woken before tasks, but after
+//! wait; docs/EXPERIMENTS.md has the figures.) Threads are woken before tasks, but after
 //! [`THREADS_A_TURN`] wake-ups of threads a task has its turn, so that neither kind
 //! starves beside the other.
 //!

@@ -3,7 +3,7 @@
 
 use crate::clock::{Alarm, Parker};
 use crate::item::Owner;
-use crate::shared::{Session, Shared, in_drop};
+use crate::shared::{Call, Session, Shared, in_drop};
 use crate::wait::{Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
 use requeue_core::Core;
@@ -166,8 +166,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let session = if waiter.is_none() {
-            match shared.plainly::<METERED, _>(&mut reading, |core| ask.take_plainly(shared, core, &mut left))
-            {
+            match shared.plainly::<METERED, _>(Call::Look, &mut reading, |core| {
+                ask.take_plainly(shared, core, &mut left)
+            }) {
                 Ok(taken) => {
                     let got = A::guard(taken, owner);
                     A::settle(shared, left);
@@ -335,8 +336,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let mut reading = None;
-        let plain =
-            shared.plainly::<false, _>(&mut reading, |core| ask.take_plainly(shared, core, &mut left));
+        let plain = shared
+            .plainly::<false, _>(Call::Look, &mut reading, |core| ask.take_plainly(shared, core, &mut left));
         let session = match plain {
             Ok(taken) => {
                 let got = A::guard(taken, owner);

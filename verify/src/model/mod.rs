@@ -257,10 +257,24 @@ impl Model {
         }
     }
 
-    /// The clock shows `now`. Every call of the queue begins with this.
+    /// A call begins that is no look, and `reading` is what the clock showed it, if it
+    /// has read the clock. "They fire nothing."
     ///
-    /// "Before any operation that looks, the timers due by its reading fire, by
-    /// due instant, then by call."
+    /// One that comes after the deadline of a drain that waits meets a queue that is
+    /// shut down.
+    pub fn hold(&mut self, reading: Option<Nanos>) {
+        let Some(now) = reading.map(|now| self.now.max(now)) else { return };
+        if self.drain_waits.is_some_and(|deadline| deadline <= now) {
+            return self.look(now);
+        }
+        self.now = now;
+        self.reading = now;
+    }
+
+    /// A look begins, and the clock shows `now`.
+    ///
+    /// "Before a look answers, the timers due by its reading fire, by due instant, then
+    /// by call."
     ///
     /// However late somebody looks, a drain that waits shuts down at its deadline:
     /// what is due later does not run any more.
@@ -299,6 +313,15 @@ impl Model {
         self.timers().first().map(|(due, ..)| *due)
     }
 
+    /// "A call that reads the clock for a delay of its own and meets a timer of its own
+    /// key that is due by that reading takes it as fired first."
+    fn fire_if_due(&mut self, key: u64) {
+        let timer = self.keys.get(&key).and_then(|entry| entry.timer.as_ref());
+        if timer.is_some_and(|timer| timer.due <= self.now) {
+            self.fire(key);
+        }
+    }
+
     fn fire(&mut self, key: u64) {
         let entry = self.keys.get_mut(&key).expect("a timer belongs to a key");
         let timer = entry.timer.take().expect("it was found by its timer");
@@ -313,6 +336,9 @@ impl Model {
     /// Makes a key ready, or dirty when it is held. "A trigger for an already
     /// ready key changes nothing"; nor does one for a dirty key.
     fn make_due(&mut self, key: u64, by_outcome: bool, since: Nanos) -> Added {
+        // in the order of becoming ready, which is not that of due instants where nobody
+        // looked in between
+        let others = self.keys.values().filter(|e| e.ready).map(|e| e.ready_since).max().unwrap_or(0);
         let entry = self.keys.entry(key).or_default();
         if entry.run.is_some() {
             if entry.dirty {
@@ -335,7 +361,7 @@ impl Model {
         }
         entry.ready = true;
         entry.since = since;
-        entry.ready_since = since;
+        entry.ready_since = since.max(others);
         self.told.adds += 1;
         self.line.push(key);
         Added::Ready
@@ -378,6 +404,9 @@ impl Model {
     ) -> Result<Added, Refused> {
         self.outside()?;
         self.told.retries += 1;
+        if delay > 0 {
+            self.fire_if_due(key);
+        }
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
         let added =
@@ -395,6 +424,7 @@ impl Model {
     /// Refused once the queue is closed; the limiter is not asked.
     pub fn add_rate_limited(&mut self, key: u64, value: Option<u32>) -> Result<Added, Refused> {
         self.outside()?;
+        self.fire_if_due(key);
         let delay = self.when(key);
         self.add_after(key, delay, Policy::Earliest, value)
     }
@@ -652,6 +682,7 @@ impl Model {
 
     fn back(&mut self, run: &Run, delay: Nanos, failed: bool) {
         self.told.retries += 1;
+        self.fire_if_due(run.key);
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         // "A retry merges the old value in front of what came meanwhile" (B1);
         // "payloads of failed runs go back" (W), others do not.

@@ -123,6 +123,7 @@ pub fn w_attempts_a_trigger_for_a_key_that_is_ready_changes_nothing<A: Adapter>(
     q.add(1);
     let delay = fail(&q, 1, 1);
     q.clock.advance(delay);
+    q.has(1, 0, 0, 0);
     q.add(1);
     q.add_after(1, ms(0));
     assert_eq!(q.take(1).attempt(), 2, "its back-off had made it ready already");

@@ -1,6 +1,7 @@
 //! The state machine: what a queue knows of its keys and what each call does to
 //! it. Every method takes the time that the caller read, or relies on the
-//! [`settle`](Core::settle) that came before it in the same lock hold.
+//! [`settle`](Core::settle) (of a look) or the [`begin`](Core::begin) (of any other call)
+//! that came before it in the same lock hold.
 //!
 //! A key is in the table while there is a reason to know it: it is ready,
 //! waiting or held, its failures are on record, or a guard still lends it.
@@ -488,8 +489,12 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// A timer has come: the key runs, or runs again.
-    fn fire(&mut self, slot: u32, since: Instant) {
+    /// A timer has come, or a drain lets it come early: the key runs, or runs again.
+    fn fire(&mut self, slot: u32, due: Instant) {
+        if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
+            times.fired(self.now.saturating_since(due));
+        }
+        let since = due.min(self.now);
         let flags = self.arena.flags(slot);
         self.clear_timer(slot);
         if flags & HELD != 0 {
@@ -500,6 +505,14 @@ impl<K, V> Core<K, V> {
             }
             self.make_ready(slot, since);
             self.line.enter(slot);
+        }
+    }
+
+    /// Takes a timer of this key that is due as fired: a call that sets another one for
+    /// the same key has read the clock.
+    fn fire_if_due(&mut self, slot: u32) {
+        if let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
+            self.fire(slot, due);
         }
     }
 

@@ -396,14 +396,18 @@ struct List {
 impl List {
     const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 
-    /// Enters a key that is in no list, at the end; what it was before is known.
+    /// Enters a key that is in no list, at the end; what it was before is known. A timer
+    /// that fires late may bring a key whose instant is before that of the last one; it
+    /// counts from the same instant as that one, so that the first is always the oldest.
     #[inline]
-    fn enter(&mut self, stamps: &mut Column<Stamp>, slot: u32, since: Instant) {
+    fn enter(&mut self, stamps: &mut Column<Stamp>, slot: u32, mut since: Instant) {
         let newest = core::mem::replace(&mut self.newest, slot);
         if newest == NONE {
             self.oldest = slot;
         } else {
-            stamps.entry(newest).after = slot;
+            let last = stamps.entry(newest);
+            last.after = slot;
+            since = since.max(last.since);
         }
         let stamp = stamps.entry(slot);
         stamp.since = since;

@@ -425,8 +425,9 @@ impl<K, V> Core<K, V> {
     }
 
     /// What [`get`](Self::get) mostly comes to: the next key of an order that is
-    /// ours. `None` if there is none or the order is a user's, and then nothing
-    /// has changed. A queue that was [untroubled](Self::is_untroubled) is so after this.
+    /// ours, in a queue in which [no timer is due](Self::is_due). `None` if there is none or
+    /// the order is a user's, and then nothing has changed. A queue that was
+    /// [quiescent](Self::is_quiescent) is so after this.
     /// `withdraw` as in [`get_up_to`](Self::get_up_to).
     ///
     /// ```
@@ -565,7 +566,7 @@ impl<K, V> Core<K, V> {
 
     /// What most ends are: of a run that nothing else is known of than that it
     /// is on, so that nothing is left of its key. Any other comes back as it was.
-    /// A queue that was [untroubled](Self::is_untroubled) is so after this.
+    /// A queue that was [quiescent](Self::is_quiescent) is so after this.
     ///
     /// # Errors
     ///
@@ -825,6 +826,9 @@ impl<K, V> Core<K, V> {
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
         if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
             self.turn_the_hand(limit);
+        }
+        if let How::Again(_) | How::Retry(_) = how {
+            self.fire_if_due(slot);
         }
         let now = self.now;
         let flags = self.arena.flags(slot);

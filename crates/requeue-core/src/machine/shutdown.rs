@@ -165,15 +165,15 @@ impl<K, V> Core<K, V> {
         !self.is_settled() && self.settle_more()
     }
 
-    /// Lets time pass where nothing waits for it: what there is of
-    /// [`settle`](Self::settle) while the state is [untroubled](Self::is_untroubled).
+    /// Lets time pass without firing anything: what there is of
+    /// [`settle`](Self::settle) while the queue is [quiescent](Self::is_quiescent) and no
+    /// timer is due.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
     /// # use std::time::Duration;
     /// let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
     /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.is_untroubled());
     /// core.pass(Instant::ORIGIN + Duration::from_secs(3));
     /// assert_eq!(core.gauges().oldest_ready, Duration::from_secs(3));
     /// # Ok::<(), requeue_core::Refused>(())
@@ -186,13 +186,59 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Whether no call has anything to do before its own work, whatever the time.
+    /// Begins a lock hold of a call that is no look: an add, or the end of a run. Such a
+    /// call fires no timers. `now` is the time, if the call has read it. True if
+    /// [`settle`](Self::settle) must come first after all, because the deadline of a
+    /// drain has passed.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let second = Duration::from_secs(1);
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(second, Policy::Earliest))?;
+    /// assert!(!core.begin(Some(Instant::ORIGIN + second)));
+    /// assert_eq!(core.len(), 0); // "a" is due, and nobody has looked
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    pub fn begin(&mut self, now: Option<Instant>) -> bool {
+        if let Some(slot) = self.suspect.take() {
+            self.repair(slot);
+        }
+        match now {
+            Some(now) => {
+                self.pass(now);
+                self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a look has nothing to do before its own work.
     #[inline]
     fn is_settled(&self) -> bool {
-        self.timers.len() == 0
-            && self.waiting_drain.is_none()
-            && self.suspect.is_none()
-            && self.sweep == Sweep::None
+        !self.is_due() && self.waiting_drain.is_none() && self.suspect.is_none() && self.sweep == Sweep::None
+    }
+
+    /// Whether a timer is due, by the latest instant that any call brought, and has not
+    /// fired.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let second = Duration::from_secs(1);
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(second, Policy::Earliest))?;
+    /// assert!(!core.is_due());
+    /// core.pass(Instant::ORIGIN + second);
+    /// assert!(core.is_due());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.timers.soonest().is_some_and(|due| due <= self.now)
     }
 
     #[inline(never)]
@@ -229,10 +275,7 @@ impl<K, V> Core<K, V> {
         while left > 0 {
             left -= match self.timers.next(until) {
                 Next::Due(slot, due) => {
-                    if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
-                        times.fired(self.now.saturating_since(due));
-                    }
-                    self.fire(slot, due.min(self.now));
+                    self.fire(slot, due);
                     STEPS
                 }
                 Next::Moved => 1,
@@ -400,7 +443,24 @@ impl<K, V> Core<K, V> {
         self.releases
     }
 
-    /// Whether the time matters to what the next operation finds: a timer or a
+    /// Whether a timer is set, due or not.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert!(!core.has_timers());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::MAX, Policy::Earliest))?;
+    /// assert!(core.has_timers());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn has_timers(&self) -> bool {
+        self.timers.len() > 0
+    }
+
+    /// Whether the time matters to what a look finds: a timer or a
     /// drain's deadline may have come, or timestamps are kept. Where it does
     /// not, [`settle`](Self::settle) may be given any earlier instant.
     ///
@@ -417,26 +477,30 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some()
+        self.has_timers() || self.waiting_drain.is_some() || self.times.is_some()
     }
 
-    /// Whether nothing is due by any time, no call has anything to do before its own
-    /// work, and nothing waits to be dropped: most queues are so most of the time.
+    /// Whether there is nothing to do before or after a call but the call itself,
+    /// timers that fall due excepted: nothing is being shut down, no panic of users' code
+    /// left anything to repair, and nothing waits to be dropped. Most queues are so most of
+    /// the time.
     ///
     /// ```
-    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-    /// # use std::time::Duration;
+    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
     /// # let mut core = Core::<&str>::new(Config::default());
     /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.is_untroubled());
-    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert!(!core.is_untroubled());
+    /// assert!(core.is_quiescent());
+    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
+    /// assert!(!core.is_quiescent());
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[inline]
     #[must_use]
-    pub fn is_untroubled(&self) -> bool {
-        self.is_settled() && self.trash.len() + self.limbo.len() == 0
+    pub fn is_quiescent(&self) -> bool {
+        self.waiting_drain.is_none()
+            && self.suspect.is_none()
+            && self.sweep == Sweep::None
+            && self.trash.len() + self.limbo.len() == 0
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other

@@ -569,7 +569,7 @@ impl<K: Eq, V> Core<K, V> {
     /// the key was known. If the trigger is redundant `redundant` hears of it.
     ///
     /// The time does not matter, and no users' code runs but `Eq`. A queue that
-    /// was [untroubled](Self::is_untroubled) is so after this.
+    /// was [quiescent](Self::is_quiescent) is so after this.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core};
@@ -679,6 +679,14 @@ impl<K: Eq, V> Core<K, V> {
     fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>, new: bool) -> Accepted {
         let mut failed = None;
         let now = self.now;
+        let immediate = match delay {
+            Delay::Now => true,
+            Delay::After(delay, _) => delay.is_zero(),
+            Delay::At(..) | Delay::Asked(..) | Delay::Limited(..) => false,
+        };
+        if !immediate && !new {
+            self.fire_if_due(slot);
+        }
         let (from, delay, policy) = match delay {
             Delay::Now => (now, Duration::ZERO, Policy::Keep),
             Delay::After(delay, policy) => (now, delay, policy),

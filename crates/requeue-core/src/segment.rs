@@ -1,0 +1,279 @@
+//! A small hash table from hashes to slot numbers, of buckets that fill a cache
+//! line each: whoever looks a key up touches one line, seldom two.
+//!
+//! A bucket has twelve places. A tag, one byte of the hash, stands for each place,
+//! so that a look compares twelve entries with a few instructions and asks for the
+//! key's own slot only where a tag fits. An entry that finds its home bucket full goes
+//! on to the next one, and each full bucket that it passed counts it: a look ends at the
+//! first bucket that no entry went on from, and removing an entry leaves no mark behind.
+//! The layout is that of F14 (N. Bronson and X. Shi, "Open-sourcing F14 for faster, more
+//! memory-efficient hash tables", Meta, 2019), with buckets probed one after the other.
+
+use crate::bytes::equal;
+use crate::prefetch::prefetch;
+use crate::table::Slots;
+use alloc::boxed::Box;
+
+/// Entries that a bucket has room for.
+const PLACES: usize = 12;
+
+/// Where an entry stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    bucket: usize,
+    at: usize,
+}
+
+/// Twelve entries in one cache line.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// A byte a place, from the low byte up: the entry's tag, which is never 0, or 0 where
+    /// the place is empty. The four bytes of `high` that are left count the entries that
+    /// found this bucket full and went on to the next one.
+    low: u64,
+    high: u64,
+    slots: [u32; PLACES],
+}
+
+const EMPTY: Bucket = Bucket { low: 0, high: 0, slots: [0; PLACES] };
+
+/// One entry more in the count that stands in `Bucket::high`.
+const ONE_MORE: u64 = 1 << 32;
+
+/// A set of places of one bucket: a bit each.
+#[derive(Clone, Copy)]
+struct Places(u32);
+
+impl Iterator for Places {
+    type Item = usize;
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let at = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (at < PLACES).then_some(at)
+    }
+}
+
+impl Bucket {
+    /// The places with this tag; with 0, those that are empty.
+    #[inline(always)]
+    fn with_tag(&self, tag: u8) -> Places {
+        Places(equal(self.low, self.high, tag) & ((1 << PLACES) - 1))
+    }
+
+    #[inline]
+    fn went_on(&self) -> u64 {
+        self.high / ONE_MORE
+    }
+
+    #[inline]
+    fn set_tag(&mut self, at: usize, tag: u8) {
+        let (word, shift) = if at < 8 { (&mut self.low, at * 8) } else { (&mut self.high, (at - 8) * 8) };
+        *word = *word & !(0xff << shift) | u64::from(tag) << shift;
+    }
+
+    fn entries(&self) -> impl Iterator<Item = u32> + '_ {
+        let empty = self.with_tag(0);
+        Places(!empty.0 & ((1 << PLACES) - 1)).map(|at| self.slots[at])
+    }
+}
+
+/// Where entries with one hash belong.
+#[derive(Clone, Copy)]
+pub(crate) struct Home(u64);
+
+impl Home {
+    /// Spreads the 32 bits that are kept of a hash over 64, because the table's directory
+    /// has used the highest of them. (The factor is 2^64 divided by the golden ratio.)
+    #[inline(always)]
+    pub(crate) fn of(hash: u32) -> Self {
+        Self(u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    #[inline(always)]
+    fn tag(self) -> u8 {
+        (self.0 >> 56) as u8 | 1
+    }
+
+    #[inline(always)]
+    fn bucket(self, buckets: usize) -> usize {
+        (self.0 >> 24) as usize & (buckets - 1)
+    }
+}
+
+/// One such table. It grows by doubling; who owns it decides when.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// Their number is a power of two.
+    buckets: Box<[Bucket]>,
+    len: usize,
+}
+
+impl Segment {
+    /// An empty table of so many buckets, a power of two.
+    pub(crate) fn new(buckets: usize) -> Self {
+        debug_assert!(buckets.is_power_of_two());
+        Self { buckets: alloc::vec![EMPTY; buckets].into_boxed_slice(), len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// Whether more entries would make looks slow: 25 of 32 places are taken.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len >= self.buckets.len() * PLACES * 25 / 32
+    }
+
+    #[inline(always)]
+    fn after(&self, bucket: usize) -> usize {
+        (bucket + 1) & (self.buckets.len() - 1)
+    }
+
+    /// Asks for the line in which an entry with this hash stands, or will.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        prefetch(core::ptr::from_ref(&self.buckets[Home::of(hash).bucket(self.buckets.len())]) as usize);
+    }
+
+    /// The slot that stands at a place.
+    #[inline]
+    pub(crate) fn slot(&self, place: Place) -> u32 {
+        self.buckets[place.bucket].slots[place.at]
+    }
+
+    /// The place of the entry with this home that `is_it` recognises.
+    #[inline(always)]
+    pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<Place> {
+        let mut at_bucket = home.bucket(self.buckets.len());
+        // once around at most: it may be that entries went on from every bucket
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at_bucket];
+            for at in bucket.with_tag(home.tag()) {
+                if is_it(bucket.slots[at]) {
+                    return Some(Place { bucket: at_bucket, at });
+                }
+            }
+            if bucket.went_on() == 0 {
+                return None;
+            }
+            at_bucket = self.after(at_bucket);
+        }
+        None
+    }
+
+    /// Enters a slot that is not there. There must be an empty place.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, home: Home, slot: u32) {
+        let mut at_bucket = home.bucket(self.buckets.len());
+        loop {
+            let after = self.after(at_bucket);
+            let bucket = &mut self.buckets[at_bucket];
+            if let Some(at) = bucket.with_tag(0).next() {
+                bucket.set_tag(at, home.tag());
+                bucket.slots[at] = slot;
+                self.len += 1;
+                return;
+            }
+            bucket.high += ONE_MORE;
+            at_bucket = after;
+        }
+    }
+
+    /// Strikes the entry with this home that stands at a place.
+    #[inline(always)]
+    pub(crate) fn strike(&mut self, home: Home, place: Place) {
+        self.buckets[place.bucket].set_tag(place.at, 0);
+        self.len -= 1;
+        let mut passed = home.bucket(self.buckets.len());
+        while passed != place.bucket {
+            self.buckets[passed].high -= ONE_MORE;
+            passed = self.after(passed);
+        }
+    }
+
+    /// All slots, in no particular order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.buckets.iter().flat_map(Bucket::entries)
+    }
+
+    /// Moves all entries into a table of so many buckets.
+    #[cold]
+    pub(crate) fn resize(&mut self, buckets: usize, of: &impl Slots) {
+        let old = core::mem::replace(self, Self::new(buckets));
+        self.take_in(&old, of);
+    }
+
+    /// Enters all the slots of another table.
+    pub(crate) fn take_in(&mut self, other: &Self, of: &impl Slots) {
+        other.slots().for_each(|slot| of.prefetch(slot));
+        other.slots().for_each(|slot| self.enter(Home::of(of.hash(slot)), slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn a_bucket_fits_a_cache_line() {
+        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn tags_are_found_at_their_places_and_nowhere_else() {
+        let mut bucket = EMPTY;
+        // neighbours that differ in one bit are where an inexact comparison errs
+        let mut taken = Vec::new();
+        while let Some(at) = bucket.with_tag(0).next() {
+            assert!(!taken.contains(&at), "place {at} is taken");
+            taken.push(at);
+            bucket.set_tag(at, 0x80 | (at as u8 & 1));
+        }
+        assert_eq!(taken.len(), PLACES);
+        for tag in 0x80..=0xff {
+            let places: Vec<usize> = bucket.with_tag(tag).collect();
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            let parity = usize::from(tag & 1);
+            let wanted: Vec<usize> =
+                if tag > 0x81 { Vec::new() } else { (0..PLACES).filter(|at| at % 2 == parity).collect() };
+            assert_eq!(sorted, wanted, "tag {tag:#x}");
+        }
+        for at in [7, 8] {
+            bucket.set_tag(at, 0);
+            assert_eq!(bucket.with_tag(0).next(), Some(at));
+            bucket.set_tag(at, 0x83);
+            assert_eq!(bucket.with_tag(0x83).last(), Some(at));
+            bucket.set_tag(at, 0x80);
+        }
+        assert_eq!(bucket.with_tag(0).next(), None);
+    }
+
+    #[test]
+    fn entries_that_went_on_are_found_and_leave_no_mark() {
+        let (mut segment, home) = (Segment::new(4), Home::of(5));
+        // all of one hash: they fill one bucket after the other, around the end
+        let n = (4 * PLACES) as u32;
+        for slot in 0..n {
+            segment.enter(home, slot);
+        }
+        assert!(segment.find(home, |slot| slot == n).is_none());
+        for slot in 0..n {
+            let place = segment.find(home, |s| s == slot).expect("it was entered");
+            assert_eq!(segment.slot(place), slot);
+            segment.strike(home, place);
+            assert!(segment.find(home, |s| s == slot).is_none());
+        }
+        assert_eq!(segment.len(), 0);
+        assert!(segment.buckets.iter().all(|b| b.low == 0 && b.high == 0));
+    }
+}
