@@ -1,4 +1,4 @@
-//! Chunks that were freed are used again.
+//! Chunks that were freed are used again; a slot without a key answers nobody.
 
 use super::{Arena, CHUNK, WORDS};
 use alloc::vec::Vec;
@@ -68,4 +68,26 @@ fn an_arena_whose_highest_chunks_went_makes_them_anew() {
     let slots: Vec<u32> = (0..=(CHUNKS - kept) * CHUNK as u32).map(|key| arena.insert(key, key, 0)).collect();
     assert_eq!((arena.len(), arena.slots()), (CHUNKS as usize * CHUNK, CHUNKS * CHUNK as u32));
     assert!(slots.iter().all(|slot| *slot < arena.slots()));
+}
+
+#[test]
+fn a_key_that_is_lent_twice_is_not_removed_with_one_of_its_loans() {
+    let mut arena = Arena::new(usize::MAX);
+    let slot = arena.insert(7, 7, 0);
+    let (one, two) = (arena.lend(slot, |_| 5).0, arena.lend(slot, |_| 5).0);
+    let one = arena.give_back_and_remove(one, 5).map(|_| ()).expect_err("it is lent once more");
+    arena.give_back(one);
+    let two = arena.give_back_and_remove(two, 4).map(|_| ()).expect_err("its flags are others");
+    assert_eq!(arena.give_back_and_remove(two, 5).map(|removed| removed.key).ok(), Some(7));
+    assert_eq!(arena.flags_if_occupied(slot), None);
+    assert_eq!(arena.flags_if_occupied(u32::MAX), None);
+}
+
+#[test]
+#[should_panic(expected = "slot 0 holds no key")]
+fn a_slot_whose_key_was_removed_gives_none() {
+    let mut arena = Arena::new(usize::MAX);
+    let slot = arena.insert(7, 7, 0);
+    arena.remove(slot).expect("not lent");
+    arena.key(slot);
 }
