@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Miri, which sees undefined behaviour, over everything that is `unsafe` here: the tests of
-# the state machine, whose arena lends keys by address, and those of the filter, which reads
-# keys without the lock. Arguments go to the test binaries: `verify/miri.sh arena::`.
-# Needs a nightly compiler with Miri: rustup +nightly component add miri rust-src
+# Miri, which sees undefined behaviour, over everything that is `unsafe` here: the state
+# machine, whose arena lends keys by their address, and the filter, which reads keys without
+# the lock. REQUEUE_SEEDS is with how many interleavings the tests with threads run, 4 unless
+# told. Without other work on the machine it takes some ten minutes. Needs a nightly compiler
+# with Miri: rustup toolchain install nightly --component miri,rust-src
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
-    echo "SKIPPED verify/miri.sh: there is no nightly compiler with Miri here" \
-        "(rustup toolchain install nightly; rustup +nightly component add miri rust-src)"
+    echo "SKIPPED verify/miri.sh: there is no nightly compiler with Miri" \
+        "(rustup toolchain install nightly --component miri,rust-src)"
     exit 0
 fi
-# The keys that tests leave lent on purpose are leaks that the arena is to survive. The
-# clock is real, because Miri's own one would make a wait of one minute one of days.
-export MIRIFLAGS="${MIRIFLAGS:-} -Zmiri-disable-isolation"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/miri"
-cargo +nightly miri test --locked -p requeue-core --lib --test machine "$@"
-cargo +nightly miri test --locked -p requeue --lib filter:: "$@"
+flags=${MIRIFLAGS:-}
+seeds="-Zmiri-many-seeds=0..${REQUEUE_SEEDS:-4}"
+# two of the arena's tests drop an arena whose keys are lent, which leaves their chunk alone
+MIRIFLAGS="$flags -Zmiri-ignore-leaks" cargo +nightly miri test --locked -p requeue-core --lib --test machine
+MIRIFLAGS="$flags $seeds" cargo +nightly miri test --locked -p requeue-core --test loans
+MIRIFLAGS="$flags $seeds" cargo +nightly miri test --locked -p requeue --lib filter::
