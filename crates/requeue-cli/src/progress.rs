@@ -53,7 +53,7 @@ pub(crate) fn draw(
     queue: impl Fn() -> InQueue,
     end: &Receiver<()>,
 ) {
-    let mut pace = Pace::default();
+    let mut pace = Pace::since(Instant::now());
     loop {
         let runs = tally.runs.load(Ordering::Relaxed) - tally.running.load(Ordering::Relaxed) as u64;
         let rate = pace.rate(Instant::now(), runs);
@@ -92,7 +92,7 @@ fn eta(runs: usize, rate: f64) -> Option<Duration> {
 }
 
 /// How fast runs end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pace {
     /// When how many runs had ended, in order, where the number changed. The first is
     /// where the rate is reckoned from.
@@ -100,6 +100,11 @@ struct Pace {
 }
 
 impl Pace {
+    /// Of runs that end from now on: the first ones may have ended before anybody asks.
+    fn since(start: Instant) -> Self {
+        Self { past: VecDeque::from([(start, 0)]) }
+    }
+
     /// Runs that end a second, when so many have ended by `now`.
     fn rate(&mut self, now: Instant, runs: u64) -> f64 {
         if self.past.back().is_none_or(|(_, before)| *before != runs) {
@@ -137,7 +142,7 @@ mod tests {
     /// The rates that are shown when so many runs have ended at these seconds.
     fn rates(seen: &[(u64, u64)]) -> Vec<f64> {
         let t = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = Pace::since(t);
         seen.iter().map(|(second, runs)| pace.rate(t + Duration::from_secs(*second), *runs)).collect()
     }
 
@@ -145,6 +150,7 @@ mod tests {
     fn the_rate_is_that_of_the_last_seconds() {
         assert_eq!(rates(&[(0, 0)]), [0.0]);
         assert_eq!(rates(&[(0, 0), (2, 5)]), [0.0, 2.5]);
+        assert_eq!(rates(&[(1, 1), (2, 1)]), [1.0, 0.5], "one that had ended before the first look");
         // A thousand in the first second, then ten a second.
         let mut seen = vec![(0, 0)];
         seen.extend((1..20).map(|second| (second, 990 + 10 * second)));
