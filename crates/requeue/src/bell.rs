@@ -12,9 +12,9 @@
 //! key is dropped. What may block it is the queue's lock, and what users wrote to be
 //! called there: wakers and the clock.
 //!
-//! One caller at a time tends the alarms; others that find them tended only say that
-//! they must be looked at again. So the alarms that are set are always those of the
-//! latest look, and a clock that rings before it returns begins no recursion.
+//! One caller at a time sets the alarms. Others that come meanwhile only set `again`, and
+//! the first one then looks once more. So the alarms that are set are in the end always
+//! those of the latest look, and a clock that rings inside of `wake_at` causes no recursion.
 
 use crate::Instant;
 use crate::clock::Alarm;

@@ -428,9 +428,9 @@ impl<'q, K, V> Item<'q, K, V> {
         self.value.replace(value)
     }
 
-    /// Which run in a row of failing ones this is: 1 for the first, one more
-    /// after each [`retry`](Self::retry). It restarts at 1 when the key is
-    /// triggered otherwise while it runs or waits out a failure.
+    /// The number of this run: 1 for the first, one more after each
+    /// [`retry`](Self::retry). It is 1 again after a run that ended otherwise, and when
+    /// somebody triggers the key while it runs or while it waits for its retry.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::builder().limiter(requeue::limiter::WithMaxWait::new(
@@ -497,7 +497,8 @@ impl<'q, K, V> Item<'q, K, V> {
 
     /// Ends the run as a failure: the limiter says when the key comes back, and
     /// the value that was not taken goes back, in front of what came meanwhile.
-    /// Returns the delay.
+    /// Returns the delay. (With the default limiter the last of 1,000 keys that fail at once
+    /// waits 90 s: see [`add_rate_limited`](crate::WorkQueue::add_rate_limited).)
     ///
     /// # Errors
     ///

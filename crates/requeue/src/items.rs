@@ -21,7 +21,7 @@ use std::vec;
 /// limiter of one's own must be asked, that is one after the other.)
 ///
 /// When a panic unwinds through it, the items that are still in it are put back, whatever
-/// the queue was built with: their keys go to the back of the line, with their payloads,
+/// the queue was built with: their keys go to the back of the line, with their values,
 /// attempts and failures, as if they had not been handed out. So a panic over one key of
 /// a batch does not say done of the others. An item that was taken out ends by itself.
 ///

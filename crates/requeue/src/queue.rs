@@ -56,8 +56,9 @@ pub struct WorkQueue<K, V = (), S = RandomState> {
 }
 
 impl<K: Hash + Eq> WorkQueue<K> {
-    /// A queue with the defaults: first in first out, the system's clock, the
-    /// limiter that client-go gives controllers, no metrics.
+    /// A queue with the defaults: first in first out, the system's clock, no metrics, and the
+    /// limiter that client-go gives controllers. That limiter slows all keys together when
+    /// many fail: see [`add_rate_limited`](Self::add_rate_limited).
     ///
     /// ```
     /// let q = requeue::WorkQueue::<String>::new();
@@ -341,8 +342,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         batch
     }
 
-    /// Asks for a run of `key` when the limiter says. Every call asks the
-    /// limiter once, one for a key that waits already too.
+    /// Asks for a run of `key` when the limiter says. Every call asks the limiter once, also
+    /// for a key that is waiting already.
     ///
     /// Returns the delay that the limiter gave. (The key runs earlier where it is ready,
     /// or has an earlier timer: [`state`](Self::state) knows.)

@@ -48,10 +48,10 @@ pub enum Unfinished {
     /// It is [`done`](crate::Item::done).
     #[default]
     Done,
-    /// It is [`retry`](crate::Item::retry): the limiter is asked, and the payload
-    /// goes back. Where a retry is refused it is done, and counted as a refused retry.
-    /// For guards that are held across an `.await` in tasks that may be cancelled: their
-    /// drop would else say done of work that was not finished.
+    /// It is [`retry`](crate::Item::retry): the limiter is asked, and the value goes back.
+    /// Where the queue takes no retries any more it is done, and counted as a refused retry.
+    /// This is for guards that are held across an `.await` in tasks that may be cancelled:
+    /// without it their drop says done of work that was not finished.
     Retry,
 }
 
@@ -557,7 +557,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// The same by reference: `None` if the key is not known.
+    /// [`add`](Self::add) by reference: `None` if the key is not known.
     #[inline]
     pub(crate) fn add_known<Q>(
         &self,

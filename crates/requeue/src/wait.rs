@@ -17,9 +17,9 @@
 //! **The watch.** A wake-up of a task must not hold up the others for longer than
 //! two times [`WATCH`]. While one is on its way and somebody else waits, an alarm of
 //! the queue's clock is set, the watch. When it rings and the same wake-up is still
-//! on its way, that one counts as lost and the next waiter is woken. When another one
-//! is on its way, the watch is set again; when none is, it is not. So a queue under
-//! load reads the clock and sets an alarm once in `WATCH`, and not once a wake-up.
+//! on its way, that one counts as lost and the next waiter is woken. If a later wake-up
+//! is on its way, the watch is set again for that one; if none is, it stays off. So a
+//! queue under load sets an alarm once per `WATCH`, and not once per wake-up.
 //! After a loss twice as many tasks are woken at once, and twice as many threads go
 //! first, until a task answers in time: many tasks that are stuck together cost a few
 //! rounds and not one round each.
@@ -62,7 +62,7 @@ enum State {
     Waiting,
     /// Woken to look for a key. The number is that of [`Waiters::flight`] then.
     Notified(u32),
-    /// Woken because the queue is over, or back from a wake-up.
+    /// In no list: woken because the queue is over, or back from a wake-up and looking.
     Released,
     /// Nobody's.
     Free,
@@ -86,8 +86,9 @@ struct Entry {
 pub(crate) struct Wakes {
     pub(crate) for_key: Option<Waker>,
     pub(crate) to_lead: Option<Waker>,
-    /// Everybody, or more for further keys.
-    pub(crate) all: Vec<Waker>,
+    /// Everybody, when the queue is over; else further tasks after wake-ups were lost; and
+    /// drains that have something to be told.
+    pub(crate) more: Vec<Waker>,
     /// [`Shared::tend`](crate::shared::Shared::tend) is to be called.
     pub(crate) tend: bool,
 }
@@ -125,8 +126,8 @@ pub(crate) struct Waiters {
     taken: usize,
     threads: List,
     tasks: List,
-    /// To whom the latest wake-up went, until it arrives or counts as lost. While
-    /// there is one, nobody else is woken for a key.
+    /// The kind of waiter that the latest wake-up went to, until it arrives or counts as
+    /// lost. While there is one, nobody else is woken for a key.
     in_flight: Option<Sleeper>,
     /// The number of the latest wake-up. One that went to several tasks has one number
     /// and arrives with the first of them.
@@ -141,8 +142,8 @@ pub(crate) struct Waiters {
     leader: Option<(u32, Instant)>,
     /// When the queue's alarm rings: it is set, or somebody is about to.
     alarm: Option<Instant>,
-    /// The alarm rang for this instant, and no getter has looked since. A timer that
-    /// is due no later is one that a getter must be woken for.
+    /// The alarm rang for this instant, and no getter has looked since. If the soonest timer
+    /// is due no later than this, no new alarm is set for it: a getter is woken to look.
     rung: Option<Instant>,
 }
 
@@ -289,8 +290,8 @@ impl Waiters {
         (self.alarm, self.watch) = (None, Watch::Off);
     }
 
-    /// The alarm rang that was set for the soonest timer, at this instant. No timer
-    /// has fired yet: that does whoever is woken, or anybody who looks before.
+    /// The alarm rang that was set for the soonest timer, which is due `at`. No timer has
+    /// fired yet: whoever is woken fires it, or anybody who looks before.
     pub(crate) fn timer_rang(&mut self, at: Instant) {
         (self.alarm, self.rung) = (None, Some(at));
     }

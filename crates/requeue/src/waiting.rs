@@ -183,7 +183,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         Self::look_on(owner, waiter, ask, session, look, waker)
     }
 
-    /// What a look comes to that was not over with its first, plain step.
+    /// The rest of a look whose first, plain step gave no answer.
     #[inline]
     fn look_on<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
@@ -229,7 +229,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         }
     }
 
-    /// What a look comes to that found no key.
+    /// The end of a look that found no key: an answer, or entering among those who wait.
     #[inline(never)]
     fn stay<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,

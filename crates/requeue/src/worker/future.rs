@@ -32,8 +32,8 @@ use std::task::{Context, Poll, Wake, Waker};
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels the handlers that run: their runs have failed, their keys and
-/// payloads go back to the queue.
+/// Dropping it cancels the handlers that run: their runs have failed, and their keys and
+/// values go back to the queue.
 ///
 /// ```
 /// use requeue::{Run, WorkQueue, Worker};

@@ -44,8 +44,8 @@ use std::time::Duration;
 /// detaches them: they go on until then.
 ///
 /// Where handlers are async, one that is cancelled, because its task was dropped, or
-/// because the worker was stopped and its deadline came, has failed its run: its key and
-/// the payload that it had not taken go back to the queue. So has one that panics or is
+/// because the worker was stopped and its deadline came, has failed: its key goes back to
+/// the queue, with the value that it had not taken. The same holds for one that panics or is
 /// past its time limit.
 ///
 /// ```
@@ -156,9 +156,9 @@ impl Worker {
     /// queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has passed
     /// no more keys are taken, and the report says how many keys are still [held](StopReport::held).
     ///
-    /// So with [`Duration::MAX`] this waits for ever for a guard that is kept by whoever
-    /// waits for it. If this worker was resized to 0, what is ready stays there, and is
-    /// reported at once.
+    /// So with [`Duration::MAX`] this waits for ever if the caller itself keeps a guard of
+    /// this queue. If this worker was resized to 0, ready keys stay in line, and the report
+    /// comes at once.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};

@@ -29,8 +29,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
-    /// Whether all runs of this worker ended in time. After a drain: and those of everybody
-    /// else who has keys of the queue, and no key is left.
+    /// Whether all runs of this worker ended in time. After a drain: whether also the runs
+    /// of everybody else have ended, and no key is left.
     pub complete: bool,
     /// Runs that ended since the worker was started, failed ones included, without
     /// those that were cancelled.
@@ -38,8 +38,8 @@ pub struct StopReport {
     /// Runs that were cancelled at the deadline: blocking handlers were told, async
     /// ones dropped.
     pub cancelled: usize,
-    /// Those of them that go on as the report is made: a blocking handler, and an
-    /// async one that is being polled, cannot be ended from outside.
+    /// The cancelled runs that still go on when the report is made: a blocking handler,
+    /// and an async one that is being polled, cannot be ended from outside.
     pub still_running: usize,
     /// Keys that are held as the report is made, whoever has them: by this worker's
     /// handlers, by another worker of the queue, or by a guard.
