@@ -325,10 +325,10 @@ impl<K, V> Shared<K, V> {
     /// is the time, if it was read.
     #[inline]
     pub(crate) fn deliver(&self, wakes: Wakes, reading: Option<Instant>) {
-        let Wakes { for_key, to_lead, all, tend } = wakes;
+        let Wakes { for_key, to_lead, more, tend } = wakes;
         // a waker that panics must not keep the rest asleep, nor take the key from
         // the call that woke it
-        wake_each(for_key.into_iter().chain(to_lead).chain(all));
+        wake_each(for_key.into_iter().chain(to_lead).chain(more));
         if tend {
             // nor must a clock
             quietly(|| self.tend(reading));
@@ -668,7 +668,7 @@ impl<K, V> Shared<K, V> {
                 let now = (core.releases(), core.waiting_until());
                 if core.is_drained() || now != *told {
                     *told = now;
-                    drains.take_all(&mut wakes.all);
+                    drains.take_all(&mut wakes.more);
                 }
             }
             wakes

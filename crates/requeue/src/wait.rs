@@ -371,7 +371,7 @@ impl Waiters {
             return;
         }
         if over {
-            wakes.all = self.release_all();
+            wakes.more = self.release_all();
             return;
         }
         if self.in_flight.is_none() && (ready > 0 || self.is_rung_for(next)) {
@@ -444,7 +444,7 @@ impl Waiters {
                     break;
                 }
                 let woken = self.wake(self.tasks.newest);
-                wakes.all.extend(woken);
+                wakes.more.extend(woken);
             }
         }
     }
@@ -628,8 +628,8 @@ mod tests {
         fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Vec<usize> {
             let before: Vec<usize> = self.counts.iter().map(|c| c.get()).collect();
             let wakes = self.waiters.wakes_of(ready, next, over);
-            let Wakes { for_key, to_lead, all, tend } = wakes;
-            for_key.into_iter().chain(to_lead).chain(all).for_each(Waker::wake);
+            let Wakes { for_key, to_lead, more, tend } = wakes;
+            for_key.into_iter().chain(to_lead).chain(more).for_each(Waker::wake);
             if tend {
                 self.waiters.alarms(next, Some(self.now), over);
             }
