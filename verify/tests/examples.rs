@@ -44,9 +44,13 @@ fn look(text: &str) -> (usize, Vec<String>) {
     let (mut example, mut fenced, mut hidden, mut test) = (false, false, false, false);
     // What ends at the next line that is a closing brace.
     let (mut in_trait, mut sealed) = (false, false);
+    // An attribute goes on in the next line.
+    let mut attribute = false;
     for line in text.lines() {
         let trimmed = line.trim_start();
-        if line == "#[cfg(test)]" {
+        if attribute {
+            attribute = !trimmed.ends_with(']');
+        } else if line == "#[cfg(test)]" {
             // Tests stand at the end of a file, or in one of their own.
             (hidden, test) = (true, true);
         } else if test && (line.starts_with("mod ") && line.ends_with('{')) {
@@ -59,6 +63,7 @@ fn look(text: &str) -> (usize, Vec<String>) {
             }
         } else if trimmed.starts_with("#[") || trimmed.starts_with("// ") {
             // A comment may stand between documentation and item.
+            attribute = trimmed.starts_with("#[") && !trimmed.ends_with(']');
             hidden |= trimmed == "#[doc(hidden)]" || trimmed.starts_with(ELSEWHERE);
         } else {
             if let Some(name) = public(line, in_trait) {
@@ -72,7 +77,6 @@ fn look(text: &str) -> (usize, Vec<String>) {
             in_trait = line.starts_with("pub trait ") || in_trait && line != "}";
             let opens = line.ends_with("mod sealed {") || hidden && line.starts_with("impl");
             sealed = opens || sealed && line != "}";
-            // Continued lines of an attribute are neither of these.
             if !trimmed.is_empty() {
                 (example, hidden, test) = (false, false, false);
             }

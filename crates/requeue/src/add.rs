@@ -130,8 +130,9 @@ impl<V> Add<V> {
         Self { value: Some(value), ..self }
     }
 
-    /// If the key has a timer the later instant stays, but none later than `max`
-    /// after the first such call: a debounce, which never starves.
+    /// If the key has a timer the later instant stays, but these calls set none later than
+    /// `max` after the first of them: a debounce, which never starves. A timer that another
+    /// call has set for later, a retry's say, stays where it is.
     ///
     /// ```
     /// # use requeue::{Add, FakeClock, WorkQueue};

@@ -334,16 +334,17 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
                 let ended = session.core.put_back(run, item.take_value());
-                // only where the run had been ended under its guard
-                if ended.key.is_some() || ended.value.is_some() {
-                    left.push((ended.key, ended.value));
+                // only where the run had been ended under its guard, or the queue is over
+                if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
+                    left.push(ended);
                 }
             }
         });
         // before any item was reached only the clock can have panicked
         clock_works &= rest.len() < before;
     }
-    for (key, value) in left {
+    for Ended { key, value, worked, end, .. } in left {
+        shared.tell_worked(worked, end);
         quietly(|| drop(key));
         quietly(|| drop(value));
     }

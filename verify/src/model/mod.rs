@@ -619,6 +619,11 @@ impl Model {
         if !self.holds(run) {
             return;
         }
+        // getters were told that all is over: nobody may be left to take it
+        if self.is_over() {
+            self.refused_retries += 1;
+            return self.end(run);
+        }
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.run = None;
         // a trigger that made it dirty restarted the attempts (W)

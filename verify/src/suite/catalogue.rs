@@ -289,6 +289,7 @@ macro_rules! q_unwind {
             q12_what_is_put_back_keeps_its_attempt_and_its_failures,
             q12_what_is_put_back_merges_its_payload_in_front_of_what_came_meanwhile,
             q12_what_is_put_back_leaves_a_timer_alone,
+            q12_on_a_queue_that_is_over_what_cannot_be_put_back_is_done_and_counted,
             q12_what_is_put_back_counts_as_no_run_that_was_done,
             q12_what_is_put_back_wakes_who_waits_for_keys,
             q12_a_run_that_was_ended_by_key_is_not_put_back,

@@ -94,15 +94,33 @@ pub fn q12_what_is_put_back_counts_as_no_run_that_was_done<A: Adapter>() {
     for q in both::<A>() {
         q.add_many([1, 2]);
         let items = q.take_many(2);
+        q.add(3);
         let mut drain = q.drain(Waiters::Drop);
         unwind_through(items);
-        // also on a queue that is shut down: it was ready, and ready keys are handed out
-        q.has(2, 0, 0, 0);
+        // also on a queue that is shut down: getters are still there, for key 3
+        q.has(3, 0, 0, 0);
         assert!(poll_once(&mut drain).is_pending(), "keys are left");
-        assert_eq!(q.work_off(), [1, 2]);
+        assert_eq!(q.work_off(), [3, 1, 2]);
         let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is left") };
-        assert_eq!(sound(answer), Drained { complete: true, done: 2, ..Drained::default() });
+        assert_eq!(sound(answer), Drained { complete: true, done: 3, ..Drained::default() });
         q.is_over();
+    }
+}
+
+pub fn q12_on_a_queue_that_is_over_what_cannot_be_put_back_is_done_and_counted<A: Adapter>() {
+    for q in both::<A>() {
+        q.add_many([1, 2, 3]);
+        let items = q.take_many(2);
+        let three = q.take(3);
+        let mut drain = q.drain(Waiters::Drop);
+        q.is_over();
+        unwind_through(items);
+        q.has(0, 1, 0, 0);
+        assert!(poll_once(&mut drain).is_pending(), "key 3 is held");
+        sound(three.done());
+        let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is left") };
+        let expected = Drained { complete: true, done: 3, refused_retries: 2, ..Drained::default() };
+        assert_eq!(sound(answer), expected);
     }
 }
 

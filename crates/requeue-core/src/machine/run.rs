@@ -616,8 +616,11 @@ impl<K, V> Core<K, V> {
     /// Takes a run back as if its key had not been handed out, but for its place: the key
     /// goes to the back of the line, with its payload, its failures, and the attempt that
     /// this run was. (A key that is dirty begins anew with attempt 1, as at any end of a
-    /// run.) It counts as neither an end nor an add, and is taken whatever has been shut
-    /// down. For a run that was ended already this is [`give_back`](Self::give_back).
+    /// run.) It counts as neither an end nor an add. For a run that was ended already this is
+    /// [`give_back`](Self::give_back).
+    ///
+    /// On a queue that [is over](Self::is_over) getters have been told so, and nobody may be
+    /// left to take the key: there the run is done, and counted as a refused retry.
     ///
     /// # Panics
     ///
@@ -636,6 +639,10 @@ impl<K, V> Core<K, V> {
     pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>) -> Ended<K, V> {
         if self.is_inert(&run) {
             return Ended { value, ..self.give_back(run) };
+        }
+        if self.is_over() {
+            self.refused_retries += 1;
+            return Ended { value, ..self.finish(run, false) };
         }
         let slot = run.key.slot();
         self.arena.give_back(run.key);
