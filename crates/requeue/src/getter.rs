@@ -42,7 +42,8 @@ impl<K, V> Getter<K, V> {
         Self { shared }
     }
 
-    /// [`WorkQueue::get`](crate::WorkQueue::get)
+    /// [`WorkQueue::get`](crate::WorkQueue::get). While keys are ready it is ready at once, and
+    /// gives other tasks no turn: see there.
     ///
     /// # Cancel safety
     ///

@@ -572,6 +572,9 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// [`timeout`](GetMany::timeout) on it. `None` means that the queue is shut
     /// down and worked off.
     ///
+    /// While keys are ready it is ready at once, and gives other tasks no turn: see
+    /// [`get`](Self::get).
+    ///
     /// The keys can be ended in one hold too, and the next taken in the same one:
     /// [`Items::next`]. How long a hold is is the caller's choice: others wait for
     /// the lock meanwhile, 30 ns for each `u64` and 30 to 40 for its end (Intel

@@ -10,6 +10,9 @@ use std::task::{Context, Poll};
 /// The keys of a queue as a stream, which ends once the queue is shut down and worked off:
 /// [`WorkQueue::stream`](crate::WorkQueue::stream), [`Get::into_stream`].
 ///
+/// While keys are ready the next item is ready at once: a loop over a hot queue gives other
+/// tasks no turn by itself. See [`WorkQueue::get`](crate::WorkQueue::get).
+///
 /// An item is held until it is dropped or ended, wherever a combinator keeps it: one that
 /// collects items holds all their keys.
 ///

@@ -96,7 +96,7 @@ impl<'b> Acquire<'b> {
         Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
     }
 
-    /// Waits for at most `at_most` from the first poll. When the tokens are there
+    /// Waits for at most `timeout` from the first poll. When the tokens are there
     /// is known from the start, so a wait that would be too long fails at once
     /// instead of at its end.
     ///
@@ -109,8 +109,8 @@ impl<'b> Acquire<'b> {
     /// assert_eq!(second.wait(), Err(AcquireError::TimedOut));
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
-    pub fn timeout(mut self, at_most: Duration) -> Self {
-        self.at_most = at_most;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.at_most = timeout;
         self
     }
 
