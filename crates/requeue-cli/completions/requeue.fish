@@ -79,10 +79,10 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Prin
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'What is there at the start is not run, only what changes: --on write,delete'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'Run nothing for what is there at the start, only for changes; the same as --on write,delete'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l rate -d 'Calls a second' -r

@@ -10,7 +10,7 @@ use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::plan::{self, Limiter, LimiterText, Plan};
-use crate::{duration, listen, whole_file};
+use crate::{duration, keys, listen, whole_file};
 
 /// A keyed work queue for the shell.
 #[derive(Debug, Parser)]
@@ -197,12 +197,12 @@ pub(crate) struct Run {
         long,
         value_name = "EVENT",
         value_delimiter = ',',
-        default_values = ["initial", "write", "delete"],
+        default_value = "initial,write,delete",
         help_heading = "Watching"
     )]
     pub(crate) on: Vec<On>,
 
-    /// What is there at the start is not run, only what changes: --on write,delete
+    /// Run nothing for what is there at the start, only for changes; the same as --on write,delete
     #[arg(long, conflicts_with = "on", help_heading = "Watching")]
     pub(crate) no_initial: bool,
 
@@ -319,7 +319,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) joblog: Option<PathBuf>,
 
-    /// Skip the keys whose last run in the file of --joblog ended well
+    /// Skip the keys whose last run in the file of --joblog ended well (needs --joblog)
     #[arg(long, requires = "joblog", conflicts_with = "watch", help_heading = "Reporting")]
     pub(crate) resume: bool,
 
@@ -428,6 +428,12 @@ impl Run {
             (self.resync.is_some(), "--resync"),
         ];
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
+    }
+
+    /// The longest key that is kept whole. Where a file may have to get it, that is any
+    /// that the memory has room for.
+    pub(crate) fn longest_key(&self) -> usize {
+        if self.failed_to.is_some() || self.left_to.is_some() { usize::MAX } else { keys::LONGEST }
     }
 
     /// Whether a key of `--watch` is run for this.

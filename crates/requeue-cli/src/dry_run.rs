@@ -67,6 +67,7 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
             rustix::stdio::stdin(),
             never.reading_ends.fd(),
             args.separator(),
+            keys::LONGEST,
             false,
             &mut each,
         )

@@ -102,9 +102,11 @@ fn scaled(number: &str, unit: u128) -> Result<u128, String> {
 
 /// The same notation, rounded to what a person wants to read: `350ms`, `1.2s`, `2m30s`.
 pub(crate) fn show(d: Duration) -> String {
-    let nanoseconds = d.as_nanos();
+    if d < Duration::from_micros(1) {
+        return exact(d);
+    }
     if d < Duration::from_millis(1) {
-        return if nanoseconds == 0 { "0s".to_owned() } else { format!("{}us", nanoseconds.div_ceil(1_000)) };
+        return format!("{}us", d.as_nanos().div_ceil(1_000));
     }
     if d < Duration::from_secs(1) {
         return format!("{}ms", d.as_millis());
@@ -225,7 +227,9 @@ mod tests {
     fn shown_durations_are_short_and_in_the_same_notation() {
         let cases = [
             (Duration::ZERO, "0s"),
-            (Duration::from_nanos(1), "1us"),
+            (Duration::from_nanos(1), "1ns"),
+            (Duration::from_nanos(999), "999ns"),
+            (Duration::from_nanos(1_001), "2us"),
             (Duration::from_micros(250), "250us"),
             (Duration::from_millis(350), "350ms"),
             (Duration::from_secs(1), "1s"),

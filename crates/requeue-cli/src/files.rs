@@ -42,18 +42,18 @@ impl Files {
         left: &[Key],
         exports: Option<&Exports>,
     ) -> Vec<String> {
-        let whole = gave_up.iter().filter(|gave_up| !gave_up.cut).map(|gave_up| &gave_up.key[..]);
+        let failed = gave_up.iter().map(|gave_up| &gave_up.key[..]);
         let results = [
-            ("--failed-to", &args.failed_to, write(&self.failed_to, whole, args)),
+            ("--failed-to", &args.failed_to, write(&self.failed_to, failed, args)),
             ("--left-to", &args.left_to, write(&self.left_to, left.iter().map(|key| &key[..]), args)),
             ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
             ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
         ];
-        let failed = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
+        let message = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
             let path = path.as_deref().unwrap_or("".as_ref());
             result.err().map(|e| about(option, path, &e))
         };
-        results.into_iter().filter_map(failed).collect()
+        results.into_iter().filter_map(message).collect()
     }
 
     fn write_metrics(&self, exports: Option<&Exports>) -> io::Result<()> {

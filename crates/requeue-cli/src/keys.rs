@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::io::{Errno, read};
 
-/// The longest key that is kept. No system passes one of this length to a program,
-/// so a longer one gives up anyhow, and input without any separator cannot use up
-/// the memory.
+/// The longest key that is kept where no file of keys is written. No system passes one
+/// of this length to a program, so a longer one gives up anyhow, and input without any
+/// separator cannot use up the memory.
 pub(crate) const LONGEST: usize = 1 << 20;
 
 const CHUNK: usize = 64 * 1024;
@@ -26,7 +26,7 @@ pub(crate) enum Piece<'a> {
     /// The key before it once more, read in one go with it: a run that begins for the
     /// one has begun after both were read.
     Repeated,
-    /// More than [`LONGEST`] bytes without a separator.
+    /// A key that is longer than those that are kept.
     TooLong {
         /// Its beginning.
         start: &'a [u8],
@@ -39,6 +39,8 @@ pub(crate) enum Piece<'a> {
 #[derive(Debug)]
 pub(crate) struct Splitter {
     separator: u8,
+    /// The longest key that is kept.
+    longest: usize,
     /// The beginning of a key that the next chunk continues.
     rest: Vec<u8>,
     /// How many bytes of an over-long key are no longer in `rest`.
@@ -46,8 +48,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    pub(crate) fn new(separator: u8) -> Self {
-        Self { separator, rest: Vec::new(), dropped: 0 }
+    pub(crate) fn new(separator: u8, longest: usize) -> Self {
+        Self { separator, longest, rest: Vec::new(), dropped: 0 }
     }
 
     /// Hands the keys that end in this chunk to `each`, until that says no.
@@ -92,12 +94,14 @@ impl Splitter {
             dropped => each(Piece::TooLong { start: &self.rest, bytes: self.rest.len() as u64 + dropped }),
         };
         self.rest.clear();
+        // A single long key must not hold memory to the end.
+        self.rest.shrink_to(LONGEST);
         self.dropped = 0;
         go_on
     }
 
     fn keep(&mut self, part: &[u8]) {
-        let room = LONGEST - self.rest.len();
+        let room = self.longest - self.rest.len();
         let (kept, dropped) = part.split_at(part.len().min(room));
         self.rest.extend_from_slice(kept);
         self.dropped += dropped.len() as u64;
@@ -113,7 +117,8 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// Reads keys until the input ends, `stop` is hung up, or `each` says no. With
+/// Reads keys until the input ends, `stop` is hung up, or `each` says no. Keys longer than
+/// `longest` bytes are [`Piece::TooLong`]. With
 /// `to_the_last` every key that had arrived before `stop` is handed out too; without it,
 /// input that was not read yet stays where it is.
 ///
@@ -124,10 +129,11 @@ pub(crate) fn read_keys(
     input: BorrowedFd<'_>,
     stop: BorrowedFd<'_>,
     separator: u8,
+    longest: usize,
     to_the_last: bool,
     each: &mut impl FnMut(Piece<'_>) -> bool,
 ) -> std::io::Result<End> {
-    let mut splitter = Splitter::new(separator);
+    let mut splitter = Splitter::new(separator, longest);
     let mut chunk = vec![0; CHUNK];
     loop {
         let mut fds =
@@ -210,7 +216,7 @@ mod tests {
 
     fn split(separator: u8, chunks: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
-        let mut splitter = Splitter::new(separator);
+        let mut splitter = Splitter::new(separator, LONGEST);
         let mut each = |piece: Piece<'_>| {
             match piece {
                 Piece::Key(key) => keys.push(key.to_vec()),
@@ -263,7 +269,7 @@ mod tests {
             split(b'\n', &[&mebibyte, &mebibyte, b"y\nb"]),
             [format!("too long: {}", 2 * LONGEST + 1).into_bytes(), b"b".to_vec()]
         );
-        let mut splitter = Splitter::new(b'\n');
+        let mut splitter = Splitter::new(b'\n', LONGEST);
         for _ in 0..10 {
             splitter.feed(&mebibyte, &mut |_| true);
         }
@@ -273,7 +279,7 @@ mod tests {
     #[test]
     fn a_repeated_key_is_told_only_within_what_was_read_in_one_go() {
         let mut seen = Vec::new();
-        let mut splitter = Splitter::new(b'\n');
+        let mut splitter = Splitter::new(b'\n', LONGEST);
         let mut each = |piece: Piece<'_>| {
             seen.push(piece == Piece::Repeated);
             true
@@ -295,7 +301,7 @@ mod tests {
             }
             true
         };
-        let end = read_keys(input, stop.as_fd(), b'\n', to_the_last, &mut each).unwrap();
+        let end = read_keys(input, stop.as_fd(), b'\n', LONGEST, to_the_last, &mut each).unwrap();
         (keys, end)
     }
 
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn saying_no_ends_the_reading() {
-        let mut splitter = Splitter::new(b'\n');
+        let mut splitter = Splitter::new(b'\n', LONGEST);
         let mut seen = 0;
         let mut each = |_: Piece<'_>| {
             seen += 1;

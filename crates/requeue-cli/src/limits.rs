@@ -1,6 +1,6 @@
-//! Our limits: on open files, and on memory.
+//! Our limits: on open files, on memory, and on processes.
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit, getuid, setrlimit};
 
 /// Descriptors of one run while it is started, when it has most: two pipes, the
 /// child's input, the process, and what the start itself takes.
@@ -18,20 +18,31 @@ const ARENA: u64 = 64 << 20;
 /// So many threads get an arena of their own from the C library, for each core.
 const ARENAS: u64 = 8;
 
-/// How many of so many workers the limit on our address space (`ulimit -v`) has room
-/// for: half of it stays for all else, because who finds none for a few bytes is ended.
-pub(crate) fn with_room(workers: usize) -> usize {
-    match getrlimit(Resource::As).current {
-        None => workers,
-        Some(limit) => {
-            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-            let (spare, arenas) = (limit / 2, ARENAS * cores as u64);
-            let with_arena = (spare / (ARENA + THREAD)).min(arenas);
-            let without = (spare - with_arena * (ARENA + THREAD)) / THREAD;
-            let threads = if with_arena < arenas { with_arena } else { with_arena + without };
-            workers.min(usize::try_from(threads).unwrap_or(usize::MAX)).max(1)
-        }
-    }
+/// How many of so many workers our limits have room for, and which of them has least.
+pub(crate) fn with_room(workers: usize) -> (usize, &'static str) {
+    let memory = (in_memory(), "little address space (ulimit -v)");
+    let processes = (in_processes(), "few processes (ulimit -u)");
+    let (most, scarce) = if processes.0 < memory.0 { processes } else { memory };
+    (workers.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1), scarce)
+}
+
+/// How many workers the limit on our address space has room for: half of it stays for
+/// all else, because who finds none for a few bytes is ended.
+fn in_memory() -> u64 {
+    let Some(limit) = getrlimit(Resource::As).current else { return u64::MAX };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let (spare, arenas) = (limit / 2, ARENAS * cores as u64);
+    let with_arena = (spare / (ARENA + THREAD)).min(arenas);
+    let without = (spare - with_arena * (ARENA + THREAD)) / THREAD;
+    if with_arena < arenas { with_arena } else { with_arena + without }
+}
+
+/// How many workers the limit on our user's processes has room for. A thread counts as
+/// one: a third is for the workers, a third for their programs, and a third for what
+/// those start and for all else. Root has no such limit, whatever is set.
+fn in_processes() -> u64 {
+    let limit = getrlimit(Resource::Nproc).current;
+    limit.filter(|_| !getuid().is_root()).map_or(u64::MAX, |limit| limit / 3)
 }
 
 /// Raises our limit as far as that many workers need it and the system lets us. It is

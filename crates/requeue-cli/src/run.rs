@@ -180,9 +180,9 @@ fn control(
             scope.spawn(move || progress::draw(console, tally, keys, in_queue, &progress_ends));
         }
         let wanted = workers_wanted(&shop.args);
-        let workers = limits::with_room(wanted);
+        let (workers, scarce) = limits::with_room(wanted);
         if workers < wanted {
-            log.note(&format!("little address space (ulimit -v): it goes on as with -j {workers}"));
+            log.note(&format!("{scarce}: it goes on as with -j {workers}"));
         }
         let worker = match worker::start(&shop, workers) {
             Ok(worker) => worker,
@@ -252,13 +252,15 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
     };
     let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();
-    match keys::read_keys(stdin.as_fd(), stop, shop.args.separator(), to_the_last, &mut each) {
+    let (separator, longest) = (shop.args.separator(), shop.args.longest_key());
+    match keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each) {
         Ok(end) => (end, None),
         Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
     }
 }
 
-/// A key that is too long even to be kept. It gives up where it stands.
+/// A key that is too long even to be kept, and that no file is to get. It gives up where
+/// it stands.
 fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
     let tally = &shop.tally;
     Tally::add(&tally.triggers);
@@ -266,7 +268,7 @@ fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
     let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
     let why = Failure::Unpassable(Unpassable::TooLong);
     shop.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
-    tally.give_up(GaveUp { key, why, attempts: 1, cut: true });
+    tally.give_up(GaveUp { key, why, attempts: 0 });
     if shop.args.fail_fast {
         shop.keeper.control.raise(Level::LastRuns);
     }

@@ -15,9 +15,8 @@ pub(crate) type Key = Vec<u8>;
 pub(crate) struct GaveUp {
     pub(crate) key: Key,
     pub(crate) why: Failure,
+    /// How many times its program was started, or was tried to be.
     pub(crate) attempts: u32,
-    /// The key is only the beginning of something too long to be kept.
-    pub(crate) cut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -171,7 +170,7 @@ mod tests {
     use super::*;
 
     fn gave_up(key: &[u8]) -> GaveUp {
-        GaveUp { key: key.to_vec(), why: Failure::Exit(1), attempts: 1, cut: false }
+        GaveUp { key: key.to_vec(), why: Failure::Exit(1), attempts: 1 }
     }
 
     #[test]

@@ -254,7 +254,12 @@ impl Shop {
             }
             Verdict::GiveUp(why) => {
                 self.log.gave_up(subject, &why);
-                self.tally.give_up(GaveUp { key: key.to_vec(), why, attempts: attempt, cut: false });
+                let attempts = match why {
+                    // No program can be started with it.
+                    Failure::Unpassable(_) => attempt.saturating_sub(1),
+                    _ => attempt,
+                };
+                self.tally.give_up(GaveUp { key: key.to_vec(), why, attempts });
                 if self.args.fail_fast {
                     self.keeper.control.raise(Level::LastRuns);
                 }

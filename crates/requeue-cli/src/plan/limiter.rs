@@ -406,9 +406,9 @@ fn plain(text: &str) -> Option<f64> {
 
 fn rate(text: &str) -> Result<Value, String> {
     let rate = if text == "inf" { Some(f64::INFINITY) } else { plain(text) };
-    rate.filter(|rate| *rate > 0.0)
-        .map(Value::Number)
-        .ok_or_else(|| "give calls a second above 0, such as 10 or 0.5, or inf for no limit".to_owned())
+    rate.filter(|rate| *rate > 0.0).map(Value::Number).ok_or_else(|| {
+        "give calls a second above 0 in digits, such as 10 or 0.5 (not 1e-3), or inf for no limit".to_owned()
+    })
 }
 
 fn fraction(text: &str) -> Result<Value, String> {

@@ -59,13 +59,12 @@ fn a_key_that_is_too_long_gives_up_with_that_reason() {
     let failed = dir.path().join("failed");
     let failed = failed.to_str().unwrap();
     let longest = 32 * rustix::param::page_size();
-    // The first fits with `REQUEUE_KEY=` and the NUL; the second does not; the third is
-    // not even kept.
+    // The first fits with `REQUEUE_KEY=` and the NUL; the second and the third do not.
     let fits = "x".repeat(longest - 13);
     let long = "y".repeat(longest);
     let endless = "z".repeat(3 << 20);
     let input = format!("{fits}\n{long}\n{endless}\nshort\n");
-    let mut command = requeue(&["--failed-to", failed]);
+    let mut command = requeue(&["-j1", "--failed-to", failed]);
     command.args(["sh", "-c", "echo ${#0}"]);
     let done = run(command, input.as_bytes());
     assert_eq!(done.status, 1);
@@ -73,9 +72,38 @@ fn a_key_that_is_too_long_gives_up_with_that_reason() {
     assert_eq!(done.err.matches("longer than the system can pass").count(), 4, "{}", done.err);
     assert!(done.err.contains("(3145728 bytes)"), "{}", done.err);
     assert!(done.err.len() < 4000, "keys in messages are cut");
-    // What was not kept whole is not fit to be fed back in.
     let failed = std::fs::read_to_string(failed).unwrap();
-    assert!(failed == format!("{long}\n"), "{} bytes", failed.len());
+    assert!(failed == format!("{long}\n{endless}\n"), "{} bytes", failed.len());
+}
+
+#[test]
+fn an_input_of_long_keys_that_is_also_failed_to_is_kept_whole() {
+    let dir = dir();
+    let path = dir.path().join("keys");
+    let input = ["a", &"k".repeat((1 << 20) + 1), "b", &"l".repeat(3 << 20), ""].join("\n");
+    std::fs::write(&path, &input).unwrap();
+    let args = ["-j1", "--max-attempts", "1", "--failed-to", path.to_str().unwrap(), "false"];
+    let mut command = requeue(&args);
+    let output = command.stdin(std::fs::File::open(&path).unwrap()).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("4 keys, 4 triggers, 2 runs, 0 coalesced, 0 retries, 4 gave up"), "{err}");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(kept == input, "{} bytes of {}", kept.len(), input.len());
+}
+
+#[test]
+fn a_key_that_no_program_can_be_started_with_has_no_attempts() {
+    let dir = dir();
+    let failed = dir.path().join("failed");
+    let input = ["k".repeat(200_000), "l".repeat((1 << 20) + 1)].join("\n");
+    for files in [&[][..], &["--failed-to", failed.to_str().unwrap()]] {
+        let done = run(requeue(&[files, &["--summary", "json", "true"]].concat()), input.as_bytes());
+        assert_eq!((done.number("runs"), done.number("gave_up")), (0, 2));
+        let summary = done.summary();
+        let keys = summary["gave_up_keys"].as_array().unwrap();
+        assert!(keys.iter().all(|key| key["attempts"] == 0), "{files:?}");
+    }
 }
 
 #[test]

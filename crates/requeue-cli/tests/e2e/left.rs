@@ -48,6 +48,26 @@ fn what_waits_for_a_retry_what_was_cut_short_and_what_was_ready_is_left_by_name(
 }
 
 #[test]
+fn a_key_of_any_length_is_left_whole() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let left = dir.path().join("left");
+    let args = ["-j1", "--summary", "json", "--left-to", left.to_str().unwrap()];
+    let mut job = start(script(&args, dir.path(), "exec cat $D/gate"));
+    job.send(b"held\n");
+    let _waiting = gate.reached();
+    let long = "k".repeat((1 << 20) + 1);
+    job.put(format!("{long}\nready\n").as_bytes());
+    job.signal(Signal::INT);
+    job.said("working off");
+    job.signal(Signal::INT);
+    let done = job.done();
+    assert_eq!((done.number("gave_up"), done.number("left")), (0, 3));
+    let left = read(left);
+    assert!(left == format!("held\n{long}\nready\n"), "{} bytes", left.len());
+}
+
+#[test]
 fn an_input_that_had_not_ended_is_said_after_a_signal() {
     let mut job = start(requeue(&["--log", "json", "--summary", "json", "true"]));
     job.send(b"a\n");

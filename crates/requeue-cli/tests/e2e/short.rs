@@ -1,12 +1,18 @@
 //! What happens where the system has too little for as many programs as were asked for.
 
+#[cfg(target_os = "linux")]
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use crate::harness::{Done, run};
 
 /// The command under limits of the shell, on so many keys.
 fn limited(limits: &str, args: &str, keys: u32) -> Done {
-    let mut command = Command::new("sh");
+    limited_by(Command::new("sh"), limits, args, keys)
+}
+
+/// The same with a shell of the caller's choice.
+fn limited_by(mut command: Command, limits: &str, args: &str, keys: u32) -> Done {
     let line = format!("{limits}; exec \"$0\" run --summary json {args}");
     command.args(["-c", &line, env!("CARGO_BIN_EXE_requeue")]);
     let input: String = (0..keys).map(|key| format!("{key}\n")).collect();
@@ -40,4 +46,24 @@ fn with_little_address_space_fewer_run_at_once_and_nothing_is_lost() {
     let done = limited("ulimit -v 200000", "-j 400 true", 100);
     nothing_was_lost(&done, 100);
     assert!(done.err.starts_with("requeue: little address space (ulimit -v): "), "{}", done.err);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn with_few_processes_the_workers_leave_some_to_the_programs() {
+    // Other shells have another letter for this limit, or none.
+    let mut bash = Command::new("bash");
+    let (most, asked, started) = if rustix::process::getuid().is_root() {
+        // Root has no such limit, so this is a user of whom nothing else runs.
+        let user = 20_000 + std::process::id() % 40_000;
+        bash.uid(user).gid(user).current_dir("/");
+        (12, 20, 4)
+    } else {
+        // Whatever else runs of this user counts, too.
+        (3000, 1100, 1000)
+    };
+    let done = limited_by(bash, &format!("ulimit -u {most}"), &format!("-j {asked} true"), 30);
+    nothing_was_lost(&done, 30);
+    let said = format!("requeue: few processes (ulimit -u): it goes on as with -j {started}\n");
+    assert!(done.err.starts_with(&said), "{}", done.err);
 }

@@ -200,3 +200,10 @@ fn an_input_that_cannot_be_read_is_said() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.contains("standard input: Is a directory"), "{err}");
 }
+
+#[test]
+fn the_default_of_on_is_shown_as_it_can_be_given() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    let help = command.args(["run", "--help"]).output().unwrap().stdout;
+    assert!(String::from_utf8(help).unwrap().contains("[default: initial,write,delete]"));
+}

@@ -124,8 +124,9 @@ fn of_run() {
 
 #[test]
 fn of_plan_a_limiter() {
-    const RATE: &str = "give calls a second above 0, such as 10 or 0.5, or inf for no limit";
-    let rates = ["0", "nan", "-1", "1e3", "-inf"];
+    const RATE: &str =
+        "give calls a second above 0 in digits, such as 10 or 0.5 (not 1e-3), or inf for no limit";
+    let rates = ["0", "nan", "-1", "1e3", "1e-300", "-inf"];
     let messages = rates.map(|rate| format!("invalid value '{rate}' for '--rate <R>': {RATE}"));
     for (rate, message) in rates.iter().zip(&messages) {
         refused(&[(&["plan", "bucket", "--rate", rate], message, None)]);
@@ -203,8 +204,8 @@ fn of_plan_the_text_of_a_limiter() {
         ),
         (
             &["plan", "max-of", "bucket:rate=0"],
-            "invalid value 'bucket:rate=0' for '[WITHIN]...': rate=0: give calls a second above 0, such as 10 or \
-             0.5, or inf for no limit",
+            "invalid value 'bucket:rate=0' for '[WITHIN]...': rate=0: give calls a second above 0 in digits, \
+             such as 10 or 0.5 (not 1e-3), or inf for no limit",
             None,
         ),
         (
