@@ -1,7 +1,7 @@
 //! W: what becomes of tasks that an executor drops, turns away or polls late, on an
 //! executor that the test drives by hand.
 
-use requeue::{Failure, Run, Tokio, Worker, WorkerTask};
+use requeue::{Failure, Outcome, Run, Tokio, Worker, WorkerTask};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::{puppets, queue};
@@ -123,6 +123,96 @@ fn w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them() {
         assert!(woken().iter().all(|wakes| *wakes > 0), "the tasks are woken to leave");
         assert!(tasks.iter_mut().all(|task| Count::new().poll(task).is_ready()));
         assert_eq!(worker.workers(), 0);
+    });
+}
+
+/// Tasks that were polled and wait for a key, and the wakers that they were polled with.
+fn idle<const N: usize>(hand: &ByHand) -> ([WorkerTask; N], [Arc<Count>; N]) {
+    let (mut tasks, counts) = ([(); N].map(|()| hand.take()), [(); N].map(|()| Count::new()));
+    assert!(tasks.iter_mut().zip(&counts).all(|(task, count)| count.poll(task).is_pending()));
+    (tasks, counts)
+}
+
+#[test]
+fn w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
+    run("w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled", || {
+        let (q, _clock) = queue();
+        let hand = ByHand::default();
+        let (puppets, handler) = puppets();
+        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let ([mut works, mut late], woken) = idle(&hand);
+        q.add(1).unwrap();
+        q.add(2).unwrap();
+        let guard = q.try_get().unwrap();
+        let count = Count::new();
+        let mut drain = worker.drain(Duration::MAX);
+        assert!(count.poll(&mut drain).is_pending(), "a key is ready");
+        assert!(Count::new().poll(&mut works).is_pending());
+        puppets.run(2, 1);
+        drop(guard);
+        assert!(count.poll(&mut drain).is_pending(), "a run goes on");
+        puppets.end(Outcome::Done);
+        let wakes = count.wakes();
+        assert!(Count::new().poll(&mut works).is_ready());
+        assert!(count.wakes() > wakes, "the end of the last run was not told");
+        assert!(woken.iter().all(|count| count.wakes() > 0), "the other is to leave too");
+        let Poll::Ready(report) = count.poll(&mut drain) else { panic!("it waits for an idle task") };
+        assert_eq!((report.complete, report.done, report.held), (true, 1, 0));
+        // Whenever the executor comes round, the task finds nothing and leaves.
+        assert_eq!(worker.workers(), 1);
+        assert!(Count::new().poll(&mut late).is_ready());
+        worker.join();
+    });
+}
+
+#[test]
+fn w_a_drain_of_idle_tasks_that_are_not_polled_ends_with_the_run_of_somebody_else() {
+    run("w_a_drain_of_idle_tasks_that_are_not_polled_ends…", || {
+        let (q, _clock) = queue();
+        let hand = ByHand::default();
+        let (_puppets, handler) = puppets();
+        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (tasks, _woken) = idle::<2>(&hand);
+        q.add(1).unwrap();
+        let count = Count::new();
+        let mut drain = worker.drain(Duration::MAX);
+        assert!(count.poll(&mut drain).is_pending(), "a key is ready");
+        let guard = q.try_get().unwrap();
+        assert!(count.poll(&mut drain).is_pending(), "its run goes on");
+        let wakes = count.wakes();
+        drop(guard);
+        assert!(count.wakes() > wakes, "the end of the last run was not told");
+        let Poll::Ready(report) = count.poll(&mut drain) else { panic!("it waits for idle tasks") };
+        assert_eq!((report.complete, report.done, report.held), (true, 0, 0));
+        assert_eq!(worker.workers(), 2);
+        drop(tasks);
+        assert_eq!((worker.workers(), hand.len()), (0, 0), "they are not replaced");
+    });
+}
+
+#[test]
+fn w_a_stop_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
+    run("w_a_stop_waits_for_runs_and_for_no_idle_task_that_is_not_polled", || {
+        let (q, _clock) = queue();
+        let hand = ByHand::default();
+        let (puppets, handler) = puppets();
+        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let ([mut works, mut late], _woken) = idle(&hand);
+        q.add(1).unwrap();
+        assert!(Count::new().poll(&mut works).is_pending());
+        puppets.run(1, 1);
+        let count = Count::new();
+        let mut stop = worker.stop(Duration::MAX);
+        assert!(count.poll(&mut stop).is_pending(), "a run goes on");
+        puppets.end(Outcome::Done);
+        assert!(Count::new().poll(&mut works).is_ready());
+        assert_eq!(count.wakes(), 1, "the end of the last run was not told");
+        let Poll::Ready(report) = count.poll(&mut stop) else { panic!("it waits for an idle task") };
+        assert_eq!((report.complete, report.done, worker.workers()), (true, 1, 1));
+        // A task that is polled after the report takes no key.
+        q.add(2).unwrap();
+        assert!(Count::new().poll(&mut late).is_ready());
+        assert_eq!((worker.workers(), q.len(), puppets.has_more()), (0, 1, false));
     });
 }
 

@@ -4,7 +4,8 @@ use crate::clock::quietly;
 use crate::get::Get;
 use crate::shared::{Call, Shared, Unfinished, in_drop};
 use crate::{Instant, Metrics, RefusedItem};
-use requeue_core::{Core, Ended, Handout, How, Refused, RefusedEnd, RetryDelay, RunRef};
+use requeue_core::{Core, Ended, Handout, How, Limit, Refused, RefusedEnd, RetryDelay, RunRef};
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -102,6 +103,11 @@ impl<K> Ending<'_, K> {
         self.run().map(RunRef::key)
     }
 
+    /// Whether the run has been ended, be it in a call that panicked after that.
+    pub(crate) fn has_ended<V>(&self, shared: &Shared<K, V>) -> bool {
+        self.run().is_none_or(|run| shared.lock().core.is_inert(run))
+    }
+
     /// Ends the run with what needs no limiter to be asked. `reading` is the time
     /// that a delay counts from. A refused end leaves the run as it was.
     fn end<V>(
@@ -143,14 +149,34 @@ impl<K> Ending<'_, K> {
         payload: &mut Option<V>,
         reading: &mut Option<Instant>,
     ) -> Result<Duration, Refused> {
+        self.retry_noting(shared, instead, payload, reading, &Cell::new(None))
+    }
+
+    /// The same, and notes the limiter's delay as soon as it is known: where merge panics
+    /// after that, the run has ended all the same.
+    pub(crate) fn retry_noting<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        instead: Option<Duration>,
+        payload: &mut Option<V>,
+        reading: &mut Option<Instant>,
+        asked: &Cell<Option<Duration>>,
+    ) -> Result<Duration, Refused> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
         let now = *reading.get_or_insert_with(|| shared.now());
         let ended = if shared.keeps_own() {
-            let (asked, asking) = shared.ask(run.key(), now, Some(run))?;
-            let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(asked), asking));
+            let (delay, asking) = shared.ask(run.key(), now, Some(run))?;
+            asked.set(Some(delay));
+            let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
             self.end(shared, how, payload.take(), Some(now))
         } else {
             shared.with_limit(|limit| {
+                let delay = |failures, now| {
+                    let delay = (limit.delay)(failures, now);
+                    asked.set(Some(delay));
+                    delay
+                };
+                let limit = Limit { delay: &delay, ..limit };
                 let retry = match instead {
                     None => RetryDelay::Limited(limit),
                     Some(delay) => RetryDelay::Instead(limit, delay),

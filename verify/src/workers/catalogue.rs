@@ -37,6 +37,8 @@ macro_rules! w_runs {
             w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outcome,
             w_a_panic_in_a_hook_ends_nothing,
             w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate,
+            w_a_key_that_is_given_up_because_the_limiter_panicked_is_forgotten,
+            w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up,
             w_payloads_of_failed_runs_go_back,
             w_a_handler_may_return_nothing_or_a_result,
             x07_ten_thousand_duplicate_triggers_take_one_token_a_run,

@@ -123,11 +123,13 @@ pub fn w_a_worker_that_was_stopped_or_is_over_is_not_resized<F: Front>() {
     let (q, _clock) = queue();
     let worker = F::start(Worker::of(&q).workers(1), |_| async {});
     F::report(worker.stop(Duration::MAX));
+    worker.join();
     worker.resize(3).unwrap();
     q.add(1).unwrap();
     assert_eq!((worker.workers(), q.len()), (0, 1));
     let worker = F::start(Worker::of(&q).workers(2), |_| async {});
     assert_eq!(F::report(worker.drain(Duration::MAX)).done, 1);
+    worker.join();
     worker.resize(3).unwrap();
     assert_eq!(worker.workers(), 0);
 }

@@ -5,9 +5,9 @@ use requeue::{
     Alarm, Clock, Failure, FakeClock, Fate, Instant, Outcome, RateLimiter, ReadyOrder, Run, RunReport,
     Ticket, WorkQueue, Worker,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -425,6 +425,101 @@ pub fn w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate<F: Front>()
     puppets.end(Outcome::Retry("no".into()));
     assert_eq!(told.recv().unwrap(), (1, 1, no(), Fate::Refused, false));
     F::report(worker.stop(Duration::MAX));
+}
+
+/// A limiter that counts, panics when it is asked for the third time, and, where it is told
+/// to, when it is to forget.
+struct Faulty(Mutex<u32>, bool);
+
+impl RateLimiter<u64> for Faulty {
+    fn when(&self, _: &u64, _: Instant) -> Duration {
+        let asked = {
+            let mut asked = self.0.lock().unwrap();
+            *asked += 1;
+            *asked
+        };
+        assert_ne!(asked, 3, "three");
+        ms(1)
+    }
+    fn forget(&self, _: &u64) {
+        *self.0.lock().unwrap() = 0;
+        assert!(!self.1, "forgotten all the same");
+    }
+    fn num_requeues(&self, _: &u64) -> u32 {
+        *self.0.lock().unwrap()
+    }
+}
+
+pub fn w_a_key_that_is_given_up_because_the_limiter_panicked_is_forgotten<F: Front>() {
+    // With the hook the key is read after the end of its run.
+    for (hooked, forgets_with_a_panic) in [(false, false), (false, true), (true, false), (true, true)] {
+        let clock = FakeClock::new();
+        let limiter = Faulty(Mutex::new(0), forgets_with_a_panic);
+        let q = WorkQueue::<u64>::builder().clock(clock.clone()).limiter(limiter).build().unwrap();
+        let (tell, gave_up) = channel();
+        let (tell_fate, fates) = channel();
+        let mut builder =
+            Worker::of(&q).workers(1).on_give_up(move |key, why| tell.send((*key, why.to_string())).unwrap());
+        if hooked {
+            builder = builder.on_end(move |_, run: &RunReport<'_>| tell_fate.send(run.fate).unwrap());
+        }
+        let worker = F::start(builder, |_| async { Outcome::Retry("no".into()) });
+        q.add(1).unwrap();
+        for _ in 0..2 {
+            clock.wait_for_alarms(1);
+            clock.advance(ms(1));
+        }
+        let (key, why) = gave_up.recv().unwrap();
+        assert!(key == 1 && why.starts_with("the limiter panicked: ") && why.contains("three"), "{why}");
+        until(|| q.state(&1).is_none());
+        assert_eq!(q.num_requeues(&1), 0);
+        let report = F::report(worker.stop(Duration::MAX));
+        assert_eq!((report.complete, report.done), (true, 3));
+        if hooked {
+            let fates: Vec<Fate> = fates.try_iter().collect();
+            assert_eq!(fates, [Fate::Retry(ms(1)), Fate::Retry(ms(1)), Fate::GaveUp]);
+        }
+        assert!(gave_up.try_recv().is_err(), "reported once");
+    }
+}
+
+pub fn w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up<F: Front>() {
+    for hooked in [false, true] {
+        let clock = FakeClock::new();
+        let q = WorkQueue::merging(|_: &mut u32, new: u32| assert_ne!(new, 13, "merge"))
+            .clock(clock.clone())
+            .limiter(requeue::limiter::default_per_item())
+            .build()
+            .unwrap();
+        let (tell, gave_up) = channel();
+        let (tell_fate, fates) = channel();
+        let mut builder = Worker::of(&q)
+            .workers(1)
+            .on_give_up(move |key: &u64, why| tell.send((*key, why.to_string())).unwrap());
+        if hooked {
+            builder = builder.on_end(move |_, run: &RunReport<'_>| tell_fate.send(run.fate).unwrap());
+        }
+        let (inner, (began, runs)) = (q.clone(), channel());
+        let fails = AtomicBool::new(true);
+        let worker = F::start(builder, move |run: Run<u64, u32>| {
+            began.send(*run.key()).unwrap();
+            let outcome = if fails.swap(false, Ordering::SeqCst) {
+                // What comes meanwhile is merged with what the retry puts back.
+                inner.add_value(1, 13).unwrap();
+                Outcome::Retry("no".into())
+            } else {
+                Outcome::Done
+            };
+            async move { outcome }
+        });
+        q.add_value(1, 7).unwrap();
+        assert_eq!((runs.recv().unwrap(), runs.recv().unwrap()), (1, 1), "the key comes back");
+        assert!(F::report(worker.drain(Duration::MAX)).complete);
+        assert!(gave_up.try_recv().is_err(), "it was not given up");
+        if hooked {
+            assert_eq!(fates.try_iter().next(), Some(Fate::Retry(ms(1))));
+        }
+    }
 }
 
 pub fn w_payloads_of_failed_runs_go_back<F: Front>() {

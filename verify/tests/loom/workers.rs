@@ -5,6 +5,7 @@ use crate::support::{Queue, every, poll, queue};
 use loom::thread;
 use requeue::{Parker, Run, Worker, WorkerTask};
 use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,17 +37,25 @@ type Spawned = Arc<Mutex<Option<WorkerTask>>>;
 
 /// A worker whose one task nobody polls yet, and whose handler never returns.
 fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {
+    one_task_of(q, |run: Run<u32>| async move {
+        std::future::pending::<()>().await;
+        drop(run);
+    })
+}
+
+/// The same with this handler.
+fn one_task_of<Fut>(
+    q: &Queue,
+    handler: impl Fn(Run<u32>) -> Fut + Send + Sync + 'static,
+) -> (Worker, WorkerTask, Spawned)
+where
+    Fut: Future<Output = ()> + Send + 'static,
+{
     let spawned = Spawned::default();
     let slot = spawned.clone();
     let worker = Worker::of(q)
         .workers(1)
-        .start_on(
-            move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task),
-            |run: Run<u32>| async move {
-                std::future::pending::<()>().await;
-                drop(run);
-            },
-        )
+        .start_on(move |task: WorkerTask| *slot.lock().expect("no panic") = Some(task), handler)
         .expect("not too many");
     let task = spawned.lock().expect("no panic").take().expect("one task");
     (worker, task, spawned)
@@ -118,6 +127,42 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
         drop(spawned.lock().expect("no panic").take());
         let left = q.stats();
         assert_eq!((left.held, left.waiting, worker.workers()), (0, 1, 0));
+    });
+}
+
+#[test]
+fn loom_w_the_end_of_its_last_run_reaches_a_stop() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let (worker, mut task, _) = one_task_of(&q, |run| async move { drop(run) });
+        let works = thread::spawn(move || {
+            // once: it runs the key and rests, or leaves
+            let _ = poll(&mut task, &Parker::current());
+            task
+        });
+        // without a deadline: a wake-up that is lost is a hang
+        let report = worker.stop(Duration::MAX).wait();
+        assert_eq!((report.complete, report.done + report.ready as u64), (true, 1));
+        let mut task = works.join().expect("no panic");
+        let _ = poll(&mut task, &Parker::current());
+        assert_eq!((worker.workers(), q.stats().ready), (0, report.ready));
+    });
+}
+
+#[test]
+fn loom_w_a_drain_waits_for_no_idle_task_that_is_not_polled() {
+    every(|| {
+        let (q, _) = queue();
+        let (worker, mut task, _) = one_task(&q);
+        assert!(poll(&mut task, &Parker::current()).is_pending());
+        q.add(1).expect("open");
+        let guard = q.try_get().expect("ready").into_owned();
+        let ends = thread::spawn(move || drop(guard));
+        let report = worker.drain(Duration::MAX).wait();
+        assert_eq!((report.complete, report.held), (true, 0));
+        ends.join().expect("no panic");
+        assert!(poll(&mut task, &Parker::current()).is_ready());
     });
 }
 

@@ -11,6 +11,7 @@ use crate::clock::quietly;
 use crate::item::Ending;
 use crate::shared::Shared;
 use std::any::Any;
+use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,31 +155,45 @@ impl<K, V> Crew<K, V> {
                 Ok(()) => Fate::Again(delay),
                 Err(_) => Fate::Refused,
             },
-            Verdict::Retry(instead) => {
-                let retried = catch_unwind(AssertUnwindSafe(|| {
-                    match ending.retry(queue, instead, payload, &mut None) {
-                        Ok(delay) => Fate::Retry(delay),
-                        Err(_) => Fate::Refused,
-                    }
-                }));
-                retried.unwrap_or_else(|panic| {
-                    // a limiter that cannot say when: the key is given up, not lost
-                    // without a word
-                    let failure = Failure::Panic(format!("the limiter panicked: {}", message(&*panic)));
-                    quietly(|| drop(panic));
-                    if let Some(key) = ending.key() {
-                        report(self.rules.on_give_up.as_ref(), key, &failure);
-                    }
-                    ending.done(queue);
-                    Fate::GaveUp
-                })
-            }
+            Verdict::Retry(instead) => self.retry(&mut ending, instead, payload),
         };
         if fate == Fate::Refused {
             // shut down, and counted as refused
             ending.done(queue);
         }
         fate
+    }
+
+    /// Ends the run with a retry, whatever of users' code panics meanwhile.
+    fn retry(&self, ending: &mut Ending<'_, K>, instead: Option<Duration>, payload: &mut Option<V>) -> Fate {
+        let queue = &*self.queue;
+        let (asked, mut reading) = (cell::Cell::new(None), None);
+        let retried = catch_unwind(AssertUnwindSafe(|| {
+            ending.retry_noting(queue, instead, payload, &mut reading, &asked)
+        }));
+        let panic = match retried {
+            Ok(Ok(delay)) => return Fate::Retry(delay),
+            Ok(Err(_)) => return Fate::Refused,
+            Err(panic) => panic,
+        };
+        let said = message(&*panic);
+        quietly(|| drop(panic));
+        if ending.has_ended(queue) {
+            // merge has panicked, and the key comes back all the same
+            return Fate::Retry(instead.or(asked.get()).unwrap_or_default());
+        }
+        // nobody can say when: the key is given up, not lost without a word
+        let who = if reading.is_some() { "limiter" } else { "clock" };
+        let failure = Failure::Error(format!("the {who} panicked: {said}").into());
+        if let Some(key) = ending.key() {
+            report(self.rules.on_give_up.as_ref(), key, &failure);
+        }
+        quietly(|| ending.give_up(queue));
+        // a limiter that cannot forget either
+        if !ending.has_ended(queue) {
+            ending.done(queue);
+        }
+        Fate::GaveUp
     }
 }
 

@@ -200,7 +200,8 @@ pub struct RunReport<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The handler said so.
+    /// The handler returned this error. Where a key is given up because the limiter or the
+    /// clock panicked as the worker was to retry it, the error says that.
     Error(BoxError),
     /// The handler panicked, with this message.
     Panic(String),

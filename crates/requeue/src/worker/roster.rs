@@ -22,6 +22,16 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+/// What a drain still waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Keys are or become ready, as long as somebody is there who takes them.
+    Keys,
+    /// Runs that have not ended, whoever has them.
+    Runs,
+    Nothing,
+}
+
 /// What a worker's end needs of its queue, whatever its keys are.
 pub(super) trait Source: Send + Sync {
     fn clock(&self) -> &dyn Clock;
@@ -29,18 +39,11 @@ pub(super) trait Source: Send + Sync {
     fn stats(&self, now: Instant) -> Stats;
     /// What a drain has to tell.
     fn drained(&self, base: &DrainBase, now: Instant) -> Drained;
-    /// Whether a drain has nothing to wait for but runs that have not ended, whoever has
-    /// them. If so, `waker` is woken when the last of them ends; if not, its place is
-    /// given back.
-    fn has_only_runs_left(
-        &self,
-        base: &DrainBase,
-        now: Instant,
-        place: &mut Option<usize>,
-        waker: &Waker,
-    ) -> bool;
-    /// Gives the place of somebody back who waited for runs.
-    fn leave_runs(&self, place: usize);
+    /// What a drain still waits for. If that is anything, `waker` is woken when nothing is
+    /// left of the queue.
+    fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
+    /// Gives the place of somebody back who waited for the end of the queue.
+    fn leave_drain(&self, place: usize);
 }
 
 impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
@@ -56,27 +59,23 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     fn drained(&self, base: &DrainBase, now: Instant) -> Drained {
         self.enter_at(now).core.drain_counts(base)
     }
-    fn has_only_runs_left(
-        &self,
-        base: &DrainBase,
-        now: Instant,
-        place: &mut Option<usize>,
-        waker: &Waker,
-    ) -> bool {
+    fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
         let waker = waker.clone();
         let mut session = self.enter_at(now);
-        let waits = session.core.is_over() && !session.core.drain_is_over(base);
-        let old = if waits {
-            session.drains.set(place, waker)
+        let left = if !session.core.is_over() {
+            Left::Keys
+        } else if !session.core.drain_is_over(base) {
+            Left::Runs
         } else {
-            place.take().and_then(|place| session.drains.leave(place))
+            Left::Nothing
         };
+        let old = if left == Left::Nothing { Some(waker) } else { session.drains.set(place, waker) };
         drop(session);
         drop(old);
-        waits
+        left
     }
-    fn leave_runs(&self, place: usize) {
+    fn leave_drain(&self, place: usize) {
         let old = self.lock().drains.leave(place);
         drop(old);
     }
@@ -152,7 +151,11 @@ pub(super) struct State {
     /// How many workers there are to be.
     wanted: usize,
     /// Workers that have not left.
-    alive: usize,
+    pub(super) alive: usize,
+    /// They are threads: one that is woken leaves without anybody else's doing, and a stop
+    /// waits for that. A task, or the seat of a future, leaves when it is polled, and
+    /// whoever is to poll it may be busy for long.
+    threads: bool,
     /// No more keys are taken.
     stopping: bool,
     /// A worker has learnt that the queue is shut down and worked off.
@@ -173,14 +176,27 @@ impl State {
     fn is_to_leave(&self) -> bool {
         self.stopping || self.alive > self.wanted
     }
-    /// What a stop waits for of its own workers: before its deadline everybody's leaving; then those who
-    /// tell in a moment whether they run, and, where the caller can wait for it, that
-    /// handlers are dropped which only need to be polled once more.
+    /// What a stop, which lets nobody take a key any more, waits for of its own workers.
+    /// Before its deadline: the ends of runs, and that threads have left. Then: that
+    /// handlers are dropped which only need to be polled once more, where the caller can
+    /// wait for it. Always: those who tell in a moment whether they run.
     pub(super) fn is_awaited(&self, late: bool, patient: bool) -> bool {
         if late {
             self.places.iter().any(|place| place.looking || (patient && place.ends_soon))
         } else {
-            self.alive > 0
+            self.is_busy() || (self.threads && self.alive > 0)
+        }
+    }
+    /// Somebody has a key, or may have got one.
+    fn is_busy(&self) -> bool {
+        self.places.iter().any(|place| place.looking || place.running.is_some())
+    }
+    /// Something has changed: takes those out who wait for it.
+    fn tell_stops(&mut self, wakers: &mut Vec<Waker>) {
+        let told = !self.stops.is_empty()
+            && (self.alive == 0 || self.cancelling || (self.stopping && !self.is_busy()));
+        if told {
+            self.stops.take_all(wakers);
         }
     }
 }
@@ -195,6 +211,11 @@ pub(super) struct Roster {
 impl Roster {
     pub(super) fn new(queue: Arc<dyn Source>, hiring: &Arc<Hiring>) -> Self {
         Self { queue, hiring: Arc::downgrade(hiring), state: Mutex::new(State::default()) }
+    }
+
+    /// Its workers are threads.
+    pub(super) fn has_threads(&self) {
+        self.state.lock().threads = true;
     }
 
     /// Workers that have not left.
@@ -299,9 +320,7 @@ impl Roster {
         let mut state = self.state.lock();
         state.places[place].looking = false;
         let result = how(&mut state);
-        if state.cancelling {
-            state.stops.take_all(&mut wakers);
-        }
+        state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
         result
@@ -317,9 +336,7 @@ impl Roster {
         if !told {
             state.done += 1;
         }
-        if state.cancelling {
-            state.stops.take_all(&mut wakers);
-        }
+        state.tell_stops(&mut wakers);
         drop(state);
         drop(running);
         wake_each(wakers);
@@ -342,9 +359,7 @@ impl Roster {
         let gone = std::mem::take(&mut state.places[place]);
         state.free.push(place);
         state.alive -= 1;
-        if state.alive == 0 || state.cancelling {
-            state.stops.take_all(&mut wakers);
-        }
+        state.tell_stops(&mut wakers);
         let ended = state.has_ended();
         drop(state);
         drop(gone);

@@ -1,6 +1,6 @@
 //! How a worker ends: stop, drain, the report.
 
-use super::roster::Roster;
+use super::roster::{Left, Roster};
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
 use crate::drain::DrainOptions;
@@ -82,8 +82,8 @@ pub struct Stop {
     /// Or only watches the workers' end.
     brings_it_about: bool,
     place: Option<usize>,
-    /// The place among those who wait for the queue's runs.
-    runs_place: Option<usize>,
+    /// The place among those who wait for the end of the queue.
+    drain_place: Option<usize>,
     alarm: Option<Alarm>,
 }
 
@@ -103,7 +103,7 @@ impl Stop {
             deadline: now + timeout,
             brings_it_about: true,
             place: None,
-            runs_place: None,
+            drain_place: None,
             alarm: None,
         }
     }
@@ -116,7 +116,7 @@ impl Stop {
             deadline: Instant::NEVER,
             brings_it_about: false,
             place: None,
-            runs_place: None,
+            drain_place: None,
             alarm: None,
         }
     }
@@ -159,37 +159,48 @@ impl Stop {
             self.roster.stop_taking();
             self.roster.cancel_all();
         }
+        // before anything is asked for: whoever changes it from here on wakes this
         let clone = waker.clone();
         let mut state = self.roster.state.lock();
-        if state.is_awaited(late, patient) {
-            let old = state.stops.set(&mut self.place, clone);
-            drop(state);
-            drop(old);
+        let old = state.stops.set(&mut self.place, clone);
+        let has_workers = state.alive > 0;
+        drop(state);
+        drop(old);
+        let waits = match &self.drain {
+            _ if late => false,
+            None => has_workers && !self.brings_it_about,
+            // a drain is complete when the queue's last run has ended, whoever has it
+            Some(base) => match self.roster.queue.left(base, now, &mut self.drain_place, waker) {
+                Left::Keys => has_workers,
+                Left::Runs => true,
+                Left::Nothing => false,
+            },
+        };
+        if waits {
             return Step::Sleep(until);
         }
-        let old = self.place.take().and_then(|place| state.stops.leave(place));
-        drop(state);
-        drop((old, clone));
-        if let (Some(base), false) = (&self.drain, late) {
-            // a drain is complete when the queue's last run has ended, whoever has it
-            if self.roster.queue.has_only_runs_left(base, now, &mut self.runs_place, waker) {
-                return Step::Sleep(until);
-            }
-        }
-        self.leave_runs();
         if self.brings_it_about {
-            // a drain of workers that were resized to 0 ends them too
+            // a drain ends its workers too, those that wait for a key or were resized to 0
             self.roster.stop_taking();
         }
+        if self.roster.state.lock().is_awaited(late, patient) {
+            return Step::Sleep(until);
+        }
+        self.leave();
         let drained = self.drain.as_ref().map(|base| self.roster.queue.drained(base, now));
         Step::Ready(self.roster.report(self.roster.queue.stats(now), drained))
     }
 }
 
 impl Stop {
-    fn leave_runs(&mut self) {
-        if let Some(place) = self.runs_place.take() {
-            self.roster.queue.leave_runs(place);
+    /// Gives back its places among those who wait.
+    fn leave(&mut self) {
+        if let Some(place) = self.place.take() {
+            let old = self.roster.state.lock().stops.leave(place);
+            drop(old);
+        }
+        if let Some(place) = self.drain_place.take() {
+            self.roster.queue.leave_drain(place);
         }
     }
 }
@@ -213,11 +224,7 @@ impl Future for Stop {
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            let old = self.roster.state.lock().stops.leave(place);
-            drop(old);
-        }
-        self.leave_runs();
+        self.leave();
     }
 }
 

@@ -29,6 +29,7 @@ where
     O: IntoOutcome,
 {
     pub(super) fn new(crew: Crew<K, V>, handler: F) -> Self {
+        crew.roster.has_threads();
         let limit = crew.rules.time_limit;
         let limits = limit.map(|limit| Arc::new(Limits::new(limit, crew.queue.clock.clone(), &crew.rules)));
         Self { crew, limits, handler }
