@@ -155,7 +155,7 @@ fn w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
         let wakes = count.wakes();
         assert!(Count::new().poll(&mut works).is_ready());
         assert!(count.wakes() > wakes, "the end of the last run was not told");
-        assert!(woken.iter().all(|count| count.wakes() > 0), "the other is to leave too");
+        assert!(woken[1].wakes() > 0, "the other is to leave too");
         let Poll::Ready(report) = count.poll(&mut drain) else { panic!("it waits for an idle task") };
         assert_eq!((report.complete, report.done, report.held), (true, 1, 0));
         // Whenever the executor comes round, the task finds nothing and leaves.
