@@ -138,6 +138,10 @@ impl Worker {
     /// [`Run::cancelled`]), async ones are dropped. Zero cancels them at once;
     /// [`Duration::MAX`] waits for ever.
     ///
+    /// The report waits for runs. A task that only waits for a key leaves when its executor
+    /// polls it next, which the report does not wait for and [`join`](Self::join) does;
+    /// threads have left before it, if all runs ended in time.
+    ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
     /// # use std::time::Duration;
