@@ -26,9 +26,9 @@
 //! # Ok::<(), requeue_core::Refused>(())
 //! ```
 //!
-//! The caller's part of the bargain: call [`Core::settle`] with the time in
-//! every lock hold before anything else, until it says that there is no more to
-//! do; drop what comes back, and [`Core::take_trash`], after unlocking; call
+//! The caller's part of the bargain: begin every lock hold of a look (a get, a count, a
+//! state, a shutdown) with [`Core::settle`] and the time, until it says that there is no more
+//! to do, and every other one (an add, the end of a run) with [`Core::begin`]; drop what comes back, and [`Core::take_trash`], after unlocking; call
 //! [`Core::conclude`] before unlocking; pass a hash that is the same for equal keys.
 
 #![no_std]

@@ -244,8 +244,7 @@ impl<K, V> Shared<K, V> {
         self.tell_late(&late);
     }
 
-    /// The next key of a queue in which nothing else is the matter, in a hold that
-    /// began [`plainly`](Self::plainly).
+    /// The next key, on the [fast path](Self::plainly) of a get.
     #[inline]
     pub(crate) fn get_plainly(&self, core: &mut Core<K, V>) -> Option<Handout<K, V>> {
         core.get_plainly(|key, hash| self.filter.withdraw(key, hash))

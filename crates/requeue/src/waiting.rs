@@ -27,7 +27,7 @@ pub(crate) trait Ask<'q, K, V> {
     /// Makes room for so many keys, before the hold.
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
-    /// In a hold of a queue in which nothing else is the matter: both of what
+    /// On the fast path, where nobody waits and no timer is due: both of what
     /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly);
     /// else neither.
     fn take_plainly(
@@ -322,7 +322,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// The first look of a wait, and if that finds nothing the first sleep: `None`.
     ///
-    /// Mostly there are keys, in a queue in which nothing else is the matter. That
+    /// Mostly there are keys, nobody waits, and no timer is due. That
     /// comes first and stands apart: what a longer wait needs costs it nothing. (Its
     /// step is that of `look_as`; in a function of both `Item::next` took 57
     /// instructions more, because what is left goes through memory.)

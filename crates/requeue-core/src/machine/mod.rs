@@ -560,6 +560,14 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    /// Sets right what a panic of users' code left in an earlier call, if any.
+    #[inline]
+    fn repair_suspect(&mut self) {
+        if let Some(slot) = self.suspect.take() {
+            self.repair(slot);
+        }
+    }
+
     /// Sets right what a panic of users' code left: a key that was being
     /// entered and never became anything.
     #[cold]

@@ -203,9 +203,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn begin(&mut self, now: Option<Instant>) -> bool {
-        if let Some(slot) = self.suspect.take() {
-            self.repair(slot);
-        }
+        self.repair_suspect();
         match now {
             Some(now) => {
                 self.pass(now);
@@ -218,7 +216,14 @@ impl<K, V> Core<K, V> {
     /// Whether a look has nothing to do before its own work.
     #[inline]
     fn is_settled(&self) -> bool {
-        !self.is_due() && self.waiting_drain.is_none() && self.suspect.is_none() && self.sweep == Sweep::None
+        !self.is_due() && self.is_steady()
+    }
+
+    /// Whether nothing is being shut down, and no panic of users' code left anything to
+    /// repair.
+    #[inline]
+    fn is_steady(&self) -> bool {
+        self.waiting_drain.is_none() && self.suspect.is_none() && self.sweep == Sweep::None
     }
 
     /// Whether a timer is due, by the latest instant that any call brought, and has not
@@ -243,9 +248,7 @@ impl<K, V> Core<K, V> {
 
     #[inline(never)]
     fn settle_more(&mut self) -> bool {
-        if let Some(slot) = self.suspect.take() {
-            self.repair(slot);
-        }
+        self.repair_suspect();
         if self.timers.len() == 0 && self.waiting_drain.is_none() {
             self.sweep = Sweep::None;
             return false;
@@ -497,10 +500,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
-        self.waiting_drain.is_none()
-            && self.suspect.is_none()
-            && self.sweep == Sweep::None
-            && self.trash.len() + self.limbo.len() == 0
+        self.is_steady() && !self.has_trash()
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other
