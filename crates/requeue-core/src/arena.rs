@@ -182,7 +182,7 @@ impl<K> Arena<K> {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn slot(&self, slot: u32) -> Option<&Slot<K>> {
         let slots = self.chunks.get(slot as usize / CHUNK)?.slots?;
         // SAFETY: (1) the chunk is an allocation of CHUNK slots whose cells were
@@ -192,7 +192,7 @@ impl<K> Arena<K> {
         Some(unsafe { slots.add(slot as usize % CHUNK).as_ref() })
     }
 
-    #[inline]
+    #[inline(always)]
     fn occupied(&self, slot: u32) -> &Slot<K> {
         match self.slot(slot) {
             Some(s) if s.word.get() & OCCUPIED != 0 => s,
@@ -202,7 +202,7 @@ impl<K> Arena<K> {
 
     /// Stores a key: in the slot that was freed just now, else in the lowest
     /// chunk that has a free one, so that the higher ones empty.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
         let slot_no = match self.spare.take() {
             Some(spare) => spare,
@@ -332,7 +332,7 @@ impl<K> Arena<K> {
 
     /// Lends the key: it stays in its place until the loan is given back. Its
     /// flags become what `change` makes of them; returns what they were.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lend(&mut self, slot: u32, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
         let s = self.occupied(slot);
         let word = s.word.get();
@@ -370,7 +370,7 @@ impl<K> Arena<K> {
 
     /// The slot that a loan is of. One of another arena is refused: its key
     /// stays lent there.
-    #[inline]
+    #[inline(always)]
     fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
         let s = self.occupied(loan.slot);
         if !core::ptr::eq(s.key.get().cast::<K>(), loan.key.as_ptr()) {
@@ -405,7 +405,7 @@ impl<K> Arena<K> {
 
     /// Ends a loan and takes the key out at once, if the key's flags are just
     /// `flags` and nobody else borrows it; else nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back_and_remove(
         &mut self,
         loan: KeyRef<K>,
@@ -424,7 +424,7 @@ impl<K> Arena<K> {
     }
 
     /// Moves the key of an occupied slot out, to which no reference is left.
-    #[inline]
+    #[inline(always)]
     fn take_out(&mut self, slot: u32) -> Removed<K> {
         let s = self.occupied(slot);
         s.word.set(0);

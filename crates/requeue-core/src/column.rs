@@ -21,11 +21,6 @@ impl<T: Default> Column<T> {
     }
 
     /// Whether nothing was written, or all of it was freed.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
     /// What was written for `slot`, if its page exists.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {

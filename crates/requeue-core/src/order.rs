@@ -164,7 +164,7 @@ impl<K> Line<K> {
     }
 
     /// Lets a key in without calling users' code.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, slot: u32) {
         self.ring.push_back(slot);
     }
@@ -195,8 +195,16 @@ impl<K> Line<K> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self, arena: &Arena<K>) -> Option<u32> {
+        match &self.kind {
+            Kind::Fifo => self.ring.pop_front(),
+            Kind::Lifo | Kind::Own(_) => self.pop_other(arena),
+        }
+    }
+
+    #[inline(never)]
+    fn pop_other(&mut self, arena: &Arena<K>) -> Option<u32> {
         match &mut self.kind {
             Kind::Fifo => self.ring.pop_front(),
             Kind::Lifo => self.ring.pop_back(),
@@ -208,7 +216,7 @@ impl<K> Line<K> {
     }
 
     /// The slot that will be handed out after so many others, if that is known.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
         if matches!(self.kind, Kind::Fifo) { self.ring.ahead(places) } else { None }
     }

@@ -23,7 +23,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_back(&mut self, slot: u32) {
         let last = self.rest.back_mut().unwrap_or(&mut self.first);
         if let Some(place) = last.get_mut(self.back) {
@@ -46,7 +46,7 @@ impl Ring {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_front(&mut self) -> Option<u32> {
         if self.is_empty() {
             return None;
@@ -75,7 +75,7 @@ impl Ring {
 
     /// The number that stands so many places behind the front, as long as it is
     /// in the front's block.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
         let at = self.front + places;
         let end = if self.rest.is_empty() { self.back } else { BLOCK };

@@ -105,6 +105,8 @@ impl Home {
 /// One such table. It grows by doubling; who owns it decides when.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// With that many entries it is full.
+    full_at: usize,
     /// Their number is a power of two.
     buckets: Box<[Bucket]>,
     len: usize,
@@ -114,7 +116,8 @@ impl Segment {
     /// An empty table of so many buckets, a power of two.
     pub(crate) fn new(buckets: usize) -> Self {
         debug_assert!(buckets.is_power_of_two());
-        Self { buckets: alloc::vec![EMPTY; buckets].into_boxed_slice(), len: 0 }
+        let full_at = buckets * PLACES * 25 / 32;
+        Self { full_at, buckets: alloc::vec![EMPTY; buckets].into_boxed_slice(), len: 0 }
     }
 
     #[inline]
@@ -129,7 +132,7 @@ impl Segment {
     /// Whether more entries would make looks slow: 25 of 32 places are taken.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.len >= self.buckets.len() * PLACES * 25 / 32
+        self.len >= self.full_at
     }
 
     #[inline(always)]

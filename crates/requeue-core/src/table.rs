@@ -89,18 +89,18 @@ impl Table {
         self.probes.set(self.probes.get() + 1);
     }
 
-    #[inline]
+    #[inline(always)]
     fn part_no(&self, hash: u32) -> usize {
         self.directory[leading(hash, self.depth)] as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn segment(&self, hash: u32) -> &Segment {
         &self.parts[self.part_no(hash)].segment
     }
 
     /// Asks for the memory that looking for this hash will touch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
         self.segment(hash).prefetch(hash);
     }
@@ -115,7 +115,7 @@ impl Table {
 
     /// The slot with this hash that `is_it` recognises, or the one that `make`
     /// gives, which is entered.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_or_insert<C: Slots>(
         &mut self,
         slots: &mut C,
@@ -124,17 +124,19 @@ impl Table {
         make: impl FnOnce(&mut C) -> u32,
     ) -> Found {
         self.probed();
-        let (mut no, home) = (self.part_no(hash), Home::of(hash));
-        let segment = &self.parts[no].segment;
+        let (no, home) = (self.part_no(hash), Home::of(hash));
+        let segment = &mut self.parts[no].segment;
         if let Some(place) = segment.find(home, |slot| is_it(slots, slot)) {
             return Found::Known(segment.slot(place));
         }
-        if segment.is_full() {
-            no = self.make_room(hash, no, slots);
-        }
-        let slot = make(slots);
-        self.parts[no].segment.enter(home, slot);
         self.len += 1;
+        let slot = make(slots);
+        if segment.is_full() {
+            let no = self.make_room(hash, no, slots);
+            self.parts[no].segment.enter(home, slot);
+        } else {
+            segment.enter(home, slot);
+        }
         Found::New(slot)
     }
 
@@ -193,7 +195,7 @@ impl Table {
     }
 
     /// Strikes a slot that was entered with this hash.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         self.probed();
         let no = self.part_no(hash);

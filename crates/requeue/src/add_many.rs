@@ -6,11 +6,11 @@
 //! caller as the answer. So a batch costs one allocation, and none in the hold but
 //! what the keys themselves need.
 
+use crate::hold::Shared;
+use crate::adding::Unask;
+use crate::panics::{FirstPanic, quietly};
 use crate::add::{Add, When};
-use crate::clock::quietly;
 use crate::error::{AddError, AddResult, Added, Refused};
-use crate::items::FirstPanic;
-use crate::shared::{Shared, Unask};
 use crate::{Instant, Metrics};
 use requeue_core::{Asking, Delay, Policy, Trigger};
 use std::fmt;
@@ -145,7 +145,7 @@ impl<K: Eq, V> Shared<K, V> {
             return;
         }
         let timed = entries.iter().any(|entry| !matches!(entry.when, When::Now));
-        let mut reading = timed.then(|| self.now());
+        let reading = timed.then(|| self.now());
         let mut panic = FirstPanic::default();
         let (enter, mut asked) = match reading {
             Some(now) if self.keeps_own() => self.ask_many(entries, now, &mut panic),
@@ -154,18 +154,11 @@ impl<K: Eq, V> Shared<K, V> {
         // told after the hold, also where users' code panics in it
         let mut retried = Retried { shared: self, calls: 0 };
         self.with_limit(|limit| {
-            let mut session = self.hold(&mut reading);
-            let core = &mut session.core;
+            let mut hold = self.hold(reading);
+            let core = &mut hold.core;
             for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
                 let delay = match (*when, &mut asked) {
-                    (When::Now, _) => {
-                        let plain = trigger.plain().and_then(|key| core.add_plainly(key, *hash, |_, _| ()));
-                        if let Some(added) = plain {
-                            *result = Ok(added);
-                            continue;
-                        }
-                        Delay::Now
-                    }
+                    (When::Now, _) => Delay::Now,
                     (When::After(delay), Some(unask)) if *was_asked => {
                         unask.left -= 1;
                         Delay::Asked(delay, *policy, unask.asking)
@@ -198,14 +191,14 @@ impl<K: Eq, V> Shared<K, V> {
             return (entries.len(), None);
         }
         let mut asking: Option<Asking> = None;
-        let mut session = self.hold_at(now);
-        if !session.core.shutting_down() {
+        let mut hold = self.hold_at(now);
+        if !hold.core.shutting_down() {
             // all in one hold, so all askings are alike
             for _ in 0..limited {
-                asking = session.core.ask(None).ok();
+                asking = hold.core.ask(None).ok();
             }
         }
-        drop(session);
+        drop(hold);
         // refused: the hold that follows says so
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };

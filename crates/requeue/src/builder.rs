@@ -1,9 +1,10 @@
 //! Building a queue to order.
 
+use crate::unfinished::Unfinished;
+use crate::hold::Shared;
 use crate::clock::{Clock, SystemClock};
 use crate::limiter::{CountedController, RateLimiter};
 use crate::metrics::{Metrics, ReadGauges};
-use crate::shared::{Shared, Unfinished};
 use crate::{BuildError, RandomState, WorkQueue};
 use requeue_core::{Config, Core, Merge, Order, ReadyOrder};
 use std::fmt;

@@ -1,9 +1,10 @@
 //! Shutting down and waiting until all is worked off.
 
+use crate::panics::in_drop;
+use crate::hold::Shared;
+use crate::owner::Owner;
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
-use crate::item::Owner;
-use crate::shared::in_drop;
 use crate::wait::Step;
 use crate::waiting::Limit;
 use requeue_core::DrainBase;
@@ -112,6 +113,19 @@ pub struct Drain<'q, K, V = ()> {
     alarm: Option<Alarm>,
 }
 
+impl<K, V> Shared<K, V> {
+    /// Begins a drain; returns where the counts stood, and its deadline.
+    pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
+        let deadline = options.limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
+        let mut hold = self.enter_at(now);
+        self.filter.close();
+        let base = hold.core.begin_drain(options.waiting, deadline);
+        drop(hold);
+        self.finish_sweep(now);
+        (base, deadline)
+    }
+}
+
 impl<'q, K, V> Drain<'q, K, V> {
     pub(crate) fn begin(owner: Owner<'q, K, V>, options: DrainOptions) -> Self {
         let shared = owner.shared();
@@ -158,28 +172,28 @@ impl<'q, K, V> Drain<'q, K, V> {
         let now = shared.now();
         let mut clone: Option<Waker> = None;
         loop {
-            let mut session = shared.enter_at(now);
-            if session.core.drain_is_over(&self.base) || now >= self.deadline {
-                let answer = session.core.drain_counts(&self.base);
-                let old = self.place.take().and_then(|place| session.drains.leave(place));
-                drop(session);
+            let mut hold = shared.enter_at(now);
+            if hold.core.drain_is_over(&self.base) || now >= self.deadline {
+                let answer = hold.core.drain_counts(&self.base);
+                let old = self.place.take().and_then(|place| hold.drains().leave(place));
+                drop(hold);
                 drop(old);
                 return Step::Ready(answer);
             }
             match clone.take() {
                 Some(clone) => {
-                    let old = session.drains.set(&mut self.place, clone);
+                    let old = hold.drains().set(&mut self.place, clone);
                     // the deadline of the latest drain ends this one too, and
                     // there may be nobody else to notice that it has come
                     let until =
-                        session.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
-                    drop(session);
+                        hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
+                    drop(hold);
                     drop(old);
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
                 None => {
-                    drop(session);
+                    drop(hold);
                     clone = Some(waker().clone());
                 }
             }
@@ -209,7 +223,7 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            let old = self.owner.shared().lock().drains.leave(place);
+            let old = self.owner.shared().lock().drains().leave(place);
             in_drop(|| drop(old));
         }
     }

@@ -1,11 +1,13 @@
 //! Waiting for a key.
 
-use crate::item::{Ending, Item, Owner, drop_key, end_in_drop, finish_plainly, settle_ended};
-use crate::shared::{Call, Session, Shared};
+use crate::hold::{Hold, Shared};
+use crate::owner::Owner;
+use crate::item::Item;
+use crate::ending::{Ending, end_in_drop, settle_ended};
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
-use requeue_core::{Core, Ended, Got, Handout, RunRef};
+use requeue_core::{Ended, Got, Handout, RunRef};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -52,60 +54,26 @@ struct One<K> {
     ending: Option<RunRef<K>>,
 }
 
-/// What is left of the run that was ended.
-struct Left<K, V> {
-    key: Option<K>,
-    more: Option<Ended<K, V>>,
-}
-
-impl<K, V> Default for Left<K, V> {
-    #[inline]
-    fn default() -> Self {
-        Self { key: None, more: None }
-    }
-}
-
 impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
-    type Left = Left<K, V>;
+    type Left = Option<Ended<K, V>>;
 
     #[inline]
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     #[inline]
-    fn take_plainly(
-        &mut self,
-        shared: &Shared<K, V>,
-        core: &mut Core<K, V>,
-        left: &mut Self::Left,
-    ) -> Option<Self::Taken> {
-        if self.ending.is_some() {
-            if !core.has_plain() {
-                return None;
-            }
-            left.key = Some(finish_plainly(core, &mut self.ending)?);
-        }
-        shared.get_plainly(core)
-    }
-
-    #[inline]
-    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got {
-        Item::new(owner.clone(), taken)
-    }
-
-    #[inline]
     fn take(
         &mut self,
-        session: &mut Session<'_, K, V>,
+        hold: &mut Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
         // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
-            left.more = Some(session.core.finish(run, false));
+            *left = Some(hold.core.finish(run, false));
         }
-        match session.get() {
+        match hold.get() {
             Got::Item(handout) => Took::Keys(handout),
             Got::Empty | Got::ShutDown => Took::Nothing,
         }
@@ -115,57 +83,82 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     fn hand_out(
         &mut self,
         taken: Self::Taken,
-        session: Session<'_, K, V>,
+        hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
     ) -> Self::Got {
-        session.hand_out(owner.clone(), taken, waker)
+        hold.hand_out(owner.clone(), taken, waker)
     }
 
     #[inline]
     fn settle(shared: &Shared<K, V>, left: Self::Left) {
-        if let Some(key) = left.key {
-            drop_key(key);
-        }
-        settle_ended(shared, left.more);
+        settle_ended(shared, left);
+    }
+}
+
+impl<K, V> Hold<'_, K, V> {
+    /// Ends the hold with a key that was handed out. Its guard is made first: a
+    /// panic of what follows the hold (the drop of another key, or of the waker
+    /// that the getter waited with) must not leave the key held for ever.
+    #[inline(always)]
+    fn hand_out<'q>(
+        self,
+        owner: Owner<'q, K, V>,
+        handout: Handout<K, V>,
+        waker: Option<Waker>,
+    ) -> Item<'q, K, V> {
+        let shared = self.shared;
+        let waited = handout.waited;
+        let item = Item::new(owner, handout);
+        self.close();
+        drop(waker);
+        shared.tell_waited(waited);
+        item
     }
 }
 
 /// What [`WorkQueue::get_blocking`](crate::WorkQueue::get_blocking) does.
 #[inline]
 pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, K, V>> {
-    let get = || Get::new(Owner::Borrowed(shared), None);
-    if shared.metrics.is_some() {
-        return get().wait();
-    }
     let mut reading = None;
-    match get_plainly(shared, &mut reading) {
-        Ok(item) => Some(item),
-        Err(session) => get().wait_in(session, reading),
+    let mut hold = shared.enter(&mut reading);
+    match hold.get() {
+        Got::Item(handout) => Some(hold.hand_out(Owner::Borrowed(shared), handout, None)),
+        Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
     }
 }
 
-/// Mostly a key, and what is left of that stands apart.
-#[inline]
-fn get_plainly<'q, K, V>(
-    shared: &'q Arc<Shared<K, V>>,
-    reading: &mut Option<Instant>,
-) -> Result<Item<'q, K, V>, Session<'q, K, V>> {
-    let handout = shared.plainly::<false, _>(Call::Look, reading, |core| shared.get_plainly(core))?;
-    Ok(Item::new(Owner::Borrowed(shared), handout))
-}
-
-/// What [`WorkQueue::try_get`](crate::WorkQueue::try_get) does.
+/// [`WorkQueue::try_get`](crate::WorkQueue::try_get).
 #[inline]
 pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
-    let mut session = match get_plainly(shared, &mut None) {
-        Ok(item) => return Ok(item),
-        Err(session) => session,
-    };
-    match session.get() {
-        Got::Item(handout) => Ok(session.hand_out(Owner::Borrowed(shared), handout, None)),
+    let mut hold = shared.enter(&mut None);
+    match hold.get() {
+        Got::Item(handout) => Ok(hold.hand_out(Owner::Borrowed(shared), handout, None)),
         Got::Empty => Err(TryGetError::Empty),
         Got::ShutDown => Err(TryGetError::ShutDown),
+    }
+}
+
+impl<'q, K, V> Item<'q, K, V> {
+    /// Ends the run and waits for the next key, in one lock hold: at the first
+    /// poll, or when the returned future is dropped.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add("a")?;
+    /// q.add("b")?;
+    /// let a = q.try_get()?;
+    /// let b = a.next().wait().expect("b is ready");
+    /// assert_eq!(*b.key(), "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the run and loses no key.
+    #[inline]
+    pub fn next(mut self) -> Get<'q, K, V> {
+        Get::new(self.guard.owner.clone(), self.guard.run.take())
     }
 }
 
@@ -204,10 +197,10 @@ impl<'q, K, V> Get<'q, K, V> {
     #[inline(never)]
     pub(crate) fn wait_in(
         mut self,
-        session: Session<'_, K, V>,
+        hold: Hold<'_, K, V>,
         reading: Option<Instant>,
     ) -> Option<Item<'q, K, V>> {
-        self.waiting.wait_in(&mut self.ask, session, reading)
+        self.waiting.wait_in(&mut self.ask, hold, reading)
     }
 
     /// The same wait with a reference to the queue of its own, to be moved into a task or

@@ -1,11 +1,12 @@
 //! Waiting for several keys at once.
 
-use crate::item::{Item, Owner};
+use crate::hold::{Hold, Shared};
+use crate::owner::Owner;
+use crate::item::Item;
 use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
-use crate::shared::{Session, Shared};
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
-use requeue_core::{Core, Ended};
+use requeue_core::Ended;
 use std::fmt;
 use std::future::Future;
 use std::mem::take;
@@ -89,35 +90,20 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     }
 
     #[inline]
-    fn take_plainly(
-        &mut self,
-        _: &Shared<K, V>,
-        _: &mut Core<K, V>,
-        _: &mut Self::Left,
-    ) -> Option<Self::Taken> {
-        None
-    }
-
-    #[inline]
-    fn guard(taken: Self::Taken, _: &Owner<'q, K, V>) -> Self::Got {
-        taken
-    }
-
-    #[inline]
     fn take(
         &mut self,
-        session: &mut Session<'_, K, V>,
+        hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
         let Self { most, items, asked } = self;
         if !items.is_empty() {
-            end_in(session, owner.shared(), items, false, &mut left.ended);
+            end_in(hold, owner.shared(), items, false, &mut left.ended);
             items.clear();
         }
-        let ready = (*most).min(session.core.len());
+        let ready = (*most).min(hold.core.len());
         if ready == 0 {
-            return if *most > 0 || session.core.is_over() {
+            return if *most > 0 || hold.core.is_over() {
                 Took::Nothing
             } else {
                 Took::Keys(Items::new(owner.clone(), Vec::new()))
@@ -127,7 +113,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         if ready > items.capacity() && !*asked {
             return Took::NoRoom(ready);
         }
-        let taken = session.get_up_to(ready.min(items.capacity()), |handout| {
+        let taken = hold.get_up_to(ready.min(items.capacity()), |handout| {
             if let Some(waited) = handout.waited {
                 left.waited.push(waited);
             }
@@ -143,11 +129,11 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     fn hand_out(
         &mut self,
         taken: Self::Taken,
-        session: Session<'_, K, V>,
+        hold: Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
         waker: Option<Waker>,
     ) -> Self::Got {
-        drop(session);
+        drop(hold);
         drop(waker);
         taken
     }
@@ -174,17 +160,54 @@ pub(crate) fn try_get_many<K, V>(
     let mut keys = 0;
     loop {
         ask.make_room(keys, shared, &mut left);
-        let mut session = shared.enter(&mut reading);
-        match ask.take(&mut session, &owner, &mut left) {
+        let mut hold = shared.enter(&mut reading);
+        match ask.take(&mut hold, &owner, &mut left) {
             Took::Keys(taken) => {
-                let items = ask.hand_out(taken, session, &owner, None);
+                let items = ask.hand_out(taken, hold, &owner, None);
                 Several::settle(shared, left);
                 return Ok(items);
             }
-            Took::Nothing if session.core.is_over() => return Err(TryGetError::ShutDown),
+            Took::Nothing if hold.core.is_over() => return Err(TryGetError::ShutDown),
             Took::Nothing => return Err(TryGetError::Empty),
             Took::NoRoom(more) => keys = more,
         }
+    }
+}
+
+impl<'q, K, V> Items<'q, K, V> {
+    /// Ends all runs and waits for the next keys, at most `most`, in one lock
+    /// hold: at the first poll, or when the returned future is dropped.
+    ///
+    /// The memory of these items serves the next, so that a loop of it allocates
+    /// only once.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(0..100).all()?;
+    /// q.shut_down();
+    /// let mut runs = 0;
+    /// let mut next = q.get_many(32).wait();
+    /// while let Some(items) = next {
+    ///     runs += items.len();
+    ///     next = items.next(32).wait();
+    /// }
+    /// assert_eq!(runs, 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the runs and loses no key.
+    pub fn next(mut self, most: usize) -> GetMany<'q, K, V> {
+        let shared = self.owner.shared();
+        // what is dropped of users' is dropped here, not in the hold that ends the runs
+        for item in &mut self.items {
+            drop(item.take_value());
+        }
+        if self.items.iter().any(|item| !item.is_of(shared)) {
+            self.items.retain(|item| item.is_of(shared));
+        }
+        GetMany::new(self.owner.clone(), most, take(&mut self.items))
     }
 }
 

@@ -1,16 +1,16 @@
 //! Keys that were taken together, and are ended together.
 
-use crate::clock::quietly;
-use crate::get_many::GetMany;
-use crate::item::{Item, Owner, settle_ended};
-use crate::shared::{Session, Shared, Unfinished};
+use crate::unfinished::Unfinished;
+use crate::hold::{Hold, Shared};
+use crate::ending::settle_ended;
+use crate::owner::Owner;
+use crate::item::Item;
+use crate::panics::{FirstPanic, quietly};
 use crate::{Instant, Metrics};
 use requeue_core::{Ended, How, RetryDelay};
-use std::any::Any;
 use std::fmt;
 use std::mem::{needs_drop, take};
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::vec;
 
@@ -44,7 +44,7 @@ use std::vec;
 pub struct Items<'q, K, V = ()> {
     pub(crate) owner: Owner<'q, K, V>,
     /// Whoever swaps an item of another queue in here has it ended by itself.
-    items: Vec<Item<'q, K, V>>,
+    pub(crate) items: Vec<Item<'q, K, V>>,
     unwinds: Unwinds,
 }
 
@@ -108,41 +108,6 @@ impl<'q, K, V> Items<'q, K, V> {
             }
         }
         end_all(shared, &mut self.items, true);
-    }
-
-    /// Ends all runs and waits for the next keys, at most `most`, in one lock
-    /// hold: at the first poll, or when the returned future is dropped.
-    ///
-    /// The memory of these items serves the next, so that a loop of it allocates
-    /// only once.
-    ///
-    /// ```
-    /// # let q = requeue::WorkQueue::new();
-    /// q.add_many(0..100).all()?;
-    /// q.shut_down();
-    /// let mut runs = 0;
-    /// let mut next = q.get_many(32).wait();
-    /// while let Some(items) = next {
-    ///     runs += items.len();
-    ///     next = items.next(32).wait();
-    /// }
-    /// assert_eq!(runs, 100);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends the runs and loses no key.
-    pub fn next(mut self, most: usize) -> GetMany<'q, K, V> {
-        let shared = self.owner.shared();
-        // what is dropped of users' is dropped here, not in the hold that ends the runs
-        for item in &mut self.items {
-            drop(item.take_value());
-        }
-        if self.items.iter().any(|item| !item.is_of(shared)) {
-            self.items.retain(|item| item.is_of(shared));
-        }
-        GetMany::new(self.owner.clone(), most, take(&mut self.items))
     }
 
     /// Takes an item out, to be ended otherwise than the rest. The last one takes
@@ -222,14 +187,14 @@ pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<En
 /// has no part in it.
 #[inline]
 pub(crate) fn end_in<K, V>(
-    session: &mut Session<'_, K, V>,
+    hold: &mut Hold<'_, K, V>,
     shared: &Arc<Shared<K, V>>,
     items: &mut [Item<'_, K, V>],
     succeeded: bool,
     left: &mut Vec<Ended<K, V>>,
 ) {
     let leaves = leaves_something(shared);
-    let core = &mut session.core;
+    let core = &mut hold.core;
     for item in items {
         if let Some(run) = item.take_run(shared) {
             let ended = core.finish(run, succeeded);
@@ -243,32 +208,10 @@ pub(crate) fn end_in<K, V>(
 #[inline]
 fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
     let mut left = room_for_ended(shared, items.len());
-    let mut session = shared.hold(&mut None);
-    end_in(&mut session, shared, items, succeeded, &mut left);
-    drop(session);
+    let mut hold = shared.hold(None);
+    end_in(&mut hold, shared, items, succeeded, &mut left);
+    drop(hold);
     settle_all(shared, left);
-}
-
-/// The first of several panics, to go on once all is done.
-#[derive(Default)]
-pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
-
-impl FirstPanic {
-    /// Whether `what` did not panic.
-    pub(crate) fn catch(&mut self, what: impl FnOnce()) -> bool {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else { return true };
-        match &self.0 {
-            None if !std::thread::panicking() => self.0 = Some(panic),
-            _ => quietly(|| drop(panic)),
-        }
-        false
-    }
-
-    pub(crate) fn resume(self) {
-        if let Some(panic) = self.0 {
-            resume_unwind(panic);
-        }
-    }
 }
 
 /// What follows the end of several runs outside the lock. A drop of users' that
@@ -324,16 +267,15 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
 #[cold]
 fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = Vec::new();
-    let mut reading = None;
     let mut clock_works = true;
     let mut rest = items.iter_mut();
     while rest.len() > 0 {
         let before = rest.len();
         quietly(|| {
-            let mut session = if clock_works { shared.hold(&mut reading) } else { shared.lock() };
+            let mut hold = if clock_works { shared.hold(None) } else { shared.lock() };
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
-                let ended = session.core.put_back(run, item.take_value());
+                let ended = hold.core.put_back(run, item.take_value());
                 // only where the run had been ended under its guard, or the queue is over
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
                     left.push(ended);
@@ -382,8 +324,8 @@ fn retry_all<K, V>(
     while rest.len() > 0 {
         let hold = || {
             shared.with_limit(|limit| {
-                let mut session = shared.hold_at(now);
-                let core = &mut session.core;
+                let mut hold = shared.hold_at(now);
+                let core = &mut hold.core;
                 for item in rest.by_ref() {
                     let Some(run) = item.take_run(shared) else { continue };
                     retried += 1;

@@ -3,29 +3,33 @@
 #![deny(unsafe_code)]
 
 mod add;
+mod adding;
 mod add_many;
-mod bell;
 mod builder;
 mod drain;
+mod ending;
 mod error;
 mod explain;
 mod filter;
 mod get;
 mod get_many;
 mod getter;
+mod hold;
 mod hash;
 mod item;
 mod items;
 mod key;
 mod layers;
 mod metrics;
+mod owner;
+mod panics;
 mod phase;
 mod queue;
-mod shared;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
 mod wait;
+mod unfinished;
 mod waiting;
 mod worker;
 
@@ -58,7 +62,7 @@ pub use metrics::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
-pub use shared::Unfinished;
+pub use unfinished::Unfinished;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;

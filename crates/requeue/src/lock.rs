@@ -39,7 +39,7 @@ impl<T> Lock<T> {
     }
 
     #[cfg(not(requeue_loom))]
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         match self.0.try_lock() {
             Some(guard) => guard,

@@ -1,7 +1,7 @@
 //! How far a queue's shutdown is.
 
-use crate::shared::Shared;
 
+use crate::hold::Shared;
 /// How far a queue's shutdown is: what [`WorkQueue::phase`](crate::WorkQueue::phase)
 /// says. Phases only move forward, and compare in that order.
 ///
@@ -45,8 +45,8 @@ pub enum Phase {
 
 impl<K, V> Shared<K, V> {
     pub(crate) fn phase(&self) -> Phase {
-        let session = self.enter(&mut None);
-        let core = &session.core;
+        let hold = self.enter(&mut None);
+        let core = &hold.core;
         match (core.shutting_down(), core.is_shut_down(), core.is_drained()) {
             (false, ..) => Phase::Open,
             (true, false, _) => Phase::Closed,

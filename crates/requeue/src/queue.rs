@@ -1,5 +1,10 @@
 //! The queue's handle and its calls.
 
+use crate::item::Item;
+use crate::panics::in_drop;
+use crate::hold::Shared;
+use crate::ending::settle_ended;
+use crate::owner::Owner;
 use crate::add::{Add, When};
 use crate::add_many::AddedMany;
 use crate::builder::Builder;
@@ -9,11 +14,9 @@ use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
 use crate::getter::Getter;
-use crate::item::{Item, Owner, settle_ended};
 use crate::items::Items;
 use crate::key::AsKey;
 use crate::limiter::sealed::Token;
-use crate::shared::{Shared, in_drop};
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -192,15 +195,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let hash = self.hash(key);
-        let mut reading = None;
-        match self.shared.add_known(key, hash, &mut reading)? {
-            Some(added) => Ok(added),
-            // cloned without the lock; by then the key may be known after all
-            None => self
-                .shared
-                .add(key.to_owned(), hash, None, Delay::Now, reading)
-                .map_err(|refused| refused.reason),
-        }
+        self.shared.add_ref(key, hash)
     }
 
     /// [`add`](Self::add) with a value, which merges into what the key has.
@@ -219,7 +214,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add(key, hash, Some(value), Delay::Now, None)
+        self.shared.add(key, hash, Some(value), Delay::Now, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of `key` in `delay`; zero is [`add`](Self::add).
@@ -264,20 +259,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
         let hash = self.hash(&key);
         let Add { when, policy, value } = how.into();
-        match when {
-            When::Now => self.shared.add(key, hash, value, Delay::Now, None),
-            When::After(delay) => {
-                let now = Some(self.shared.now());
-                self.shared.add(key, hash, value, Delay::After(delay, policy), now)
-            }
-            When::At(due) => {
-                let now = Some(self.shared.now());
-                self.shared.add(key, hash, value, Delay::At(due, policy), now)
-            }
+        let (delay, timed) = match when {
+            When::Now => (Delay::Now, false),
+            When::After(delay) => (Delay::After(delay, policy), true),
+            When::At(due) => (Delay::At(due, policy), true),
             When::RateLimited => {
-                self.shared.add_limited(key, hash, value, policy).map(|accepted| accepted.added)
+                return self.shared.add_limited(key, hash, value, policy).map(|accepted| accepted.added);
             }
-        }
+        };
+        let reading = timed.then(|| self.shared.now());
+        self.shared.add(key, hash, value, delay, reading).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key, as [`add`](Self::add) does, in the order of the
@@ -392,7 +383,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         key.with_key(|key| {
             self.shared.forget_own(key);
             let hash = self.hash(key);
-            let gone = self.shared.hold(&mut None).core.forget(key, hash);
+            let gone = self.shared.hold(None).core.forget(key, hash);
             drop(gone);
         });
     }
@@ -443,7 +434,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let ended = self.shared.hold(&mut None).core.done(key, hash)?;
+        let ended = self.shared.hold(None).core.done(key, hash)?;
         settle_ended(&self.shared, Some(ended));
         Ok(())
     }
@@ -491,9 +482,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let session = self.shared.enter_at(at);
-        let shutting_down = session.core.shutting_down();
-        Explanation { state: session.core.state(key, hash), at, shutting_down }
+        let hold = self.shared.enter_at(at);
+        let shutting_down = hold.core.shutting_down();
+        Explanation { state: hold.core.state(key, hash), at, shutting_down }
     }
 }
 
@@ -720,7 +711,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.shared.lock().waiters.waiting()
+        self.shared.with_waiters(|waiters, _, _, _| waiters.waiting())
     }
 
     /// The name that the queue was built with, empty if none.

@@ -26,7 +26,7 @@
 //!
 //! **Timers.** One thread of those that wait, the leader, sleeps no longer than
 //! to the soonest timer; the others sleep until they are woken. Where no thread
-//! waits, the queue's own alarm leads ([`bell`](crate::bell)): when it rings, a task
+//! waits, the queue's own alarm leads ([`bell`](crate::hold::bell)): when it rings, a task
 //! is woken to look, and the watch sees to it that somebody comes. No task is ever
 //! told to watch a timer. Whenever somebody waits and a timer is set, one of these
 //! holds as the lock is released: a thread leads that wakes up in time; the alarm
@@ -89,7 +89,7 @@ pub(crate) struct Wakes {
     /// Everybody, when the queue is over; else further tasks after wake-ups were lost; and
     /// drains that have something to be told.
     pub(crate) more: Vec<Waker>,
-    /// [`Shared::tend`](crate::shared::Shared::tend) is to be called.
+    /// [`Shared::tend`](crate::hold::Shared::tend) is to be called.
     pub(crate) tend: bool,
 }
 

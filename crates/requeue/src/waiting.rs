@@ -1,12 +1,12 @@
 //! One who waits for keys: one body for threads and tasks, for one key and for
 //! several.
 
+use crate::panics::in_drop;
+use crate::hold::{Hold, Shared};
+use crate::owner::Owner;
 use crate::clock::{Alarm, Parker};
-use crate::item::Owner;
-use crate::shared::{Call, Session, Shared, in_drop};
 use crate::wait::{Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
-use requeue_core::Core;
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -27,23 +27,10 @@ pub(crate) trait Ask<'q, K, V> {
     /// Makes room for so many keys, before the hold.
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
-    /// On the fast path, where nobody waits and no timer is due: both of what
-    /// [`take`](Self::take) does, if that can be done [plainly](Shared::plainly);
-    /// else neither.
-    fn take_plainly(
-        &mut self,
-        shared: &Shared<K, V>,
-        core: &mut Core<K, V>,
-        left: &mut Self::Left,
-    ) -> Option<Self::Taken>;
-
-    /// What the caller gets of what was taken plainly.
-    fn guard(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got;
-
     /// In the hold: ends what is to be ended before, and takes what there is.
     fn take(
         &mut self,
-        session: &mut Session<'_, K, V>,
+        hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken>;
@@ -53,7 +40,7 @@ pub(crate) trait Ask<'q, K, V> {
     fn hand_out(
         &mut self,
         taken: Self::Taken,
-        session: Session<'_, K, V>,
+        hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
     ) -> Self::Got;
@@ -121,38 +108,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         self.look(ask, waker, limit, Sleeper::Thread)
     }
 
-    /// One look at the queue: a key, the end, or until when a thread is to sleep.
-    ///
-    /// The clock is read once at most, whatever this takes. A waker is asked for
-    /// and cloned, without the lock, only when there is something to wait for.
     #[inline]
     fn look<'w, A: Ask<'q, K, V>>(
-        &mut self,
-        ask: &mut A,
-        waker: impl Fn() -> &'w Waker,
-        limit: Option<&mut Limit>,
-        who: Sleeper,
-    ) -> Step<Outcome<A::Got>> {
-        if self.shared().metrics.is_some() {
-            self.look_metered(ask, waker, limit, who)
-        } else {
-            self.look_as::<false, A>(ask, waker, limit, who)
-        }
-    }
-
-    #[inline(never)]
-    fn look_metered<'w, A: Ask<'q, K, V>>(
-        &mut self,
-        ask: &mut A,
-        waker: impl Fn() -> &'w Waker,
-        limit: Option<&mut Limit>,
-        who: Sleeper,
-    ) -> Step<Outcome<A::Got>> {
-        self.look_as::<true, A>(ask, waker, limit, who)
-    }
-
-    #[inline]
-    fn look_as<'w, const METERED: bool, A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
@@ -165,22 +122,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let deadline = limit.map(|l| l.at(reading));
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
-        let session = if waiter.is_none() {
-            match shared.plainly::<METERED, _>(Call::Look, &mut reading, |core| {
-                ask.take_plainly(shared, core, &mut left)
-            }) {
-                Ok(taken) => {
-                    let got = A::guard(taken, owner);
-                    A::settle(shared, left);
-                    return Step::Ready(Ok(Some(got)));
-                }
-                Err(session) => session,
-            }
-        } else {
-            shared.enter(&mut reading)
-        };
+        let hold = shared.enter(&mut reading);
         let look = Look { reading, deadline, who, left };
-        Self::look_on(owner, waiter, ask, session, look, waker)
+        Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
     /// The rest of a look whose first, plain step gave no answer.
@@ -189,13 +133,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
-        session: Session<'a, K, V>,
+        hold: Hold<'a, K, V>,
         mut look: Look<A::Left>,
         waker: impl Fn() -> &'w Waker,
     ) -> Step<Outcome<A::Got>> {
-        let step = match Self::take(owner, waiter, ask, session, &mut look) {
+        let step = match Self::take(owner, waiter, ask, hold, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
-            Err(session) => Self::stay(owner, waiter, ask, session, &mut look, waker),
+            Err(hold) => Self::stay(owner, waiter, ask, hold, &mut look, waker),
         };
         A::settle(owner.shared(), look.left);
         step
@@ -207,23 +151,23 @@ impl<'q, K, V> Waiting<'q, K, V> {
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
-        mut session: Session<'a, K, V>,
+        mut hold: Hold<'a, K, V>,
         look: &mut Look<A::Left>,
-    ) -> Result<A::Got, Session<'a, K, V>> {
+    ) -> Result<A::Got, Hold<'a, K, V>> {
         loop {
             if let Some(id) = waiter {
-                session.waiters.looks(id);
+                hold.waiters().looks(id);
             }
-            match ask.take(&mut session, owner, &mut look.left) {
+            match ask.take(&mut hold, owner, &mut look.left) {
                 Took::Keys(taken) => {
-                    let old = waiter.take().and_then(|id| session.waiters.leave(id));
-                    return Ok(ask.hand_out(taken, session, owner, old));
+                    let old = waiter.take().and_then(|id| hold.waiters().leave(id));
+                    return Ok(ask.hand_out(taken, hold, owner, old));
                 }
-                Took::Nothing => return Err(session),
+                Took::Nothing => return Err(hold),
                 Took::NoRoom(keys) => {
-                    drop(session);
+                    drop(hold);
                     ask.make_room(keys, owner.shared(), &mut look.left);
-                    session = owner.shared().enter(&mut look.reading);
+                    hold = owner.shared().enter(&mut look.reading);
                 }
             }
         }
@@ -235,13 +179,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
-        mut session: Session<'a, K, V>,
+        mut hold: Hold<'a, K, V>,
         look: &mut Look<A::Left>,
         waker: impl Fn() -> &'w Waker,
     ) -> Step<Outcome<A::Got>> {
         let mut clone: Option<Waker> = None;
         loop {
-            let over = if session.core.is_over() {
+            let over = if hold.core.is_over() {
                 Some(Ok(None))
             } else if look.deadline.is_some_and(|at| look.reading.is_some_and(|now| now >= at)) {
                 Some(Err(GetError::TimedOut))
@@ -249,9 +193,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 None
             };
             if let Some(answer) = over {
-                let old = waiter.take().and_then(|id| session.waiters.leave(id));
-                let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
-                drop(session);
+                let old = waiter.take().and_then(|id| hold.waiters().leave(id));
+                let idle = hold.waiters().waiting() == 0 && hold.waiters().has_alarms();
+                drop(hold);
                 drop(old);
                 if idle {
                     owner.shared().tend(None);
@@ -260,10 +204,10 @@ impl<'q, K, V> Waiting<'q, K, V> {
             }
             // neither made nor cloned under the lock: a clone is users' code
             if waiter.is_none() && clone.is_none() {
-                drop(session);
+                drop(hold);
                 clone = Some(waker().clone());
             } else {
-                match Self::register(waiter, session, waker(), clone.take(), look.who) {
+                match Self::register(waiter, hold, waker(), clone.take(), look.who) {
                     Ok((lead, old)) => {
                         drop(old);
                         let thread = look.who == Sleeper::Thread;
@@ -274,9 +218,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 }
             }
             let again = owner.shared().enter(&mut look.reading);
-            session = match Self::take(owner, waiter, ask, again, look) {
+            hold = match Self::take(owner, waiter, ask, again, look) {
                 Ok(got) => return Step::Ready(Ok(Some(got))),
-                Err(session) => session,
+                Err(hold) => hold,
             };
         }
     }
@@ -286,79 +230,46 @@ impl<'q, K, V> Waiting<'q, K, V> {
     /// a waker to be dropped.
     fn register(
         waiter: &mut Option<WaiterId>,
-        mut session: Session<'_, K, V>,
+        mut hold: Hold<'_, K, V>,
         waker: &Waker,
         clone: Option<Waker>,
         who: Sleeper,
     ) -> Result<(Option<Instant>, Option<Waker>), NeedsClone> {
-        let next = session.core.next_wake();
+        let next = hold.core.next_wake();
         let (sleep, old) = match (&*waiter, clone) {
-            (Some(id), clone) if session.waiters.is_current(id, waker, who) => {
-                (session.waiters.stay(id, next), clone)
+            (Some(id), clone) if hold.waiters().is_current(id, waker, who) => {
+                (hold.waiters().stay(id, next), clone)
             }
             (_, None) => return Err(NeedsClone),
             (Some(id), Some(clone)) => {
-                let (old, sleep) = session.waiters.again(id, clone, next, who);
+                let (old, sleep) = hold.waiters().again(id, clone, next, who);
                 (sleep, old)
             }
             (None, Some(clone)) => {
-                let (id, sleep) = session.waiters.enter(clone, next, who);
+                let (id, sleep) = hold.waiters().enter(clone, next, who);
                 *waiter = Some(id);
                 (sleep, None)
             }
         };
-        drop(session);
+        drop(hold);
         Ok((sleep, old))
     }
 
     /// Blocks until there are keys, or the queue is over.
     #[inline]
     pub(crate) fn wait<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
-        match self.wait_once(ask) {
-            Some(got) => got,
-            None => self.block(ask, None).unwrap_or(None),
-        }
-    }
-
-    /// The first look of a wait, and if that finds nothing the first sleep: `None`.
-    ///
-    /// Mostly there are keys, nobody waits, and no timer is due. That
-    /// comes first and stands apart: what a longer wait needs costs it nothing. (Its
-    /// step is that of `look_as`; in a function of both `Item::next` took 57
-    /// instructions more, because what is left goes through memory.)
-    #[inline]
-    fn wait_once<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<Option<A::Got>> {
-        let Self { owner, waiter, .. } = self;
-        let shared = owner.shared();
-        if waiter.is_some() || shared.metrics.is_some() {
-            return None;
-        }
-        let mut left = A::Left::default();
-        ask.make_room(0, shared, &mut left);
-        let mut reading = None;
-        let plain = shared
-            .plainly::<false, _>(Call::Look, &mut reading, |core| ask.take_plainly(shared, core, &mut left));
-        let session = match plain {
-            Ok(taken) => {
-                let got = A::guard(taken, owner);
-                A::settle(shared, left);
-                return Some(Some(got));
-            }
-            Err(session) => session,
-        };
-        let look = Look { reading, deadline: None, who: Sleeper::Thread, left };
-        Self::wait_on(owner, waiter, ask, session, look)
+        self.block(ask, None).unwrap_or(None)
     }
 
     /// [`wait`](Self::wait) where the first look has begun, in a hold that goes on.
     pub(crate) fn wait_in<A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
-        session: Session<'_, K, V>,
+        hold: Hold<'_, K, V>,
         reading: Option<Instant>,
     ) -> Option<A::Got> {
         let look = Look { reading, deadline: None, who: Sleeper::Thread, left: A::Left::default() };
-        match Self::wait_on(&self.owner, &mut self.waiter, ask, session, look) {
+        match Self::wait_on(&self.owner, &mut self.waiter, ask, hold, look) {
             Some(got) => got,
             None => self.block(ask, None).unwrap_or(None),
         }
@@ -370,12 +281,12 @@ impl<'q, K, V> Waiting<'q, K, V> {
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
-        session: Session<'a, K, V>,
+        hold: Hold<'a, K, V>,
         look: Look<A::Left>,
     ) -> Option<Option<A::Got>> {
         let parker = OnceCell::new();
         let waker = || parker.get_or_init(Parker::current).waker();
-        match Self::look_on(owner, waiter, ask, session, look, waker) {
+        match Self::look_on(owner, waiter, ask, hold, look, waker) {
             Step::Ready(outcome) => Some(outcome.unwrap_or(None)),
             Step::Sleep(until) => {
                 owner.shared().sleep(until, &parker);
@@ -449,10 +360,10 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             // behind that nobody answers for; a wake-up that this one had is
             // passed on as the lock hold ends
             let shared = self.owner.shared();
-            let mut session = shared.lock();
-            let old = session.waiters.leave(id);
-            let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
-            drop(session);
+            let mut hold = shared.lock();
+            let old = hold.waiters().leave(id);
+            let idle = hold.waiters().waiting() == 0 && hold.waiters().has_alarms();
+            drop(hold);
             if idle {
                 in_drop(|| shared.tend(None));
             }

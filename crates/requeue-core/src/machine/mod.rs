@@ -32,10 +32,10 @@ pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, 
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
 use crate::Instant;
-use crate::arena::{Arena, CHUNK};
+use crate::arena::{Arena, CHUNK, Removed};
 use crate::column::Column;
 use crate::order::{Line, Order};
-use crate::table::{Slots, Table};
+use crate::table::Table;
 use crate::timers::Timers;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -64,8 +64,29 @@ mod flag {
     pub(super) const PUBLISHED: u32 = 1 << 6;
     /// It stands in `limbo`.
     pub(super) const LIMBO: u32 = 1 << 7;
+    /// Something beside the slab may say something of it: a timer, a payload, a record, or
+    /// a guard whose run was ended under it. Without it nothing does, and nobody looks.
+    /// Set by whoever writes there, and taken away with the key. (Timestamps are apart:
+    /// those of an earlier key do not matter to a later one.)
+    pub(super) const NOTED: u32 = 1 << 8;
 }
-use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
+use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, NOTED, PICKED, PUBLISHED, READY};
+
+/// What wants to be looked at beside the call that was made. Each bit is set by whoever makes
+/// its condition, and taken away by whoever ends it, so that a call which has nothing of this
+/// kind to do finds that out by one test.
+mod attention {
+    /// `suspect` names a slot: users' code panicked, if no call is on that set it.
+    pub(super) const SUSPECT: u32 = 1;
+    /// A drain waits for waiting keys, or a shutdown has not gone through all timers.
+    pub(super) const ENDING: u32 = 1 << 1;
+    /// `trash` or `limbo` holds something.
+    pub(super) const TRASH: u32 = 1 << 2;
+    /// Time matters to a look: there are timers or timestamps, or a drain waits.
+    pub(super) const TIME: u32 = 1 << 3;
+    /// Timers fired, and nobody has asked yet how late they were.
+    pub(super) const LATE: u32 = 1 << 4;
+}
 
 /// How two payloads of one key become one: the older first.
 ///
@@ -232,6 +253,8 @@ pub struct Core<K, V = ()> {
     /// A slot that was being worked on when users' code was called. If it still
     /// stands here at the next call, that code panicked.
     suspect: Option<u32>,
+    /// Bits of [`attention`].
+    attention: u32,
 }
 
 impl<K, V> Core<K, V> {
@@ -279,6 +302,7 @@ impl<K, V> Core<K, V> {
             limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,
+            attention: if config.timestamps { attention::TIME } else { 0 },
         }
     }
 
@@ -316,7 +340,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn has_trash(&self) -> bool {
-        self.trash.len() + self.limbo.len() > 0
+        self.attention & attention::TRASH != 0
     }
 
     /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
@@ -351,8 +375,27 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
+        self.set_attention(attention::TRASH, !self.limbo.is_empty());
         core::mem::take(&mut self.trash)
     }
+
+    /// Keeps what is to be dropped once the lock is released.
+    fn discard(&mut self, key: Option<K>, value: Option<V>) {
+        self.trash.push((key, value));
+        self.attention |= attention::TRASH;
+    }
+
+    #[inline]
+    fn set_attention(&mut self, bit: u32, to: bool) {
+        self.attention = self.attention & !bit | if to { bit } else { 0 };
+    }
+
+    /// Something beside the slab says something of this key from now on.
+    #[inline]
+    fn note(&mut self, slot: u32) {
+        self.arena.set_flags(slot, self.arena.flags(slot) | NOTED);
+    }
+
 
     /// How often a key was looked up, for the test that knows what each call may
     /// cost.
@@ -384,28 +427,20 @@ impl<K, V> Core<K, V> {
         {
             return None;
         }
-        let hash = self.arena.hash(slot);
-        self.table.remove(hash, slot, &self.arena);
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
-        self.arena.set_flags(slot, 0);
-        let removed = self.arena.remove(slot)?;
+        self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed))
+    }
+
+    /// A key has left its slot: the table and the columns forget it too.
+    #[inline(always)]
+    fn forget_slot(&mut self, slot: u32, removed: Removed<K>) -> K {
+        self.table.remove(removed.hash, slot, &self.arena);
         if let Some(chunk) = removed.freed_chunk {
             self.free_pages(chunk);
         }
-        Some(removed.key)
-    }
-
-    /// Whether the columns beside the slabs say nothing of a slot: no timer, no
-    /// payload, no record, no guard whose run was ended under it. Timestamps of an
-    /// earlier key do not matter to a later one.
-    #[inline]
-    fn is_plain(&self, slot: u32) -> bool {
-        self.inert.is_empty()
-            && self.values.is_empty()
-            && self.timers.due(slot).is_none()
-            && self.records.get(slot).is_none_or(|r| r.failures == 0 && r.retries == 0)
+        removed.key
     }
 
     #[cold]
@@ -422,7 +457,8 @@ impl<K, V> Core<K, V> {
     /// Takes the payload of a key that has no reason left to run.
     #[inline]
     fn dead_value(&mut self, slot: u32) -> Option<V> {
-        if self.arena.flags(slot) & (READY | DIRTY) != 0 || self.timers.due(slot).is_some() {
+        let flags = self.arena.flags(slot);
+        if flags & (READY | DIRTY) != 0 || flags & NOTED == 0 || self.timers.due(slot).is_some() {
             return None;
         }
         self.values.take(slot)
@@ -438,6 +474,13 @@ impl<K, V> Core<K, V> {
         if let Some(record) = self.records.get_mut(slot) {
             record.retries = 0;
         }
+    }
+
+    /// The key's record, which it has from now on.
+    #[inline]
+    fn record_of(&mut self, slot: u32) -> &mut Record {
+        self.note(slot);
+        self.records.entry(slot)
     }
 
     fn forget_failures(&mut self, slot: u32) {
@@ -485,14 +528,31 @@ impl<K, V> Core<K, V> {
             }
             let flags = self.arena.flags(slot);
             self.arena.set_flags(slot, flags & !BACKOFF);
+            self.watch_time();
         }
         had
+    }
+
+    /// Sets the timer of a key, which may have one.
+    #[inline]
+    fn time(&mut self, slot: u32, due: Instant) {
+        self.note(slot);
+        self.timers.set(slot, due, self.now);
+        self.attention |= attention::TIME;
+    }
+
+    /// Finds out anew whether time matters to a look.
+    #[inline]
+    fn watch_time(&mut self) {
+        let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some();
+        self.set_attention(attention::TIME, timed);
     }
 
     /// A timer has come, or a drain lets it come early: the key runs, or runs again.
     fn fire(&mut self, slot: u32, due: Instant) {
         if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
             times.fired(self.now.saturating_since(due));
+            self.attention |= attention::LATE;
         }
         let since = due.min(self.now);
         let flags = self.arena.flags(slot);
@@ -518,15 +578,15 @@ impl<K, V> Core<K, V> {
 
     /// Merges a payload into the key's slot. If `merge` panics the slot keeps
     /// what it left.
-    #[inline]
     fn merge_in(&mut self, slot: u32, value: Option<V>) {
         if let Some(newer) = value {
+            self.note(slot);
             let place = self.values.entry(slot);
             match (place.as_mut(), &self.merge) {
                 (Some(older), Some(merge)) => merge(older, newer),
                 _ => {
                     if let Some(replaced) = place.replace(newer) {
-                        self.trash.push((None, Some(replaced)));
+                        self.discard(None, Some(replaced));
                     }
                 }
             }
@@ -537,6 +597,7 @@ impl<K, V> Core<K, V> {
     fn merge_back(&mut self, slot: u32, older: Option<V>) {
         if let Some(older) = older {
             let newer = self.values.take(slot);
+            self.note(slot);
             *self.values.entry(slot) = Some(older);
             self.merge_in(slot, newer);
         }
@@ -555,27 +616,36 @@ impl<K, V> Core<K, V> {
             record.failures = 0;
             record.expires = Instant::NEVER;
             if let Some(key) = self.release(slot) {
-                self.trash.push((Some(key), None));
+                self.discard(Some(key), None);
             }
         }
     }
 
     /// Sets right what a panic of users' code left in an earlier call, if any.
-    #[inline]
+    #[inline(always)]
     fn repair_suspect(&mut self) {
-        if let Some(slot) = self.suspect.take() {
-            self.repair(slot);
+        if self.attention & attention::SUSPECT != 0 {
+            self.repair();
         }
+    }
+
+    /// Notes the slot that is worked on while users' code is called, or that this is over.
+    #[inline]
+    fn suspect(&mut self, slot: Option<u32>) {
+        self.suspect = slot;
+        self.set_attention(attention::SUSPECT, slot.is_some());
     }
 
     /// Sets right what a panic of users' code left: a key that was being
     /// entered and never became anything.
     #[cold]
-    fn repair(&mut self, slot: u32) {
-        if self.arena.flags_if_occupied(slot).is_some() {
+    fn repair(&mut self) {
+        let slot = self.suspect;
+        self.suspect(None);
+        if let Some(slot) = slot.filter(|slot| self.arena.flags_if_occupied(*slot).is_some()) {
             let value = self.dead_value(slot);
             let key = self.release(slot);
-            self.trash.push((key, value));
+            self.discard(key, value);
         }
     }
 }

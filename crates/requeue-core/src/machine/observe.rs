@@ -1,7 +1,7 @@
 //! What can be asked: counts, the state of a key, records, gauges.
 
 use super::shutdown::Sweep;
-use super::{Core, DIRTY, HELD, READY};
+use super::{Core, DIRTY, HELD, READY, attention};
 use crate::Instant;
 use crate::column::Column;
 use alloc::vec::Vec;
@@ -196,25 +196,6 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut self.counts)
     }
 
-    /// Whether timers have fired since [`take_late`](Self::take_late) was last called,
-    /// if timestamps are kept.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert!(!core.has_late());
-    /// while core.settle(Instant::ORIGIN + Duration::from_secs(1)) {}
-    /// assert!(core.has_late());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn has_late(&self) -> bool {
-        self.times.as_ref().is_some_and(|times| !times.late.is_empty())
-    }
-
     /// How long after its instant each timer fired that has fired since this was last
     /// called, if timestamps are kept. One that a drain fired before its time is not
     /// among them.
@@ -230,29 +211,8 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     pub fn take_late(&mut self) -> Vec<Duration> {
+        self.attention &= !attention::LATE;
         self.times.as_mut().map(|times| core::mem::take(&mut times.late)).unwrap_or_default()
-    }
-
-    /// How long the last key that was handed out had waited, and how long the last
-    /// run that ended took, if that was since this was last asked and timestamps are
-    /// kept. The plain calls answer with the key alone; whoever keeps timestamps asks
-    /// before such a call and after it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.settle(Instant::ORIGIN + Duration::from_secs(1));
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.settle(Instant::ORIGIN + Duration::from_secs(3));
-    /// let _ = core.finish_plainly(item.run);
-    /// assert_eq!(core.last_times(), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    pub fn last_times(&mut self) -> (Option<Duration>, Option<Duration>) {
-        self.times.as_mut().map_or((None, None), |times| core::mem::take(&mut times.last))
     }
 
     /// The gauges; all durations are 0 if the queue keeps no timestamps.
@@ -440,9 +400,6 @@ pub(super) struct Times {
     /// The starts of all held keys added up, so that the unfinished work needs
     /// no walk.
     starts: u128,
-    /// How long the last key that was handed out had waited, and how long the last
-    /// run that ended took, until somebody asks.
-    last: (Option<Duration>, Option<Duration>),
     /// How late timers fired, until somebody asks: a batch of [`settle`](Core::settle)
     /// at most, where that is after each hold.
     late: Vec<Duration>,
@@ -455,7 +412,6 @@ impl Times {
             ready: List::EMPTY,
             held: List::EMPTY,
             starts: 0,
-            last: (None, None),
             late: Vec::new(),
         }
     }
@@ -493,9 +449,7 @@ impl Times {
         self.ready.leave(&mut self.stamps, stamp);
         self.held.enter(&mut self.stamps, slot, now);
         self.starts += u128::from(now.as_nanos());
-        let waited = now.saturating_since(stamp.triggered);
-        self.last.0 = Some(waited);
-        waited
+        now.saturating_since(stamp.triggered)
     }
 
     /// The key is held no more; returns what was known of its run.
@@ -518,9 +472,7 @@ impl Times {
     #[inline]
     pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
         let stamp = self.let_go(slot);
-        let took = now.saturating_since(stamp.since);
-        self.last.1 = Some(took);
-        took
+        now.saturating_since(stamp.since)
     }
 
     /// How long the oldest of a list has been in it.

@@ -7,7 +7,7 @@
 //! is read by its address stays where it is.
 
 use super::shutdown::Phase;
-use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY};
+use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY, attention};
 use crate::order::Ticket;
 use crate::table::Slots;
 use alloc::boxed::Box;
@@ -78,6 +78,7 @@ impl<K, V> Core<K, V> {
         if self.may_read.as_ref().is_some_and(|may_read| may_read(self.arena.key(slot))) {
             if !self.limbo.contains(&slot) {
                 self.limbo.push(slot);
+                self.attention |= attention::TRASH;
             }
             self.arena.set_flags(slot, self.arena.flags(slot) | LIMBO);
             return false;
@@ -115,10 +116,11 @@ impl<K, V> Core<K, V> {
             if flags & LIMBO != 0 {
                 self.arena.set_flags(slot, flags & !LIMBO);
                 if let Some(key) = self.release(slot) {
-                    self.trash.push((Some(key), None));
+                    self.discard(Some(key), None);
                 }
             }
         }
+        self.set_attention(attention::TRASH, self.trash.len() + self.limbo.len() > 0);
         !self.limbo.is_empty()
     }
 

@@ -2,7 +2,7 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, PICKED, PUBLISHED, READY};
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PICKED, PUBLISHED, READY};
 use crate::arena::{Arena, KeyRef};
 use crate::count::one_more;
 use crate::order::Line;
@@ -320,7 +320,7 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[doc(hidden)]
-    #[inline]
+    #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         if self.ready == 0 {
             return if self.is_over() { Got::ShutDown } else { Got::Empty };
@@ -408,54 +408,15 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut picked.slots)
     }
 
-    /// Whether [`get_plainly`](Self::get_plainly) has a key.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(!core.has_plain());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.has_plain());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn has_plain(&self) -> bool {
-        self.ready > 0 && !self.line.is_own()
-    }
-
-    /// What [`get`](Self::get) mostly comes to: the next key of an order that is
-    /// ours, in a queue in which [no timer is due](Self::is_due). `None` if there is none or
-    /// the order is a user's, and then nothing has changed. A queue that was
-    /// [quiescent](Self::is_quiescent) is so after this.
-    /// `withdraw` as in [`get_up_to`](Self::get_up_to).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let item = core.get_plainly(|_, _| ()).expect("a is ready");
-    /// assert_eq!(*item.run.key(), "a");
-    /// assert!(core.get_plainly(|_, _| ()).is_none());
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    pub fn get_plainly(&mut self, withdraw: impl FnOnce(&K, u32)) -> Option<Handout<K, V>> {
-        if self.line.is_own() {
-            return None;
-        }
-        let slot = self.line.pop(&self.arena)?;
-        self.look_ahead();
-        Some(self.hand_out(slot, withdraw))
-    }
-
     /// Takes the next key out of the line; there is one.
-    #[inline]
+    #[inline(always)]
     fn next_ready(&mut self) -> Option<u32> {
-        if !self.line.is_own() {
-            return self.line.pop(&self.arena);
-        }
+        if self.line.is_own() { self.next_of_users_order() } else { self.line.pop(&self.arena) }
+    }
+
+    /// The same of a user's order, which is not believed.
+    #[cold]
+    fn next_of_users_order(&mut self) -> Option<u32> {
         for _ in 0..NONSENSE {
             let Some(slot) = self.line.pop(&self.arena) else { break };
             if self.arena.flags_if_occupied(slot).is_some_and(|f| f & READY != 0) {
@@ -468,7 +429,7 @@ impl<K, V> Core<K, V> {
 
     /// Asks for the memory that the next keys' runs will touch: their slots, and
     /// nearer by, when those have come, their places in the table.
-    #[inline]
+    #[inline(always)]
     fn look_ahead(&self) {
         if let Some(slot) = self.line.ahead(SLOT_AHEAD) {
             self.arena.prefetch(slot);
@@ -478,7 +439,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn hand_out(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
         let (key, flags) =
             self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
@@ -487,18 +448,19 @@ impl<K, V> Core<K, V> {
         }
         self.ready -= 1;
         self.held += 1;
-        if self.timers_absorbed {
-            self.clear_timer(slot);
-        }
         let number = self.runs;
         self.runs += 1;
         let now = self.now;
-        Handout {
-            run: RunRef { key, number },
-            value: self.values.take(slot),
-            attempt: self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1)),
-            waited: self.times.as_mut().map(|t| t.started(slot, now)),
+        let waited = self.times.as_mut().map(|t| t.started(slot, now));
+        let (mut value, mut attempt) = (None, 1);
+        if flags & NOTED != 0 {
+            if self.timers_absorbed {
+                self.clear_timer(slot);
+            }
+            value = self.values.take(slot);
+            attempt = self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1));
         }
+        Handout { run: RunRef { key, number }, value, attempt, waited }
     }
 
     /// Ends a run. One that was ended under its guard is left as it is, and the
@@ -556,53 +518,22 @@ impl<K, V> Core<K, V> {
     /// assert_eq!(ended.key, Some("a")); // to be dropped after unlocking
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
-        match self.finish_plainly(run) {
-            Ok(key) => Ended { key: Some(key), worked: self.last_times().1, ..Ended::nothing() },
-            Err(run) => self.finish_in_full(run, succeeded),
-        }
-    }
-
-    /// What most ends are: of a run that nothing else is known of than that it
-    /// is on, so that nothing is left of its key. Any other comes back as it was.
-    /// A queue that was [quiescent](Self::is_quiescent) is so after this.
-    ///
-    /// # Errors
-    ///
-    /// The run, if its end is another.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // during its run
-    /// let run = core.finish_plainly(item.run).expect_err("a run is left of it");
-    /// let _ = core.finish(run, true);
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(core.finish_plainly(item.run).ok(), Some("a"));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    pub fn finish_plainly(&mut self, run: RunRef<K>) -> Result<K, RunRef<K>> {
         let slot = run.key.slot();
-        if !self.is_plain(slot) {
-            return Err(run);
-        }
         let RunRef { key, number } = run;
-        let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
-        self.table.remove(removed.hash, slot, &self.arena);
-        self.held -= 1;
-        self.runs_done += 1;
-        // before the page that the timestamps are in may go
-        if let Some(times) = &mut self.times {
-            times.ended(slot, self.now);
+        // what most ends are: nothing is known of the key but that this run is on
+        match self.arena.give_back_and_remove(key, HELD) {
+            Ok(removed) => {
+                self.held -= 1;
+                self.runs_done += 1;
+                // before the page that the timestamps are in may go
+                let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
+                let key = self.forget_slot(slot, removed);
+                Ended { key: Some(key), worked, ..Ended::nothing() }
+            }
+            Err(key) => self.finish_in_full(RunRef { key, number }, succeeded),
         }
-        if let Some(chunk) = removed.freed_chunk {
-            self.free_pages(chunk);
-        }
-        Ok(removed.key)
     }
 
     #[inline(never)]
@@ -811,6 +742,7 @@ impl<K, V> Core<K, V> {
         let inert = self.inert.entry(slot).or_insert(Inert { before, guards: 0 });
         inert.before = before;
         inert.guards = one_more(inert.guards);
+        self.note(slot);
     }
 
     /// Whether a holder's retry is taken: one whose limiter is being asked was
@@ -871,7 +803,7 @@ impl<K, V> Core<K, V> {
             How::Retry(retry) => {
                 failed = true;
                 delay = self.retry_delay(slot, retry);
-                let record = self.records.entry(slot);
+                let record = self.record_of(slot);
                 record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
             }
         }
@@ -899,7 +831,7 @@ impl<K, V> Core<K, V> {
         if dead.is_none() {
             dead = self.dead_value(slot);
         } else if let Some(also) = self.dead_value(slot) {
-            self.trash.push((None, Some(also)));
+            self.discard(None, Some(also));
         }
         Ended { key: None, value: dead, worked, end: RunEnd::from(&how), delay: delay.unwrap_or_default() }
     }

@@ -1,6 +1,6 @@
 //! Time that passes, and the ends: settle, close, shut_down, drain.
 
-use super::Core;
+use super::{Core, attention};
 use crate::Instant;
 use crate::timers::Next;
 
@@ -159,27 +159,33 @@ impl<K, V> Core<K, V> {
     /// assert_eq!(core.len(), 1);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn settle(&mut self, now: Instant) -> bool {
         self.pass(now);
-        !self.is_settled() && self.settle_more()
+        let disturbed = self.attention & (attention::SUSPECT | attention::ENDING) != 0;
+        (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.settle_more()
     }
 
-    /// Lets time pass without firing anything: what there is of
-    /// [`settle`](Self::settle) while the queue is [quiescent](Self::is_quiescent) and no
-    /// timer is due.
+    /// Whether [`settle`](Self::settle) has nothing to do, whatever the time.
     ///
     /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
+    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
     /// # use std::time::Duration;
-    /// let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.pass(Instant::ORIGIN + Duration::from_secs(3));
-    /// assert_eq!(core.gauges().oldest_ready, Duration::from_secs(3));
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert!(core.is_settled());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::MAX, Policy::Earliest))?;
+    /// assert!(!core.is_settled());
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
-    pub fn pass(&mut self, now: Instant) {
+    #[inline(always)]
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.attention & (attention::SUSPECT | attention::ENDING | attention::TIME) == 0
+    }
+
+    /// Lets time pass without firing anything.
+    #[inline(always)]
+    fn pass(&mut self, now: Instant) {
         if now > self.now {
             // what is due at NEVER is never due, whatever a clock shows
             self.now = now.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1));
@@ -201,48 +207,23 @@ impl<K, V> Core<K, V> {
     /// assert_eq!(core.len(), 0); // "a" is due, and nobody has looked
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, now: Option<Instant>) -> bool {
         self.repair_suspect();
         match now {
             Some(now) => {
                 self.pass(now);
-                self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
+                self.attention & attention::ENDING != 0
+                    && self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
             }
             None => false,
         }
     }
 
-    /// Whether a look has nothing to do before its own work.
-    #[inline]
-    fn is_settled(&self) -> bool {
-        !self.is_due() && self.is_steady()
-    }
-
-    /// Whether nothing is being shut down, and no panic of users' code left anything to
-    /// repair.
-    #[inline]
-    fn is_steady(&self) -> bool {
-        self.waiting_drain.is_none() && self.suspect.is_none() && self.sweep == Sweep::None
-    }
-
     /// Whether a timer is due, by the latest instant that any call brought, and has not
     /// fired.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let second = Duration::from_secs(1);
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(second, Policy::Earliest))?;
-    /// assert!(!core.is_due());
-    /// core.pass(Instant::ORIGIN + second);
-    /// assert!(core.is_due());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn is_due(&self) -> bool {
+    #[inline(always)]
+    fn is_due(&self) -> bool {
         self.timers.soonest().is_some_and(|due| due <= self.now)
     }
 
@@ -250,7 +231,7 @@ impl<K, V> Core<K, V> {
     fn settle_more(&mut self) -> bool {
         self.repair_suspect();
         if self.timers.len() == 0 && self.waiting_drain.is_none() {
-            self.sweep = Sweep::None;
+            self.end_sweep();
             return false;
         }
         if let Some(deadline) = self.waiting_drain.filter(|deadline| *deadline <= self.now) {
@@ -267,9 +248,20 @@ impl<K, V> Core<K, V> {
             Sweep::Drop => self.drop_some(),
         };
         if !more {
-            self.sweep = Sweep::None;
+            self.end_sweep();
         }
         more
+    }
+
+    fn end_sweep(&mut self) {
+        self.sweep = Sweep::None;
+        self.watch_end();
+    }
+
+    /// Finds out anew whether an end is on its way.
+    fn watch_end(&mut self) {
+        self.set_attention(attention::ENDING, self.waiting_drain.is_some() || self.sweep != Sweep::None);
+        self.watch_time();
     }
 
     /// Fires timers due by `until`; true if some are left.
@@ -296,7 +288,7 @@ impl<K, V> Core<K, V> {
             let value = self.dead_value(slot);
             let key = self.release(slot);
             if key.is_some() || value.is_some() {
-                self.trash.push((key, value));
+                self.discard(key, value);
             }
         }
         self.timers.last().is_some()
@@ -353,6 +345,7 @@ impl<K, V> Core<K, V> {
     fn end_phase(&mut self) {
         self.phase = Phase::ShutDown;
         self.waiting_drain = None;
+        self.watch_end();
     }
 
     fn begin_dropping(&mut self) {
@@ -360,6 +353,7 @@ impl<K, V> Core<K, V> {
         self.asking = 0;
         self.ask_epoch += 1;
         self.sweep = Sweep::Drop;
+        self.watch_end();
     }
 
     /// Begins a drain. Call [`settle`](Self::settle) until it has no more to do.
@@ -392,12 +386,14 @@ impl<K, V> Core<K, V> {
             WaitingKeys::RunNow => {
                 self.end_phase();
                 self.sweep = Sweep::Fire;
+                self.watch_end();
             }
             // phases only move forward: a queue that is shut down takes no retries again
             WaitingKeys::Wait if self.phase == Phase::ShutDown => {}
             WaitingKeys::Wait => {
                 self.phase = Phase::Closed;
                 self.waiting_drain = Some(deadline);
+                self.watch_end();
             }
         }
         base
@@ -446,23 +442,6 @@ impl<K, V> Core<K, V> {
         self.releases
     }
 
-    /// Whether a timer is set, due or not.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(!core.has_timers());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::MAX, Policy::Earliest))?;
-    /// assert!(core.has_timers());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn has_timers(&self) -> bool {
-        self.timers.len() > 0
-    }
-
     /// Whether the time matters to what a look finds: a timer or a
     /// drain's deadline may have come, or timestamps are kept. Where it does
     /// not, [`settle`](Self::settle) may be given any earlier instant.
@@ -477,10 +456,10 @@ impl<K, V> Core<K, V> {
     /// assert!(core.is_timed());
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.has_timers() || self.waiting_drain.is_some() || self.times.is_some()
+        self.attention & attention::TIME != 0
     }
 
     /// Whether there is nothing to do before or after a call but the call itself,
@@ -497,10 +476,10 @@ impl<K, V> Core<K, V> {
     /// assert!(!core.is_quiescent());
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
-        self.is_steady() && !self.has_trash()
+        self.attention & !attention::TIME == 0
     }
 
     /// Whether a drain that began with `base` has to wait no longer, other

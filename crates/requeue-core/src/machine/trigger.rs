@@ -100,21 +100,6 @@ impl<K, V> Trigger<K, V> {
         Self { key: Some(key), value }
     }
 
-    /// The same, where the key may have been handed in before; see [`Core::add`].
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let mut key = Some("a");
-    /// core.add_plainly(&mut key, 7, |_, _| ()); // takes it
-    /// let trigger = Trigger::<&str>::of(key, None);
-    /// assert_eq!(trigger.key(), None);
-    /// ```
-    #[inline]
-    pub fn of(key: Option<K>, value: Option<V>) -> Self {
-        Self { key, value }
-    }
-
     /// The key, while the queue has not taken it.
     ///
     /// ```
@@ -131,20 +116,29 @@ impl<K, V> Trigger<K, V> {
         self.key.as_ref()
     }
 
-    /// The same for [`Core::add_plainly`]; `None` if there is a payload, which
-    /// that does not take.
+    /// Takes out what the queue did not take, as [`into_parts`](Self::into_parts) does.
     ///
     /// ```
-    /// # use requeue_core::{Added, Config, Core, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let mut trigger = Trigger::<&str>::new("a", None);
-    /// let key = trigger.plain().expect("there is no payload");
-    /// assert_eq!(core.add_plainly(key, 7, |_, _| ()), Some(Added::Ready));
-    /// assert_eq!(Trigger::new("b", Some(1)).plain(), None);
+    /// # use requeue_core::Trigger;
+    /// let mut trigger = Trigger::new("a", Some(1));
+    /// assert_eq!(trigger.take(), (Some("a"), Some(1)));
+    /// assert!(trigger.is_empty());
     /// ```
     #[inline]
-    pub fn plain(&mut self) -> Option<&mut Option<K>> {
-        if self.value.is_none() { Some(&mut self.key) } else { None }
+    pub fn take(&mut self) -> (Option<K>, Option<V>) {
+        (self.key.take(), self.value.take())
+    }
+
+    /// Whether the queue has taken all of it.
+    ///
+    /// ```
+    /// # use requeue_core::Trigger;
+    /// assert!(!Trigger::<_, ()>::new("a", None).is_empty());
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.key.is_none() && self.value.is_none()
     }
 
     /// What the queue did not take: both of a refused trigger, the key of one
@@ -413,7 +407,7 @@ impl<K, V> Core<K, V> {
             }
         }
         if plan.moved {
-            self.timers.set(slot, plan.due, self.now);
+            self.time(slot, plan.due);
             let flags = self.arena.flags(slot);
             self.arena.set_flags(slot, flags & !BACKOFF);
         }
@@ -426,7 +420,7 @@ impl<K, V> Core<K, V> {
         if plan.window.is_some() {
             *self.windows.entry(slot) = plan.window;
         }
-        self.timers.set(slot, plan.due, self.now);
+        self.time(slot, plan.due);
     }
 
     /// What the limiter says of a key whose count the queue keeps, which failed so
@@ -445,7 +439,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub(super) fn record(&mut self, slot: u32, failed: Option<Failed>) {
         if let Some(Failed { failures, expires }) = failed {
-            let record = self.records.entry(slot);
+            let record = self.record_of(slot);
             record.failures = failures;
             record.expires = expires;
         }
@@ -531,8 +525,40 @@ impl<K: Eq, V> Core<K, V> {
     /// assert_eq!(accepted.added, Added::Ready);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn add(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> Result<Accepted, Refused> {
+        // a key that goes straight into a line of ours meets no users' code any more
+        if matches!(delay, Delay::Now) && !self.line.is_own() {
+            self.admits_outside()?;
+            Ok(self.add_now(trigger, hash))
+        } else {
+            self.add_in_full(trigger, hash, delay)
+        }
+    }
+
+    /// An immediate trigger, where the order is one of ours.
+    #[inline(always)]
+    fn add_now(&mut self, Trigger { key, value }: &mut Trigger<K, V>, hash: u32) -> Accepted {
+        let (added, slot) = match self.find_or_enter(key, hash, READY) {
+            Found::Known(slot) => (self.trigger_now(slot, value), slot),
+            Found::New(slot) => {
+                self.entered_ready(slot);
+                if value.is_some() {
+                    self.merge_in(slot, value.take());
+                }
+                (Added::Ready, slot)
+            }
+        };
+        Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }
+    }
+
+    #[inline(never)]
+    fn add_in_full(
         &mut self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
@@ -545,68 +571,17 @@ impl<K: Eq, V> Core<K, V> {
             self.turn_the_hand(limit);
         }
         let Trigger { key, value } = trigger;
-        // a key that goes straight into a line of ours meets no users' code any more
-        let at_once = matches!(delay, Delay::Now) && !self.line.is_own();
-        match self.find_or_enter(key, hash, if at_once { READY } else { 0 }) {
+        match self.find_or_enter(key, hash, 0) {
             Found::Known(slot) => Ok(self.trigger(slot, value, delay, false)),
-            Found::New(slot) if at_once => {
-                self.entered_ready(slot);
-                if let Some(value) = value.take() {
-                    *self.values.entry(slot) = Some(value);
-                }
-                Ok(Accepted { added: Added::Ready, delay: Duration::ZERO, ticket: Ticket(slot) })
-            }
             Found::New(slot) => {
-                self.suspect = Some(slot);
+                self.suspect(Some(slot));
                 Ok(self.trigger(slot, value, delay, true))
             }
         }
     }
 
-    /// What most triggers come to: an immediate one without a payload, while the
-    /// queue is open and its order is one of ours. `None` if it is another, and
-    /// then nothing has changed and the key is still the caller's; as it is where
-    /// the key was known. If the trigger is redundant `redundant` hears of it.
-    ///
-    /// The time does not matter, and no users' code runs but `Eq`. A queue that
-    /// was [quiescent](Self::is_quiescent) is so after this.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let (mut first, mut again, mut redundant) = (Some("a"), Some("a"), false);
-    /// assert_eq!(core.add_plainly(&mut first, 7, |_, _| ()), Some(Added::Ready));
-    /// assert_eq!(core.add_plainly(&mut again, 7, |_, _ticket| redundant = true), Some(Added::Coalesced));
-    /// assert!(redundant);
-    /// assert_eq!((first, again), (None, Some("a")));
-    /// ```
-    #[inline]
-    pub fn add_plainly(
-        &mut self,
-        key: &mut Option<K>,
-        hash: u32,
-        redundant: impl FnOnce(&mut Self, Ticket),
-    ) -> Option<Added> {
-        if self.phase != Phase::Open || self.line.is_own() {
-            return None;
-        }
-        match self.find_or_enter(key, hash, READY) {
-            Found::New(slot) => {
-                self.entered_ready(slot);
-                Some(Added::Ready)
-            }
-            Found::Known(slot) => {
-                let added = self.trigger_now(slot, &mut None);
-                if added == Added::Coalesced {
-                    redundant(self, Ticket(slot));
-                }
-                Some(added)
-            }
-        }
-    }
-
     /// The slot of a key, which is entered with `flags` if it is not known.
-    #[inline]
+    #[inline(always)]
     fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, flags: u32) -> Found {
         assert!(key.is_some(), "a trigger is handed in once");
         self.table.find_or_insert(
@@ -621,7 +596,7 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     /// A key was entered as ready: it goes to the back of the line.
-    #[inline]
+    #[inline(always)]
     fn entered_ready(&mut self, slot: u32) {
         self.ready += 1;
         self.counts.adds += 1;
@@ -724,11 +699,11 @@ impl<K: Eq, V> Core<K, V> {
             }
         };
         self.record(slot, failed);
-        self.suspect = None;
+        self.suspect(None);
         Accepted { added, delay, ticket: Ticket(slot) }
     }
 
-    #[inline]
+    #[inline(never)]
     fn trigger_now(&mut self, slot: u32, value: &mut Option<V>) -> Added {
         let flags = self.arena.flags(slot);
         if flags & HELD != 0 {

@@ -13,7 +13,6 @@
 //! may say how ([`Clock::park_until`]) and spare itself the alarm.
 
 use crate::Instant;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -225,12 +224,3 @@ impl std::fmt::Debug for Alarm {
     }
 }
 
-/// Runs foreign code whose panic nobody here can receive. A payload may panic
-/// when it is dropped; that one is leaked.
-pub(crate) fn quietly(foreign: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
-        if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(worse);
-        }
-    }
-}

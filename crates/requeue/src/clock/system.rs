@@ -6,7 +6,8 @@
 //! while another thread would cost a stack.
 
 use super::alarms::{AlarmId, Alarms};
-use super::{Alarm, Clock, quietly};
+use super::{Alarm, Clock};
+use crate::panics::quietly;
 use crate::Instant;
 #[cfg(not(requeue_loom))]
 use crate::Parker;

@@ -1,7 +1,8 @@
 //! A clock that follows a Tokio runtime's, `tokio::time::pause` and `advance`
 //! included.
 
-use super::{Alarm, Clock, SystemClock, quietly};
+use super::{Alarm, Clock, SystemClock};
+use crate::panics::quietly;
 use crate::Instant;
 use crate::sync::Mutex;
 use ::tokio::runtime::Handle;

@@ -3,6 +3,7 @@
 //! Each worker has a waker of its own, which notes its place and wakes whoever polls the
 //! whole; a poll then polls those that were noted, and no others.
 
+use crate::panics::quietly;
 use super::Worker;
 use super::crew::Crew;
 use super::outcome::{Failure, IntoOutcome};
@@ -10,7 +11,6 @@ use super::roster::{Ends, Hire, Hiring, Roster};
 use super::run::Run;
 use super::seat::Seat;
 use super::stop::StopReport;
-use crate::clock::quietly;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};
 use std::fmt;

@@ -27,8 +27,8 @@ pub use self::spawn::{NoTokioRuntime, Tokio};
 pub use self::spawn::{Spawn, WorkerTask};
 pub use self::stop::{Stop, StopReport};
 
+use crate::panics::quietly;
 use self::roster::{Hiring, Roster};
-use crate::clock::quietly;
 use crate::drain::DrainOptions;
 use crate::{WaitingKeys, WorkQueue};
 use std::fmt;

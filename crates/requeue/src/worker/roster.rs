@@ -8,11 +8,12 @@
 //!
 //! [`WorkerFuture`]: super::WorkerFuture
 
+use crate::panics::wake_each;
+use crate::hold::Shared;
 use super::run::Told;
 use super::stop::StopReport;
 use crate::clock::Clock;
 use crate::drain::DrainOptions;
-use crate::shared::{Shared, wake_each};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
@@ -62,21 +63,21 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
         let waker = waker.clone();
-        let mut session = self.enter_at(now);
-        let left = if !session.core.is_over() {
+        let mut hold = self.enter_at(now);
+        let left = if !hold.core.is_over() {
             Left::Keys
-        } else if !session.core.drain_is_over(base) {
+        } else if !hold.core.drain_is_over(base) {
             Left::Runs
         } else {
             Left::Nothing
         };
-        let old = if left == Left::Nothing { Some(waker) } else { session.drains.set(place, waker) };
-        drop(session);
+        let old = if left == Left::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
+        drop(hold);
         drop(old);
         left
     }
     fn leave_drain(&self, place: usize) {
-        let old = self.lock().drains.leave(place);
+        let old = self.lock().drains().leave(place);
         drop(old);
     }
 }

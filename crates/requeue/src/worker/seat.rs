@@ -1,14 +1,16 @@
 //! One async worker: what it does each time it is polled. Tasks and
 //! [`WorkerFuture`](super::WorkerFuture) poll it, and drop it.
 
+use crate::owner::Owner;
+use crate::item::Item;
+use crate::panics::quietly;
 use super::crew::{AFTER_PANIC, Crew, End};
 use super::outcome::{Failure, IntoOutcome};
 use super::roster::Ends;
 use super::run::{Cell, Run, Told};
 use crate::Instant;
-use crate::clock::{Alarm, Clock, SystemClock, quietly};
+use crate::clock::{Alarm, Clock, SystemClock};
 use crate::get::Get;
-use crate::item::{Item, Owner};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -1,13 +1,15 @@
 //! Workers on threads: take a key, call the handler, end the run.
 
+use crate::owner::Owner;
+use crate::item::Item;
+use crate::panics::quietly;
 use super::crew::{AFTER_PANIC, Crew, End};
 use super::limit::Limits;
 use super::outcome::IntoOutcome;
 use super::roster::{Hire, Roster};
 use super::run::{Cell, Run, Told};
-use crate::clock::{Parker, quietly};
+use crate::clock::Parker;
 use crate::get::Get;
-use crate::item::{Item, Owner};
 use crate::wait::Step;
 use std::cell::OnceCell;
 use std::io;

@@ -1,5 +1,4 @@
-//! The calls that take a short way where nothing else is to be done: when they may, and
-//! what they leave. Whoever may not is sent the long way, so that only these tests see it.
+//! Runs that end, alone and in batches: what they leave, and what is told of them.
 
 use requeue_core::{
     Config, Core, Delay, Ended, Got, Handout, How, Order, ReadyOrder, RunEnd, Ticket, Trigger,
@@ -38,44 +37,28 @@ fn with_own_order() -> Core<u32> {
 }
 
 #[test]
-fn a_key_is_had_the_short_way_where_one_is_ready_and_the_order_is_not_the_users() {
-    let mut core = new();
-    assert!(!core.has_plain());
-    for key in 1..=2 {
-        add(&mut core, key);
-        assert!(core.has_plain());
-    }
-    let mut core = with_own_order();
-    add(&mut core, 1);
-    assert!(!core.has_plain());
-}
-
-#[test]
-fn a_run_that_ended_the_short_way_is_counted() {
+fn a_run_that_leaves_nothing_of_its_key_is_counted() {
     let mut core = new();
     add(&mut core, 1);
     let base = core.begin_drain(requeue_core::WaitingKeys::Drop, requeue_core::Instant::NEVER);
     let run = get(&mut core).run;
     assert_eq!(core.stats().held, 1);
-    assert_eq!(core.finish_plainly(run).ok(), Some(1));
+    assert_eq!(core.finish(run, false).key, Some(1));
     assert_eq!((core.stats().held, core.drain_counts(&base).done), (0, 1));
 }
 
 #[test]
-fn the_short_way_is_open_again_when_the_guards_of_runs_that_were_ended_by_key_are_gone() {
+fn a_key_whose_run_was_ended_under_its_guard_goes_when_the_last_guard_does() {
     let mut core = new();
     add(&mut core, 1);
     let first = get(&mut core).run;
     assert!(core.done(&1, 1).is_ok());
     add(&mut core, 1);
     let second = get(&mut core).run;
-    assert!(core.done(&1, 1).is_ok());
-    let _ = core.give_back(first);
-    add(&mut core, 2);
-    let other = get(&mut core).run;
-    let other = core.finish_plainly(other).expect_err("a guard is left of a run that has ended");
-    let _ = core.give_back(second);
-    assert_eq!(core.finish_plainly(other).ok(), Some(2));
+    assert_eq!(core.finish(second, false).key, None, "the first guard still lends the key");
+    assert_eq!(core.stats().held, 0);
+    assert_eq!(core.finish(first, false).key, Some(1));
+    assert_eq!(core.stats().known, 0);
 }
 
 #[test]
@@ -108,6 +91,6 @@ fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
         let run = get(&mut core).run;
         let ended: Ended<u32, ()> = core.end(run, how, None).expect("open");
         assert_eq!(ended.end, name);
-        assert_eq!((ended.worked, core.last_times()), (None, (None, None)));
+        assert_eq!(ended.worked, None);
     }
 }

@@ -1,0 +1,269 @@
+//! Triggers from outside: how an add comes to the state machine.
+//!
+//! ```text
+//!   add_now   the filter, which answers redundant ones without the lock
+//!      └─► add_as   the hold; what the queue does not take is dropped after it
+//!             └─► Core::add
+//! ```
+
+use crate::panics::in_drop;
+use crate::hold::Shared;
+use crate::filter::Open;
+use crate::{AddError, AddResult, Instant, Metrics};
+use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Trigger};
+use std::borrow::Borrow;
+use std::time::Duration;
+
+impl<K, V> Shared<K, V> {
+    /// An immediate trigger from outside without a payload.
+    #[inline]
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        match self.filter.open() {
+            None => self.add_now_in_lock(key, hash),
+            Some(open) => self.add_through_filter(open, key, hash),
+        }
+    }
+
+    /// Apart, and what it does not mostly do apart from this, so that what needs
+    /// few registers saves few; and the key goes by value, for one that has an address
+    /// makes a redundant add 102 instructions instead of 80.
+    #[inline(never)]
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        // an `Eq` that panics unwinds through here
+        let mut trigger = DropsQuietly(Trigger::<K, V>::new(key, None));
+        if trigger.0.key().is_some_and(|key| self.is_redundant(open, key, hash)) {
+            self.tell_redundant();
+            return Ok(Added::Coalesced);
+        }
+        match trigger.0.take() {
+            (Some(key), _) => self.add_beside_filter(key, hash),
+            (None, _) => unreachable!("it was put there"),
+        }
+    }
+
+    #[inline(never)]
+    fn add_beside_filter(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        let added = self.add_now_in_lock(key, hash);
+        self.filter.grow_if_too_small();
+        added
+    }
+
+    /// A trigger from outside.
+    #[inline(always)]
+    fn add_as(
+        &self,
+        key: K,
+        value: Option<V>,
+        reading: Option<Instant>,
+        add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<Accepted, Refused>,
+    ) -> Result<Accepted, AddError<K, V>> {
+        // declared before the lock is taken, so that what is left of it is dropped
+        // after it is released, also where users' code panics
+        let mut trigger = DropsQuietly(Trigger::new(key, value));
+        let mut hold = self.hold(reading);
+        let accepted = add(&mut hold.core, &mut trigger.0);
+        hold.close();
+        accepted.map_err(|reason| match trigger.0.take() {
+            (Some(key), value) => AddError { key, value, reason },
+            (None, _) => unreachable!("a refused trigger keeps its key"),
+        })
+    }
+
+    /// An immediate trigger without a payload, which the filter has not answered.
+    #[inline(always)]
+    fn add_now_in_lock(&self, key: K, hash: u32) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        let accepted = self.add_as(key, None, None, |core, trigger| {
+            let accepted = core.add(trigger, hash, Delay::Now);
+            if let Ok(accepted) = &accepted {
+                self.publish_if_redundant(core, accepted);
+            }
+            accepted
+        });
+        accepted.map(|accepted| accepted.added)
+    }
+
+    /// The next redundant triggers of a key that had one need no lock.
+    #[inline(always)]
+    fn publish_if_redundant(&self, core: &mut Core<K, V>, accepted: &Accepted) {
+        if accepted.added == Added::Coalesced {
+            self.filter.publish(core, accepted.ticket);
+        }
+    }
+
+    /// Any other trigger from outside. `reading` is the time that its delay counts from;
+    /// the answer tells the delay too.
+    pub(crate) fn add(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        delay: Delay<'_>,
+        reading: Option<Instant>,
+    ) -> Result<Accepted, AddError<K, V>>
+    where
+        K: Eq,
+    {
+        let accepted = self.add_as(key, value, reading, |core, trigger| core.add(trigger, hash, delay))?;
+        if !matches!(delay, Delay::Now) {
+            self.tell(Metrics::retried);
+        }
+        Ok(accepted)
+    }
+
+    /// [`add_now`](Self::add_now) by reference: the key is cloned, without the lock, if the
+    /// queue does not know it.
+    #[inline]
+    pub(crate) fn add_ref<Q>(&self, key: &Q, hash: u32) -> Result<Added, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        if let Some(open) = self.filter.open() {
+            if self.is_redundant(open, key, hash) {
+                self.tell_redundant();
+                return Ok(Added::Coalesced);
+            }
+            self.filter.grow_if_too_small();
+        }
+        self.add_ref_in_lock(key, hash)
+    }
+
+    #[inline(never)]
+    fn add_ref_in_lock<Q>(&self, key: &Q, hash: u32) -> Result<Added, Refused>
+    where
+        K: Eq + Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        // once for both holds
+        let reading = self.metrics.is_some().then(|| self.now());
+        let mut hold = self.hold(reading);
+        if let Some(accepted) = hold.core.add_known(key, hash, Delay::Now)? {
+            self.publish_if_redundant(&mut hold.core, &accepted);
+            return Ok(accepted.added);
+        }
+        drop(hold);
+        // by now the key may be known after all
+        match self.add(key.to_owned(), hash, None, Delay::Now, reading) {
+            Ok(accepted) => Ok(accepted.added),
+            Err(refused) => Err(refused.reason),
+        }
+    }
+
+    /// add_rate_limited.
+    pub(crate) fn add_limited(
+        &self,
+        key: K,
+        hash: u32,
+        value: Option<V>,
+        policy: Policy,
+    ) -> Result<Accepted, AddError<K, V>>
+    where
+        K: Eq,
+    {
+        let now = self.now();
+        if !self.keeps_own() {
+            return self
+                .with_limit(|limit| self.add(key, hash, value, Delay::Limited(limit, policy), Some(now)));
+        }
+        match self.ask(&key, now, None) {
+            Ok((delay, asking)) => {
+                self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now))
+            }
+            Err(reason) => Err(AddError { key, value, reason }),
+        }
+    }
+
+    /// Asks a limiter that keeps its own counts, without the lock. A shutdown
+    /// may overtake it, and it may panic: the state machine is told before and
+    /// after.
+    pub(crate) fn ask(
+        &self,
+        key: &K,
+        now: Instant,
+        run: Option<&RunRef<K>>,
+    ) -> Result<(Duration, Asking), Refused> {
+        let asking = self.hold_at(now).core.ask(run)?;
+        let unasked = Unask { shared: self, asking, left: 1 };
+        let delay = self.limiter.when(key, now);
+        std::mem::forget(unasked);
+        Ok((delay, asking))
+    }
+
+    /// Whether adding the key changes nothing, as far as can be told without the
+    /// lock: see `filter/mod.rs`.
+    #[inline]
+    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        // also where users' `Eq` panics
+        let _look = LooksAtLimbo(self);
+        self.filter.finds(open, key, hash)
+    }
+
+    /// Tells the metrics of an add that took no lock.
+    #[inline]
+    fn tell_redundant(&self) {
+        self.tell(|m| m.coalesced(1));
+    }
+}
+
+/// Has those who read a key without the lock, when they have done so, look
+/// whether one was kept for them that is to be dropped.
+struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.filter.owes_a_look() {
+            let mut hold = self.0.lock();
+            self.0.filter.retry_limbo(&mut hold.core);
+        }
+    }
+}
+
+/// Takes askings back whose triggers do not come: the limiter panicked.
+pub(crate) struct Unask<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    pub(crate) asking: Asking,
+    /// How many.
+    pub(crate) left: usize,
+}
+
+impl<K, V> Drop for Unask<'_, K, V> {
+    fn drop(&mut self) {
+        if self.left > 0 {
+            // without letting time pass: that is not ours to do while unwinding
+            let mut hold = self.shared.lock();
+            for _ in 0..self.left {
+                hold.core.unask(self.asking);
+            }
+        }
+    }
+}
+
+/// A trigger whose drop during unwinding must not panic again.
+struct DropsQuietly<K, V>(Trigger<K, V>);
+
+impl<K, V> Drop for DropsQuietly<K, V> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<(K, V)>() && !self.0.is_empty() {
+            let left = self.0.take();
+            in_drop(|| drop(left));
+        }
+    }
+}

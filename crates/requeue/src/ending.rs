@@ -1,0 +1,280 @@
+//! How a run ends: the guard's part in it, and what follows the lock hold.
+
+use crate::hold::Shared;
+use crate::owner::Owner;
+use crate::panics::{in_drop, quietly};
+use crate::unfinished::Unfinished;
+use crate::{Instant, Metrics};
+use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunRef};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The part of an item that ends the run, however the item goes.
+pub(crate) struct Guard<'q, K, V> {
+    pub(crate) owner: Owner<'q, K, V>,
+    /// `None` once the run was ended, or is somebody else's to end.
+    pub(crate) run: Option<RunRef<K>>,
+}
+
+/// The run that is to be ended: with its guard, or under a guard that somebody
+/// else still reads the key through and that becomes inert.
+pub(crate) enum Ending<'a, K> {
+    Taking(&'a mut Option<RunRef<K>>),
+    Keeping(&'a RunRef<K>),
+}
+
+impl<K> Ending<'_, K> {
+    fn run(&self) -> Option<&RunRef<K>> {
+        match self {
+            Self::Taking(run) => run.as_ref(),
+            Self::Keeping(run) => Some(run),
+        }
+    }
+
+    /// The key, while the run has not been ended.
+    pub(crate) fn key(&self) -> Option<&K> {
+        self.run().map(RunRef::key)
+    }
+
+    /// Whether the run has been ended, be it in a call that panicked after that.
+    pub(crate) fn has_ended<V>(&self, shared: &Shared<K, V>) -> bool {
+        self.run().is_none_or(|run| shared.lock().core.is_inert(run))
+    }
+
+    /// Ends the run with what needs no limiter to be asked. `reading` is the time
+    /// that a delay counts from. A refused end leaves the run as it was.
+    fn end<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        how: How<'_>,
+        value: Option<V>,
+        reading: Option<Instant>,
+    ) -> Result<Duration, RefusedEnd<V>> {
+        let ended = match self {
+            Self::Keeping(run) => shared.hold(reading).core.end_keeping(run, how, value)?,
+            Self::Taking(slot) => {
+                let mut hold = shared.hold(reading);
+                // only now: what runs before may panic, and the guard must still have it
+                let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
+                let ended = hold.core.end(run, how, value);
+                drop(hold);
+                match ended {
+                    Ok(ended) => ended,
+                    Err((run, refused)) => {
+                        **slot = Some(run);
+                        return Err(refused);
+                    }
+                }
+            }
+        };
+        let delay = ended.delay;
+        settle_ended(shared, Some(ended));
+        Ok(delay)
+    }
+
+    /// Ends the run with a failure, and puts its payload back. With `instead`
+    /// the limiter is asked all the same, and its delay replaced. If a limiter
+    /// panics, or the retry is refused, run and payload stay.
+    pub(crate) fn retry<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        instead: Option<Duration>,
+        payload: &mut Option<V>,
+        reading: &mut Option<Instant>,
+    ) -> Result<Duration, Refused> {
+        self.retry_noting(shared, instead, payload, reading, &Cell::new(None))
+    }
+
+    /// The same, and notes the limiter's delay as soon as it is known: where merge panics
+    /// after that, the run has ended all the same.
+    pub(crate) fn retry_noting<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        instead: Option<Duration>,
+        payload: &mut Option<V>,
+        reading: &mut Option<Instant>,
+        asked: &Cell<Option<Duration>>,
+    ) -> Result<Duration, Refused> {
+        let Some(run) = self.run() else { return Ok(Duration::ZERO) };
+        let now = *reading.get_or_insert_with(|| shared.now());
+        let ended = if shared.keeps_own() {
+            let (delay, asking) = shared.ask(run.key(), now, Some(run))?;
+            asked.set(Some(delay));
+            let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
+            self.end(shared, how, payload.take(), Some(now))
+        } else {
+            shared.with_limit(|limit| {
+                let delay = |failures, now| {
+                    let delay = (limit.delay)(failures, now);
+                    asked.set(Some(delay));
+                    delay
+                };
+                let limit = Limit { delay: &delay, ..limit };
+                let retry = match instead {
+                    None => RetryDelay::Limited(limit),
+                    Some(delay) => RetryDelay::Instead(limit, delay),
+                };
+                self.end(shared, How::Retry(retry), payload.take(), Some(now))
+            })
+        };
+        match ended {
+            Ok(delay) => {
+                shared.tell(Metrics::retried);
+                Ok(delay)
+            }
+            Err(refused) => {
+                *payload = refused.value;
+                Err(refused.reason)
+            }
+        }
+    }
+
+    /// Ends the run without a failure; the key comes again.
+    pub(crate) fn again<V>(&mut self, shared: &Shared<K, V>, delay: Duration) -> Result<(), Refused> {
+        let now = Some(shared.now());
+        let how = How::Again(delay);
+        if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
+            // a limiter forgets outside the lock, and not for a refused call: the
+            // key stays lent meanwhile
+            Ending::Keeping(run).end(shared, how, None::<V>, now).map_err(|refused| refused.reason)?;
+            shared.forget_own(run.key());
+            let _ = self.end(shared, How::Done, None::<V>, now);
+        } else {
+            self.end(shared, how, None, now).map_err(|refused| refused.reason)?;
+        }
+        shared.tell(Metrics::retried);
+        Ok(())
+    }
+
+    /// Ends the run and forgets the key's failures.
+    pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
+        if let Some(run) = self.run() {
+            shared.forget_own(run.key());
+        }
+        self.finish(shared, true, None);
+    }
+
+    /// Ends the run as a failure that is not tried again.
+    pub(crate) fn give_up<V>(&mut self, shared: &Shared<K, V>) {
+        if shared.metrics.is_none() {
+            return self.succeed(shared);
+        }
+        // what metrics are told of plain ends is that they were done
+        if let Some(run) = self.run() {
+            shared.forget_own(run.key());
+        }
+        let _ = self.end(shared, How::GiveUp, None::<V>, None);
+    }
+
+    #[inline]
+    pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
+        self.finish(shared, false, None);
+    }
+
+    /// Ends the run as done or as succeeded.
+    #[inline]
+    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, reading: Option<Instant>) {
+        if let Self::Taking(slot) = self {
+            let mut hold = shared.hold(reading);
+            // only now: what runs before may panic, and the guard must still have it
+            let Some(run) = slot.take() else { return };
+            let ended = hold.core.finish(run, succeeded);
+            hold.close();
+            settle_ended(shared, Some(ended));
+        } else {
+            let how = if succeeded { How::Succeed } else { How::Done };
+            let _ = self.end(shared, how, None, reading);
+        }
+    }
+}
+
+/// What follows the end of a run outside the lock: the metrics hear of it, and
+/// what is left of it is dropped.
+#[inline]
+pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
+    let Some(ended) = ended else { return };
+    shared.tell_worked(ended.worked, ended.end);
+    if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
+        in_drop(|| drop(ended));
+    }
+}
+
+impl<K, V> Guard<'_, K, V> {
+    #[inline]
+    pub(crate) fn ending(&mut self) -> (&Arc<Shared<K, V>>, Ending<'_, K>) {
+        (self.owner.shared(), Ending::Taking(&mut self.run))
+    }
+
+    /// The run, to be ended although somebody else still reads the key through
+    /// this guard; `None` if it has none any more.
+    pub(crate) fn keeping(&self) -> Option<Ending<'_, K>> {
+        self.run.as_ref().map(Ending::Keeping)
+    }
+
+    pub(crate) fn key(&self) -> &K {
+        match &self.run {
+            Some(run) => run.key(),
+            // only what consumes the guard, or its item, takes the run
+            None => unreachable!("a guard has its run until it is consumed"),
+        }
+    }
+
+    /// What dropping the guard does; nothing if its run was taken.
+    ///
+    /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
+    /// same, and during unwinding a second panic would abort.
+    #[inline]
+    pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
+        let Self { owner, run } = self;
+        let shared = owner.shared();
+        if run.is_some() {
+            end_in_drop(shared, run, |run| abandon(shared, run, payload, reading));
+        }
+        if payload.is_some() {
+            in_drop(|| drop(payload.take()));
+        }
+    }
+}
+
+/// Ends a run as a guard that was dropped without a word does.
+#[inline]
+fn abandon<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    payload: &mut Option<V>,
+    mut reading: Option<Instant>,
+) {
+    let mut ending = Ending::Taking(run);
+    // one reading for both, where both are asked
+    if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
+        ending.finish(shared, false, reading);
+    }
+}
+
+/// Ends a run without reading the clock or asking anybody.
+#[cold]
+fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
+    if let Some(run) = run.take() {
+        let ended = shared.lock().core.end(run, How::Done, None).ok();
+        quietly(|| settle_ended(shared, ended));
+    }
+}
+
+/// What dropping something that owes the end of a run does: `end`, and if that
+/// panics before the run has ended, the end alone.
+#[inline]
+pub(crate) fn end_in_drop<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    end: impl FnOnce(&mut Option<RunRef<K>>),
+) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run))) {
+        end_whatever_panics(shared, run);
+        if !std::thread::panicking() {
+            resume_unwind(panic);
+        }
+        quietly(|| drop(panic));
+    }
+}

@@ -1,0 +1,495 @@
+//! The queue behind its handles: one mutex around the state machine and the
+//! list of those who wait, and the discipline of what happens around a lock hold.
+//!
+//! Before a hold: hash, read the clock (once a call, and only where time
+//! matters), clone wakers, ask users' limiters. In it: the state machine. After
+//! it, in this order: wake, tell the metrics, drop keys and values. A
+//! [`Hold`] is one such hold; its `Drop` does what comes after, so that no
+//! early return and no panic of users' code can skip it.
+
+mod bell;
+
+use self::bell::Bell;
+use crate::Instant;
+use crate::clock::{Clock, Parker};
+use crate::filter::Filter;
+use crate::limiter::{Keeps, RateLimiter, sealed::Token};
+use crate::lock::Lock;
+use crate::metrics::{Gauges, Metrics, ReadGauges, ReadWorkers};
+use crate::panics::{in_drop, quietly, wake_each};
+use crate::sync::{MutexGuard, atomic};
+use crate::unfinished::Unfinished;
+use crate::wait::{Waiters, WakerSet, Wakes};
+use atomic::Ordering::Relaxed;
+use requeue_core::{Config, Core, Counts, Got, Handout, Limit, RunEnd};
+use std::cell::OnceCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+pub(crate) struct State<K, V> {
+    pub(crate) core: Core<K, V>,
+    waiters: Waiters,
+    drains: WakerSet,
+    /// What the drains have been told of: how many releases, and until when
+    /// waiting keys are waited for.
+    told: (u64, Option<Instant>),
+    /// The time, if it was read for this lock hold.
+    reading: Option<Instant>,
+    /// Bits of [`attention`].
+    attention: u8,
+}
+
+/// What has to be done as a lock hold ends, besides what the state machine itself
+/// [wants](Core::is_quiescent). Nothing is the usual case, and takes one test.
+mod attention {
+    /// Somebody may wait for keys or for the end, or an alarm may be set. Set by whoever
+    /// begins to wait, taken away by the end of a hold that finds nobody.
+    pub(super) const WAITERS: u8 = 1;
+    /// There are metrics to be told. Never taken away.
+    pub(super) const METRICS: u8 = 1 << 1;
+}
+
+pub(crate) struct Shared<K, V> {
+    state: Lock<State<K, V>>,
+    pub(crate) bell: Bell,
+    /// Keys whose further adds need no lock.
+    pub(crate) filter: Filter<K>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limiter: Box<dyn RateLimiter<K>>,
+    pub(crate) keeps: Keeps,
+    pub(crate) metrics: Option<Arc<dyn Metrics>>,
+    pub(crate) unfinished: Unfinished,
+    pub(crate) name: String,
+    /// Handles that keep the queue open.
+    pub(crate) handles: atomic::AtomicUsize,
+    /// Whether the last lock hold left something to which the time matters. A
+    /// hint: the truth is looked at under the lock.
+    timed: atomic::AtomicBool,
+}
+
+impl<K, V> Shared<K, V> {
+    pub(crate) fn new(
+        core: Core<K, V>,
+        clock: Arc<dyn Clock>,
+        limiter: Box<dyn RateLimiter<K>>,
+        metrics: Option<Arc<dyn Metrics>>,
+        unfinished: Unfinished,
+        name: String,
+    ) -> Self {
+        Self {
+            keeps: limiter.keeps(Token(())),
+            timed: atomic::AtomicBool::new(core.is_timed()),
+            state: Lock::new(State {
+                core,
+                waiters: Waiters::new(),
+                drains: WakerSet::default(),
+                told: (0, None),
+                reading: None,
+                attention: if metrics.is_some() { attention::METRICS } else { 0 },
+            }),
+            bell: Bell::new(),
+            filter: Filter::new(),
+            clock,
+            limiter,
+            metrics,
+            unfinished,
+            name,
+            handles: atomic::AtomicUsize::new(1),
+        }
+    }
+
+    /// Takes the lock for a look: with whatever is due at `reading` done. The clock is
+    /// read if it was not and the time matters.
+    #[inline(always)]
+    pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+        if reading.is_some() || self.timed.load(Relaxed) {
+            return self.enter_timed(reading);
+        }
+        let hold = self.lock();
+        if hold.core.is_settled() { hold } else { self.settle_more(hold, reading) }
+    }
+
+    #[inline(never)]
+    fn enter_timed(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+        let now = *reading.get_or_insert_with(|| self.clock.now());
+        let mut hold = self.lock();
+        hold.reading = Some(now);
+        if hold.core.settle(now) { self.settle_more(hold, reading) } else { hold }
+    }
+
+    /// Takes the lock for a call that is no look, an add or the end of a run: it fires
+    /// nothing, and reads the clock, where the caller has not, only if the metrics want the
+    /// time.
+    #[inline(always)]
+    pub(crate) fn hold(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
+        if reading.is_some() || self.metrics.is_some() {
+            return self.hold_timed(reading);
+        }
+        let mut hold = self.lock();
+        hold.core.begin(None);
+        hold
+    }
+
+    #[inline(never)]
+    fn hold_timed(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
+        let now = reading.unwrap_or_else(|| self.clock.now());
+        let mut hold = self.lock();
+        hold.reading = Some(now);
+        if hold.core.begin(Some(now)) { self.settle_more(hold, &mut Some(now)) } else { hold }
+    }
+
+    /// [`hold`](Self::hold) at an instant that was read already.
+    pub(crate) fn hold_at(&self, now: Instant) -> Hold<'_, K, V> {
+        self.hold_timed(Some(now))
+    }
+
+    /// The lock was taken and something stands in the way: time that was not
+    /// read, or more that is due than one hold does.
+    #[cold]
+    fn settle_more<'a>(
+        &'a self,
+        mut hold: Hold<'a, K, V>,
+        reading: &mut Option<Instant>,
+    ) -> Hold<'a, K, V> {
+        loop {
+            let unread = reading.is_none() && hold.core.is_timed();
+            drop(hold);
+            // not under the lock: a clock is users' code
+            if unread {
+                *reading = Some(self.clock.now());
+            }
+            hold = self.lock();
+            hold.reading = *reading;
+            let unread = reading.is_none() && hold.core.is_timed();
+            if !unread && !hold.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
+                return hold;
+            }
+        }
+    }
+
+    /// [`enter`](Self::enter) at an instant that was read already.
+    pub(crate) fn enter_at(&self, now: Instant) -> Hold<'_, K, V> {
+        self.enter(&mut Some(now))
+    }
+
+    /// A lock hold that lets no time pass: for what users' code must not be able
+    /// to prevent.
+    #[inline(always)]
+    pub(crate) fn lock(&self) -> Hold<'_, K, V> {
+        self.held(self.state.lock())
+    }
+
+    #[inline(always)]
+    fn held<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Hold<'a, K, V> {
+        state.reading = None;
+        Hold { shared: self, state: Some(state) }
+    }
+
+    /// Ends a lock hold.
+    #[inline(always)]
+    fn unlock(&self, state: MutexGuard<'_, State<K, V>>) {
+        if state.attention & attention::WAITERS != 0 || !state.core.is_quiescent() {
+            self.unlock_and_follow_up(state);
+        } else if state.attention != 0 {
+            self.unlock_and_tell(state);
+        } else {
+            set(&self.timed, state.core.is_timed());
+        }
+    }
+
+    /// Ends a lock hold after which there is nothing to do but to tell the metrics.
+    #[inline(never)]
+    fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let counts = state.core.take_counts();
+        drop(state);
+        self.tell_counts(counts);
+    }
+
+    /// A lock hold that concerns nobody but those who wait: no time passes, nothing is
+    /// told or dropped. `f` gets the number of ready keys, when the soonest timer is
+    /// due, and whether the queue is over.
+    pub(crate) fn with_waiters<R>(
+        &self,
+        f: impl FnOnce(&mut Waiters, usize, Option<Instant>, bool) -> R,
+    ) -> R {
+        let State { core, waiters, .. } = &mut *self.state.lock();
+        f(waiters, core.len(), core.next_wake(), core.is_over())
+    }
+
+    /// After a lock hold: wakes everybody and brings the alarms up to date. `reading`
+    /// is the time, if it was read.
+    #[inline]
+    pub(crate) fn deliver(&self, wakes: Wakes, reading: Option<Instant>) {
+        let Wakes { for_key, to_lead, more, tend } = wakes;
+        // a waker that panics must not keep the rest asleep, nor take the key from
+        // the call that woke it
+        wake_each(for_key.into_iter().chain(to_lead).chain(more));
+        if tend {
+            // nor must a clock
+            quietly(|| self.tend(reading));
+        }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// See [`WorkQueue::counted`](crate::WorkQueue::counted).
+    #[cfg(all(requeue_counted, not(requeue_loom)))]
+    pub(crate) fn counted(&self) -> (u64, u64) {
+        (crate::sync::locks(), self.state.lock_uncounted().core.probes())
+    }
+
+    /// Blocks the calling thread, after a step that said so.
+    pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
+        let parker = parker.get_or_init(Parker::current);
+        match until {
+            Some(at) => self.clock.park_until(at, parker),
+            None => parker.park(),
+        }
+    }
+
+    /// Calls `f` with the limiter as a function of the key's count, for a limiter
+    /// that does not keep its own.
+    pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> R {
+        let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
+        let (counts, expire_after) = match self.keeps {
+            Keeps::Count { expire_after } => (true, expire_after),
+            Keeps::Nothing | Keeps::Own => (false, None),
+        };
+        f(Limit { delay: &delay, counts, expire_after })
+    }
+
+    /// Whether the limiter keeps its own counts.
+    pub(crate) fn keeps_own(&self) -> bool {
+        self.keeps == Keeps::Own
+    }
+
+    /// Tells a limiter that keeps its own counts to forget the key.
+    pub(crate) fn forget_own(&self, key: &K) {
+        if self.keeps_own() {
+            self.limiter.forget(key);
+        }
+    }
+
+    /// What `shut_down` does; once more where a handle is dropped.
+    pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
+        let mut hold = self.enter_at(now);
+        self.filter.close();
+        let dropped = hold.core.shut_down();
+        drop(hold);
+        self.finish_sweep(now);
+        dropped
+    }
+
+    /// What `close` does.
+    pub(crate) fn close(&self) {
+        let mut hold = self.hold(None);
+        self.filter.close();
+        hold.core.close();
+    }
+
+    /// Does what a shutdown left to be done to all timers, a batch a lock hold.
+    pub(crate) fn finish_sweep(&self, now: Instant) {
+        drop(self.enter_at(now));
+    }
+
+    /// Ends a lock hold, and does what follows from it.
+    #[inline(never)]
+    fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        let State { core, waiters, drains, told, reading, attention } = &mut *state;
+        let reading = *reading;
+        core.conclude();
+        // mostly nobody
+        let somebody = waiters.waiting() > 0 || !drains.is_empty();
+        let wakes = somebody.then(|| {
+            let mut wakes = Wakes::default();
+            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+            if !drains.is_empty() {
+                let now = (core.releases(), core.waiting_until());
+                if core.is_drained() || now != *told {
+                    *told = now;
+                    drains.take_all(&mut wakes.more);
+                }
+            }
+            wakes
+        });
+        set(&self.timed, core.is_timed());
+        let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
+        if core.has_limbo() {
+            self.filter.retry_limbo(core);
+        }
+        if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() {
+            *attention &= !attention::WAITERS;
+        }
+        let trash = core.take_trash();
+        // no alarm outlives the queue, nor the last timer if nobody waits
+        let idle =
+            waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
+        drop(state);
+        if let Some(mut wakes) = wakes {
+            wakes.tend |= idle;
+            self.deliver(wakes, reading);
+        } else if idle {
+            self.tend(None);
+        }
+        if let Some((counts, late)) = told {
+            self.tell_counts(counts);
+            self.tell_late(&late);
+        }
+        // keys that went by themselves: whoever happened to call has nothing to do
+        // with a panic of their drop, nor must it take the key that was handed out
+        for (key, value) in trash {
+            quietly(|| drop(key));
+            quietly(|| drop(value));
+        }
+    }
+
+    #[inline]
+    fn tell_counts(&self, counts: Counts) {
+        if counts.adds > 0 {
+            self.tell(|m| m.added(counts.adds));
+        }
+        if counts.coalesced > 0 {
+            self.tell(|m| m.coalesced(counts.coalesced));
+        }
+    }
+
+    /// Tells the metrics of timers that fired.
+    fn tell_late(&self, late: &[Duration]) {
+        for late in late {
+            self.tell(|m| m.timer_fired(*late));
+        }
+    }
+
+    /// Tells the metrics of a key that was handed out.
+    #[inline]
+    pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
+        if let Some(waited) = waited {
+            self.tell(|m| m.handed_out(waited));
+        }
+    }
+
+    /// Tells the metrics of a run that ended.
+    #[inline]
+    pub(crate) fn tell_worked(&self, worked: Option<Duration>, end: RunEnd) {
+        if let Some(took) = worked {
+            self.tell(|m| m.run_ended(took, end));
+        }
+    }
+
+    /// Tells the metrics where to read how many workers there are.
+    pub(crate) fn tell_of_workers<W: ReadWorkers + 'static>(&self, workers: &Arc<W>) {
+        let workers: Weak<W> = Arc::downgrade(workers);
+        self.tell(|m| m.attach_workers(workers));
+    }
+
+    /// Tells the metrics something. A sink that panics loses a number, not a key.
+    #[inline]
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+        if let Some(metrics) = &self.metrics {
+            quietly(|| what(&**metrics));
+        }
+    }
+}
+
+impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
+    fn gauges(&self) -> Gauges {
+        self.enter_at(self.now()).core.gauges()
+    }
+}
+
+impl<K, V> fmt::Debug for Shared<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<K, V> Drop for Shared<K, V> {
+    fn drop(&mut self) {
+        let core = std::mem::replace(&mut self.state.get_mut().core, Core::new(Config::default()));
+        in_drop(|| drop(core));
+    }
+}
+
+/// One lock hold; what follows from it happens when it is dropped.
+pub(crate) struct Hold<'a, K, V> {
+    pub(crate) shared: &'a Shared<K, V>,
+    /// `None` only while it is being dropped.
+    state: Option<MutexGuard<'a, State<K, V>>>,
+}
+
+impl<K, V> Hold<'_, K, V> {
+    /// Takes the next key. With [`get_up_to`](Self::get_up_to) and
+    /// [`Shared::get_plainly`] the door through which keys leave the state machine:
+    /// nobody else asks it for keys.
+    #[inline(always)]
+    pub(crate) fn get(&mut self) -> Got<K, V> {
+        let filter = &self.shared.filter;
+        self.core.get_and(|key, hash| filter.withdraw(key, hash))
+    }
+
+    /// Takes the next keys, `most` or as many as there are; returns how many.
+    #[inline]
+    pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
+        let filter = &self.shared.filter;
+        self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
+    }
+
+    /// Ends the hold: what its drop does, written where it is called, for a drop is a call
+    /// of its own.
+    #[inline(always)]
+    pub(crate) fn close(mut self) {
+        if let Some(state) = self.state.take() {
+            self.shared.unlock(state);
+        }
+        std::mem::forget(self);
+    }
+
+    /// Those who wait for keys. The end of this hold looks who is to be woken.
+    pub(crate) fn waiters(&mut self) -> &mut Waiters {
+        self.attention |= attention::WAITERS;
+        &mut self.waiters
+    }
+
+    /// Those who wait for the end of the queue. The end of this hold looks whether it has come.
+    pub(crate) fn drains(&mut self) -> &mut WakerSet {
+        self.attention |= attention::WAITERS;
+        &mut self.drains
+    }
+
+}
+
+impl<K, V> Deref for Hold<'_, K, V> {
+    type Target = State<K, V>;
+    #[inline(always)]
+    fn deref(&self) -> &State<K, V> {
+        self.state.as_deref().expect("the lock is held until the hold is dropped")
+    }
+}
+
+impl<K, V> DerefMut for Hold<'_, K, V> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut State<K, V> {
+        self.state.as_deref_mut().expect("the lock is held until the hold is dropped")
+    }
+}
+
+impl<K, V> Drop for Hold<'_, K, V> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.shared.unlock(state);
+        }
+    }
+}
+
+/// Sets a hint. Most often it is so already, and its line is everybody's.
+#[inline]
+fn set(hint: &atomic::AtomicBool, to: bool) {
+    if hint.load(Relaxed) != to {
+        hint.store(to, Relaxed);
+    }
+}
+
