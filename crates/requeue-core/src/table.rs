@@ -8,7 +8,7 @@
 //! hashing" (ACM TODS 4(3), 1979).
 
 use crate::roomy;
-use crate::segment::{Home, Segment};
+use crate::segment::{Home, Segment, Slots};
 use alloc::vec::Vec;
 
 /// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are
@@ -19,14 +19,6 @@ const SPLIT_AT: usize = 1200;
 /// Buddies merge when they have no more than this together: far enough below
 /// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
 const MERGE_AT: usize = SPLIT_AT / 4;
-
-/// Where the slots live: the table keeps their numbers alone.
-pub(crate) trait Slots {
-    /// The hash of a slot's key.
-    fn hash(&self, slot: u32) -> u32;
-    /// Says that the hash of a slot will be asked for soon.
-    fn prefetch(&self, slot: u32);
-}
 
 /// What [`Table::find_or_insert`] came to.
 pub(crate) enum Found {

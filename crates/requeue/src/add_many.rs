@@ -6,11 +6,11 @@
 //! caller as the answer. So a batch costs one allocation, and none in the hold but
 //! what the keys themselves need.
 
-use crate::hold::Shared;
-use crate::adding::Unask;
-use crate::panics::{FirstPanic, quietly};
 use crate::add::{Add, When};
+use crate::adding::Unask;
 use crate::error::{AddError, AddResult, Added, Refused};
+use crate::hold::Shared;
+use crate::panics::{FirstPanic, quietly};
 use crate::{Instant, Metrics};
 use requeue_core::{Asking, Delay, Policy, Trigger};
 use std::fmt;

@@ -6,9 +6,9 @@
 //!             └─► Core::add
 //! ```
 
-use crate::panics::in_drop;
-use crate::hold::Shared;
 use crate::filter::Open;
+use crate::hold::Shared;
+use crate::panics::in_drop;
 use crate::{AddError, AddResult, Instant, Metrics};
 use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Trigger};
 use std::borrow::Borrow;
@@ -178,9 +178,7 @@ impl<K, V> Shared<K, V> {
                 .with_limit(|limit| self.add(key, hash, value, Delay::Limited(limit, policy), Some(now)));
         }
         match self.ask(&key, now, None) {
-            Ok((delay, asking)) => {
-                self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now))
-            }
+            Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
             Err(reason) => Err(AddError { key, value, reason }),
         }
     }

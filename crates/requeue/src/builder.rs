@@ -1,13 +1,14 @@
 //! Building a queue to order.
 
-use crate::unfinished::Unfinished;
-use crate::hold::Shared;
 use crate::clock::{Clock, SystemClock};
+use crate::hold::Shared;
 use crate::limiter::{CountedController, RateLimiter};
 use crate::metrics::{Metrics, ReadGauges};
+use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
 use requeue_core::{Config, Core, Merge, Order, ReadyOrder};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 /// Builds a [`WorkQueue`]; made by [`WorkQueue::builder`] and
@@ -45,6 +46,66 @@ pub struct Builder<K, V = (), S = RandomState> {
 /// Turns a queue into where its gauges are read. Made where `K` and `V` are
 /// known to outlive everything.
 type Attach<K, V> = fn(&Arc<Shared<K, V>>) -> Weak<dyn ReadGauges>;
+
+impl<K: Hash + Eq> WorkQueue<K> {
+    /// A queue with the defaults: first in first out, the system's clock, no metrics, and the
+    /// limiter that client-go gives controllers. That limiter slows all keys together when
+    /// many fail: see [`add_rate_limited`](Self::add_rate_limited).
+    ///
+    /// ```
+    /// let q = requeue::WorkQueue::<String>::new();
+    /// assert!(q.is_empty());
+    /// ```
+    #[must_use]
+    #[doc(alias("New", "NewTyped", "NewDelayingQueue", "NewTypedDelayingQueue", "TypedNewDelayingQueue"))]
+    pub fn new() -> Self {
+        Builder::new(None).queue()
+    }
+
+    /// A queue built to order.
+    ///
+    /// ```
+    /// use requeue::{FakeClock, Order, WorkQueue};
+    /// let q = WorkQueue::<u64>::builder().order(Order::Lifo).clock(FakeClock::new()).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias(
+        "NewNamed",
+        "NewWithConfig",
+        "NewTypedWithConfig",
+        "NewDelayingQueueWithConfig",
+        "NewTypedDelayingQueueWithConfig",
+        "NewRateLimitingQueueWithConfig",
+        "NewTypedRateLimitingQueueWithConfig"
+    ))]
+    pub fn builder() -> Builder<K> {
+        Builder::new(None)
+    }
+}
+
+impl<K: Hash + Eq, V> WorkQueue<K, V> {
+    /// A queue whose keys carry values. Values of one key merge with `merge`,
+    /// the older first, at each trigger; it runs under the queue's lock, so it
+    /// must be short and must not call the queue.
+    ///
+    /// If `merge` panics, the panic reaches whoever called, the trigger is not
+    /// accepted, and the key keeps what `merge` left of the older value.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use requeue::WorkQueue;
+    /// let q = WorkQueue::merging(|old: &mut BTreeSet<&str>, new| old.extend(new)).build()?;
+    /// q.add_value("user:7", BTreeSet::from(["name"]))?;
+    /// q.add_value("user:7", BTreeSet::from(["mail"]))?;
+    /// q.add("user:7")?; // "look again", no value
+    /// let mut item = q.get_blocking().expect("not shut down");
+    /// assert_eq!(item.take_value(), Some(BTreeSet::from(["mail", "name"])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn merging(merge: impl Fn(&mut V, V) + Send + Sync + 'static) -> Builder<K, V> {
+        Builder::new(Some(Box::new(merge)))
+    }
+}
 
 impl<K, V> Builder<K, V> {
     pub(crate) fn new(merge: Option<Merge<V>>) -> Self {

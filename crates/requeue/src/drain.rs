@@ -1,10 +1,10 @@
 //! Shutting down and waiting until all is worked off.
 
-use crate::panics::in_drop;
-use crate::hold::Shared;
-use crate::owner::Owner;
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
+use crate::hold::Shared;
+use crate::owner::Owner;
+use crate::panics::in_drop;
 use crate::wait::Step;
 use crate::waiting::Limit;
 use requeue_core::DrainBase;
@@ -185,8 +185,7 @@ impl<'q, K, V> Drain<'q, K, V> {
                     let old = hold.drains().set(&mut self.place, clone);
                     // the deadline of the latest drain ends this one too, and
                     // there may be nobody else to notice that it has come
-                    let until =
-                        hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
+                    let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
                     drop(hold);
                     drop(old);
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));

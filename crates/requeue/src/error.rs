@@ -1,6 +1,5 @@
 //! What can be refused, and what comes back with it.
 
-use crate::Item;
 use std::fmt;
 
 pub use requeue_core::{Added, NotHeld, Refused};
@@ -105,62 +104,6 @@ impl fmt::Display for GetError {
 }
 
 impl std::error::Error for GetError {}
-
-/// A retry that the queue refused: the guard comes back, its run goes on.
-///
-/// ```
-/// # use requeue::WorkQueue;
-/// let q = WorkQueue::<&str>::new();
-/// q.add("a")?;
-/// let item = q.try_get()?;
-/// q.shut_down();
-/// let refused = item.retry().unwrap_err();
-/// assert_eq!(refused.reason, requeue::Refused::ShutDown);
-/// refused.item.done();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct RefusedItem<'q, K, V = ()> {
-    /// The guard.
-    pub item: Item<'q, K, V>,
-    /// Why.
-    pub reason: Refused,
-}
-
-impl<K, V> RefusedItem<'_, K, V> {
-    /// Why, for a `?` in a function whose error outlives the queue. The item is
-    /// dropped, and its key done.
-    ///
-    /// ```
-    /// # use requeue::{Refused, WorkQueue};
-    /// fn fail(q: &WorkQueue<String>) -> Result<(), Refused> {
-    ///     if let Ok(item) = q.try_get() {
-    ///         item.retry().map_err(|refused| refused.into_reason())?;
-    ///     }
-    ///     Ok(())
-    /// }
-    /// # let q = WorkQueue::new();
-    /// # q.add("a".to_string()).unwrap();
-    /// # assert!(fail(&q).is_ok());
-    /// ```
-    #[must_use]
-    pub fn into_reason(self) -> Refused {
-        self.reason
-    }
-}
-
-impl<K, V> fmt::Debug for RefusedItem<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefusedItem").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
-
-impl<K, V> fmt::Display for RefusedItem<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
-    }
-}
-
-impl<K, V> std::error::Error for RefusedItem<'_, K, V> {}
 
 /// Why a queue cannot be built.
 ///

@@ -1,9 +1,9 @@
 //! Waiting for a key.
 
-use crate::hold::{Hold, Shared};
-use crate::owner::Owner;
-use crate::item::Item;
 use crate::ending::{Ending, end_in_drop, settle_ended};
+use crate::hold::{Hold, Shared};
+use crate::item::Item;
+use crate::owner::Owner;
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};

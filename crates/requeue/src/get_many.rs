@@ -1,9 +1,9 @@
 //! Waiting for several keys at once.
 
 use crate::hold::{Hold, Shared};
-use crate::owner::Owner;
 use crate::item::Item;
 use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
+use crate::owner::Owner;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;

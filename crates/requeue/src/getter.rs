@@ -1,11 +1,11 @@
 //! A handle that only gets.
 
-use crate::item::Item;
-use crate::hold::Shared;
-use crate::owner::Owner;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
+use crate::hold::Shared;
+use crate::item::Item;
 use crate::items::Items;
+use crate::owner::Owner;
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
 use crate::{Phase, TryGetError};

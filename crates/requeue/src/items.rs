@@ -1,11 +1,11 @@
 //! Keys that were taken together, and are ended together.
 
-use crate::unfinished::Unfinished;
-use crate::hold::{Hold, Shared};
 use crate::ending::settle_ended;
-use crate::owner::Owner;
+use crate::hold::{Hold, Shared};
 use crate::item::Item;
+use crate::owner::Owner;
 use crate::panics::{FirstPanic, quietly};
+use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
 use requeue_core::{Ended, How, RetryDelay};
 use std::fmt;

@@ -3,12 +3,12 @@
 //! They are sealed, so that they can grow. Each method is one line to the
 //! inherent method of the same name, where its documentation is.
 
-use crate::item::Item;
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddError, AddResult, NotHeld, TryGetError};
 use crate::get::Get;
 use crate::get_many::GetMany;
+use crate::item::Item;
 use crate::items::Items;
 use crate::{KeyState, Phase, Stats, WorkQueue};
 use std::hash::{BuildHasher, Hash};

@@ -3,8 +3,8 @@
 #![deny(unsafe_code)]
 
 mod add;
-mod adding;
 mod add_many;
+mod adding;
 mod builder;
 mod drain;
 mod ending;
@@ -14,8 +14,8 @@ mod filter;
 mod get;
 mod get_many;
 mod getter;
-mod hold;
 mod hash;
+mod hold;
 mod item;
 mod items;
 mod key;
@@ -28,8 +28,8 @@ mod queue;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
-mod wait;
 mod unfinished;
+mod wait;
 mod waiting;
 mod worker;
 
@@ -45,15 +45,13 @@ pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use clock::{TokioClock, TokioClockError};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, WaitingKeys};
-pub use error::{
-    AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, RefusedItem, TryGetError,
-};
+pub use error::{AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
 pub use get::{Get, GetTimeout};
 pub use get_many::{GetMany, GetManyTimeout};
 pub use getter::Getter;
 pub use hash::{KeyHasher, RandomState};
-pub use item::Item;
+pub use item::{Item, RefusedItem};
 pub use items::{IntoItems, Items};
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
@@ -62,10 +60,10 @@ pub use metrics::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
-pub use unfinished::Unfinished;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
+pub use unfinished::Unfinished;
 pub use worker::{
     BoxError, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,

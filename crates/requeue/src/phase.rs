@@ -1,6 +1,5 @@
 //! How far a queue's shutdown is.
 
-
 use crate::hold::Shared;
 /// How far a queue's shutdown is: what [`WorkQueue::phase`](crate::WorkQueue::phase)
 /// says. Phases only move forward, and compare in that order.

@@ -1,22 +1,21 @@
 //! The queue's handle and its calls.
 
-use crate::item::Item;
-use crate::panics::in_drop;
-use crate::hold::Shared;
-use crate::ending::settle_ended;
-use crate::owner::Owner;
 use crate::add::{Add, When};
 use crate::add_many::AddedMany;
-use crate::builder::Builder;
 use crate::drain::{Drain, DrainOptions, ShutDown};
+use crate::ending::settle_ended;
 use crate::error::{AddError, AddResult, NotHeld, Refused, TryGetError};
 use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
 use crate::getter::Getter;
+use crate::hold::Shared;
+use crate::item::Item;
 use crate::items::Items;
 use crate::key::AsKey;
 use crate::limiter::sealed::Token;
+use crate::owner::Owner;
+use crate::panics::in_drop;
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -58,69 +57,9 @@ pub struct WorkQueue<K, V = (), S = RandomState> {
     hasher: S,
 }
 
-impl<K: Hash + Eq> WorkQueue<K> {
-    /// A queue with the defaults: first in first out, the system's clock, no metrics, and the
-    /// limiter that client-go gives controllers. That limiter slows all keys together when
-    /// many fail: see [`add_rate_limited`](Self::add_rate_limited).
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::<String>::new();
-    /// assert!(q.is_empty());
-    /// ```
-    #[must_use]
-    #[doc(alias("New", "NewTyped", "NewDelayingQueue", "NewTypedDelayingQueue", "TypedNewDelayingQueue"))]
-    pub fn new() -> Self {
-        Builder::new(None).queue()
-    }
-
-    /// A queue built to order.
-    ///
-    /// ```
-    /// use requeue::{FakeClock, Order, WorkQueue};
-    /// let q = WorkQueue::<u64>::builder().order(Order::Lifo).clock(FakeClock::new()).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias(
-        "NewNamed",
-        "NewWithConfig",
-        "NewTypedWithConfig",
-        "NewDelayingQueueWithConfig",
-        "NewTypedDelayingQueueWithConfig",
-        "NewRateLimitingQueueWithConfig",
-        "NewTypedRateLimitingQueueWithConfig"
-    ))]
-    pub fn builder() -> Builder<K> {
-        Builder::new(None)
-    }
-}
-
 impl<K: Hash + Eq> Default for WorkQueue<K> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<K: Hash + Eq, V> WorkQueue<K, V> {
-    /// A queue whose keys carry values. Values of one key merge with `merge`,
-    /// the older first, at each trigger; it runs under the queue's lock, so it
-    /// must be short and must not call the queue.
-    ///
-    /// If `merge` panics, the panic reaches whoever called, the trigger is not
-    /// accepted, and the key keeps what `merge` left of the older value.
-    ///
-    /// ```
-    /// use std::collections::BTreeSet;
-    /// use requeue::WorkQueue;
-    /// let q = WorkQueue::merging(|old: &mut BTreeSet<&str>, new| old.extend(new)).build()?;
-    /// q.add_value("user:7", BTreeSet::from(["name"]))?;
-    /// q.add_value("user:7", BTreeSet::from(["mail"]))?;
-    /// q.add("user:7")?; // "look again", no value
-    /// let mut item = q.get_blocking().expect("not shut down");
-    /// assert_eq!(item.take_value(), Some(BTreeSet::from(["mail", "name"])));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn merging(merge: impl Fn(&mut V, V) + Send + Sync + 'static) -> Builder<K, V> {
-        Builder::new(Some(Box::new(merge)))
     }
 }
 

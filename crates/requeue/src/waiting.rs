@@ -1,10 +1,10 @@
 //! One who waits for keys: one body for threads and tasks, for one key and for
 //! several.
 
-use crate::panics::in_drop;
+use crate::clock::{Alarm, Parker};
 use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
-use crate::clock::{Alarm, Parker};
+use crate::panics::in_drop;
 use crate::wait::{Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
 use std::cell::OnceCell;

@@ -396,7 +396,6 @@ impl<K, V> Core<K, V> {
         self.arena.set_flags(slot, self.arena.flags(slot) | NOTED);
     }
 
-
     /// How often a key was looked up, for the test that knows what each call may
     /// cost.
     #[cfg(requeue_counted)]

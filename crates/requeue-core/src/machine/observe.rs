@@ -407,13 +407,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new() -> Self {
-        Self {
-            stamps: Column::new(),
-            ready: List::EMPTY,
-            held: List::EMPTY,
-            starts: 0,
-            late: Vec::new(),
-        }
+        Self { stamps: Column::new(), ready: List::EMPTY, held: List::EMPTY, starts: 0, late: Vec::new() }
     }
 
     fn of(&self, slot: u32) -> Stamp {

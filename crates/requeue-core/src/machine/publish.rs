@@ -9,7 +9,7 @@
 use super::shutdown::Phase;
 use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY, attention};
 use crate::order::Ticket;
-use crate::table::Slots;
+use crate::segment::Slots;
 use alloc::boxed::Box;
 
 /// Whether somebody may still read a key that was published by its address and

@@ -6,7 +6,7 @@ use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PICKED, PUBLISHED, 
 use crate::arena::{Arena, KeyRef};
 use crate::count::one_more;
 use crate::order::Line;
-use crate::table::Slots;
+use crate::segment::Slots;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;

@@ -223,4 +223,3 @@ impl std::fmt::Debug for Alarm {
         f.debug_struct("Alarm").field("set", &self.0.is_some()).finish()
     }
 }
-

@@ -7,10 +7,10 @@
 
 use super::alarms::{AlarmId, Alarms};
 use super::{Alarm, Clock};
-use crate::panics::quietly;
 use crate::Instant;
 #[cfg(not(requeue_loom))]
 use crate::Parker;
+use crate::panics::quietly;
 // Not through `crate::sync`: what lives in a static cannot be loom's.
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;

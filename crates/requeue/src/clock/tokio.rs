@@ -2,8 +2,8 @@
 //! included.
 
 use super::{Alarm, Clock, SystemClock};
-use crate::panics::quietly;
 use crate::Instant;
+use crate::panics::quietly;
 use crate::sync::Mutex;
 use ::tokio::runtime::Handle;
 use ::tokio::time::Instant as TokioInstant;

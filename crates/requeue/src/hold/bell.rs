@@ -16,9 +16,9 @@
 //! the first one then looks once more. So the alarms that are set are in the end always
 //! those of the latest look, and a clock that rings inside of `wake_at` causes no recursion.
 
-use crate::hold::Shared;
 use crate::Instant;
 use crate::clock::Alarm;
+use crate::hold::Shared;
 use crate::sync::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Wake, Waker};

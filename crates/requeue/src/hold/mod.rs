@@ -148,11 +148,7 @@ impl<K, V> Shared<K, V> {
     /// The lock was taken and something stands in the way: time that was not
     /// read, or more that is due than one hold does.
     #[cold]
-    fn settle_more<'a>(
-        &'a self,
-        mut hold: Hold<'a, K, V>,
-        reading: &mut Option<Instant>,
-    ) -> Hold<'a, K, V> {
+    fn settle_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
             let unread = reading.is_none() && hold.core.is_timed();
             drop(hold);
@@ -459,7 +455,6 @@ impl<K, V> Hold<'_, K, V> {
         self.attention |= attention::WAITERS;
         &mut self.drains
     }
-
 }
 
 impl<K, V> Deref for Hold<'_, K, V> {
@@ -492,4 +487,3 @@ fn set(hint: &atomic::AtomicBool, to: bool) {
         hint.store(to, Relaxed);
     }
 }
-

@@ -1,6 +1,5 @@
 //! Building a worker.
 
-use crate::hold::Shared;
 use super::crew::Crew;
 use super::future::WorkerFuture;
 use super::outcome::{Failure, IntoOutcome, RunReport};
@@ -10,6 +9,7 @@ use super::spawn::Spawn;
 use super::tasks::Tasks;
 use super::threads::Threads;
 use super::{Rules, Worker};
+use crate::hold::Shared;
 use std::fmt;
 use std::future::Future;
 use std::io;

@@ -1,15 +1,15 @@
 //! What every worker does with a run, on a thread or in a task: what its end means
 //! for the key, who is told of it, and what goes back to the queue.
 
-use crate::hold::Shared;
-use crate::ending::Ending;
-use crate::panics::quietly;
 use super::Rules;
 use super::outcome::{Failure, Fate, Outcome, RunReport};
 use super::report;
 use super::roster::Roster;
 use super::run::Cell;
 use crate::Instant;
+use crate::ending::Ending;
+use crate::hold::Shared;
+use crate::panics::quietly;
 use std::any::Any;
 use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,7 +3,6 @@
 //! Each worker has a waker of its own, which notes its place and wakes whoever polls the
 //! whole; a poll then polls those that were noted, and no others.
 
-use crate::panics::quietly;
 use super::Worker;
 use super::crew::Crew;
 use super::outcome::{Failure, IntoOutcome};
@@ -11,6 +10,7 @@ use super::roster::{Ends, Hire, Hiring, Roster};
 use super::run::Run;
 use super::seat::Seat;
 use super::stop::StopReport;
+use crate::panics::quietly;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};
 use std::fmt;

@@ -1,13 +1,13 @@
 //! Time limits of blocking handlers: one thread that watches, started with the
 //! first run that has a limit.
 
-use crate::panics::quietly;
 use super::crew::AFTER_PANIC;
 use super::outcome::Failure;
 use super::run::{Cell, Told};
 use super::{Hook, Rules, report};
 use crate::Instant;
 use crate::clock::{Clock, Parker};
+use crate::panics::quietly;
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

@@ -27,9 +27,9 @@ pub use self::spawn::{NoTokioRuntime, Tokio};
 pub use self::spawn::{Spawn, WorkerTask};
 pub use self::stop::{Stop, StopReport};
 
-use crate::panics::quietly;
 use self::roster::{Hiring, Roster};
 use crate::drain::DrainOptions;
+use crate::panics::quietly;
 use crate::{WaitingKeys, WorkQueue};
 use std::fmt;
 use std::io;

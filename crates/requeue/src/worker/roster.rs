@@ -8,12 +8,12 @@
 //!
 //! [`WorkerFuture`]: super::WorkerFuture
 
-use crate::panics::wake_each;
-use crate::hold::Shared;
 use super::run::Told;
 use super::stop::StopReport;
 use crate::clock::Clock;
 use crate::drain::DrainOptions;
+use crate::hold::Shared;
+use crate::panics::wake_each;
 use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};

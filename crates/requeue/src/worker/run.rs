@@ -1,7 +1,7 @@
 //! What a handler gets: a run of a key.
 
-use crate::ending::Guard;
 use crate::Item;
+use crate::ending::Guard;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};
 use std::fmt;

@@ -1,9 +1,6 @@
 //! One async worker: what it does each time it is polled. Tasks and
 //! [`WorkerFuture`](super::WorkerFuture) poll it, and drop it.
 
-use crate::owner::Owner;
-use crate::item::Item;
-use crate::panics::quietly;
 use super::crew::{AFTER_PANIC, Crew, End};
 use super::outcome::{Failure, IntoOutcome};
 use super::roster::Ends;
@@ -11,6 +8,9 @@ use super::run::{Cell, Run, Told};
 use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock};
 use crate::get::Get;
+use crate::item::Item;
+use crate::owner::Owner;
+use crate::panics::quietly;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;

@@ -5,13 +5,13 @@
 //! between two polls the seat lies in a slot that the task shares with whoever stops it,
 //! and during a poll it is with the task.
 
-use crate::panics::quietly;
 use super::crew::Crew;
 use super::outcome::{Failure, IntoOutcome};
 use super::roster::{Ends, Hire};
 use super::run::Run;
 use super::seat::Seat;
 use super::spawn::Spawn;
+use crate::panics::quietly;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::AcqRel;
 use std::future::Future;

@@ -1,8 +1,5 @@
 //! Workers on threads: take a key, call the handler, end the run.
 
-use crate::owner::Owner;
-use crate::item::Item;
-use crate::panics::quietly;
 use super::crew::{AFTER_PANIC, Crew, End};
 use super::limit::Limits;
 use super::outcome::IntoOutcome;
@@ -10,6 +7,9 @@ use super::roster::{Hire, Roster};
 use super::run::{Cell, Run, Told};
 use crate::clock::Parker;
 use crate::get::Get;
+use crate::item::Item;
+use crate::owner::Owner;
+use crate::panics::quietly;
 use crate::wait::Step;
 use std::cell::OnceCell;
 use std::io;
