@@ -430,6 +430,11 @@ impl Run {
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
     }
 
+    /// Whether standard input has keys.
+    pub(crate) fn reads_input(&self) -> bool {
+        self.stdin || self.watch.is_empty()
+    }
+
     /// The longest key that is kept whole. Where a file may have to get it, that is any
     /// that the memory has room for.
     pub(crate) fn longest_key(&self) -> usize {

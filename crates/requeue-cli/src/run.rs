@@ -12,6 +12,7 @@ use requeue_watch::Watcher;
 
 use crate::args::{Form, Run};
 use crate::child::Keeper;
+use crate::closed;
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::files::{self, Files};
@@ -45,6 +46,10 @@ pub(crate) const CLOSED: u8 = 128 + 13;
 
 /// The exit status of `requeue run`.
 pub(crate) fn run(args: Run) -> u8 {
+    let reads = if args.reads_input() { closed::has_input() } else { Ok(()) };
+    if let Err(why) = reads.and_then(|()| closed::has_output()) {
+        return refuse(USAGE, why);
+    }
     let (file, template_args) = match program(&args) {
         Ok(found) => found,
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
@@ -164,9 +169,8 @@ fn control(
         log.note(&format!("--joblog: {lines} no row, and passed over"));
     }
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
-    let reads = watcher.is_none() || shop.args.stdin;
     let keys = Keys {
-        typed: reads && rustix::termios::isatty(rustix::stdio::stdin()),
+        typed: shop.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
         ended: AtomicBool::new(false),
     };
     let (end_progress, progress_ends) = mpsc::channel();

@@ -5,6 +5,7 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod closed;
 mod completions;
 mod ends;
 mod group;
