@@ -138,7 +138,6 @@ fn control(
             log: Arc::clone(&log),
             linger: Linger::new(Arc::clone(&console)),
             room: Room::default(),
-            terminal: has_terminal(),
             groups: args.group,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
@@ -216,12 +215,6 @@ fn control(
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
     Ok(status)
-}
-
-/// Whether programs could open a terminal.
-fn has_terminal() -> bool {
-    use rustix::fs::{Mode, OFlags, open};
-    open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
 fn workers_wanted(args: &Run) -> usize {

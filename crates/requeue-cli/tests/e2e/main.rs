@@ -23,7 +23,9 @@ mod program;
 mod prometheus;
 mod reports;
 mod short;
+mod stopped;
 mod terminal;
+mod unread;
 mod usage;
 #[cfg(target_os = "linux")]
 mod watch;
