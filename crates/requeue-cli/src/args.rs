@@ -397,6 +397,14 @@ impl Run {
         if let Some((a, b)) = self.same_file() {
             return Err(format!("{a} and {b} name the same file: give each a file of its own"));
         }
+        if let Some(path) =
+            self.metrics_to.as_deref().filter(|path| self.reads_input() && whole_file::is_input(path))
+        {
+            return Err(format!(
+                "--metrics-to {} would take the place of the input: name another file",
+                path.display()
+            ));
+        }
         Ok(())
     }
 

@@ -447,7 +447,8 @@ impl Run<'_> {
                 }
             }
             self.wait(scratch)?;
-            self.course.move_on();
+            // Afresh: the reader may have kept us waiting.
+            self.course.look();
             self.course.tell();
         }
         let status = self.child.wait()?;

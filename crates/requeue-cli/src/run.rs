@@ -119,6 +119,7 @@ fn control(
     let Sources { watcher, resume } = sources;
     let began = Instant::now();
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
+    limits::check().map_err(io::Error::other)?;
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
     let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
