@@ -34,11 +34,11 @@ fn a_program_that_was_stopped_is_told_of_once_and_goes_on_when_it_is_continued()
 #[test]
 fn a_stopped_program_ends_when_its_time_is_over() {
     let dir = dir();
-    let (mut job, pid) = stopped(&["--timeout", "1s", "--max-attempts", "1"], "STOP", dir.path());
+    let (mut job, pid) = stopped(&["--timeout", "5s", "--max-attempts", "1"], "STOP", dir.path());
     job.close();
     let done = job.done();
     assert_eq!(done.status, 1, "{}", done.err);
-    assert!(done.err.contains("a: timed out after 1s"), "{}", done.err);
+    assert!(done.err.contains("a: timed out after 5s"), "{}", done.err);
     assert!(!alive(&pid));
 }
 

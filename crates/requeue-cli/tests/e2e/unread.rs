@@ -42,18 +42,20 @@ fn runs_that_time_out_end_and_are_told_of_and_the_next_begin_although_nobody_rea
         let dir = dir();
         let joblog = dir.path().join("joblog");
         let (_reader, writer) = full_pipe();
-        let limits = ["--timeout", "50ms", "--grace", "10ms", "--max-attempts", "1", "--summary", "json"];
+        let limits = ["--timeout", "500ms", "--grace", "10ms", "--max-attempts", "1", "--summary", "json"];
         let args = [&["-j2", "--joblog", joblog.to_str().unwrap()], &limits[..], group].concat();
-        let text = "echo out; trap '' TERM; while :; do sleep 1; done";
+        let text = "echo out; : > $D/$0; trap '' TERM; while :; do sleep 1; done";
         let mut job = start(&args, dir.path(), text, writer);
         job.send(b"a\nb\nc\nd\n");
         job.close();
         let done = job.done();
         assert_eq!((done.status, done.number("gave_up"), done.number("runs")), (1, 4, 4), "{}", done.err);
         for key in ["a", "b", "c", "d"] {
+            // On a busy machine its time may be over before it has written anything.
+            let wrote = dir.path().join(key).exists();
             let lost = format!("requeue: {key}: the rest of its output could not be passed on\n");
-            assert!(done.err.contains(&lost), "{}", done.err);
-            let timed_out = format!("requeue: {key}: timed out after 50ms (attempt 1 of 1), gave up\n");
+            assert!(!wrote || done.err.contains(&lost), "{}", done.err);
+            let timed_out = format!("requeue: {key}: timed out after 500ms (attempt 1 of 1), gave up\n");
             assert!(done.err.contains(&timed_out), "{}", done.err);
         }
         assert_eq!(rows(&joblog), ["a 1 124 15", "b 1 124 15", "c 1 124 15", "d 1 124 15"]);
@@ -63,10 +65,11 @@ fn runs_that_time_out_end_and_are_told_of_and_the_next_begin_although_nobody_rea
 #[test]
 fn what_follows_output_that_was_given_up_in_the_middle_of_a_line_is_a_line() {
     let dir = dir();
-    let (reader, writer) = pipe();
+    let (reader, writer) = full_pipe();
+    rustix::io::read(&reader, &mut [0; 8192]).unwrap();
     let text = "[ $0 = a ] || exec echo $0
-        head -c 300000 /dev/zero | tr '\\0' x; echo; echo more; exec sleep 1000";
-    let mut job = start(&["-j1", "--timeout", "1s", "--max-attempts", "1"], dir.path(), text, writer);
+        printf '%020000d\\n' 0; echo more; exec sleep 1000";
+    let mut job = start(&["-j1", "--timeout", "5s", "--max-attempts", "1"], dir.path(), text, writer);
     job.send(b"a\n");
     job.said("a: the rest of its output could not be passed on");
     let reads = std::thread::spawn(move || {
@@ -80,7 +83,8 @@ fn what_follows_output_that_was_given_up_in_the_middle_of_a_line_is_a_line() {
     assert_eq!(done.status, 1, "{}", done.err);
     let all = reads.join().unwrap();
     let (cut, rest) = all.split_once('\n').unwrap();
-    assert!(cut.len() < 300_000 && cut.bytes().all(|b| b == b'x'), "{}", cut.len());
+    let zeros = cut.trim_start_matches('.').len();
+    assert!((1..20_000).contains(&zeros), "{zeros}");
     assert_eq!(rest, "b\n");
 }
 
