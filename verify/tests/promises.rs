@@ -164,10 +164,10 @@ fn repository(path: &str) -> String {
     read(&here().join("..").join(path))
 }
 
-/// Whether there is an `unsafe` block, function, trait or implementation.
+/// Whether there is an `unsafe` block, function, trait, implementation or attribute.
 fn is_unsafe(source: &str) -> bool {
     let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
-    let said = ["unsafe {", "unsafe impl ", "unsafe fn ", "unsafe trait ", "unsafe extern "];
+    let said = ["unsafe {", "unsafe impl ", "unsafe fn ", "unsafe trait ", "unsafe extern ", "unsafe("];
     code.into_iter().any(|line| said.iter().any(|said| line.contains(said)))
 }
 

@@ -77,9 +77,13 @@ The program:
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
   Its standard input is empty, and it runs in a process group of its own. One that reads
-  or sets the terminal (a password prompt) has failed. A script without #! is run by sh.
+  or sets the terminal (a password prompt) has failed. One that somebody stopped (SIGSTOP)
+  is told of, and is ended by --timeout or the first signal to requeue. A script without
+  #! is run by sh.
   Its output is passed on line by line. A last line without newline gets one; a line
-  longer than 1 MiB is cut into lines of that length.
+  longer than 1 MiB is cut into lines of that length. When nobody reads it the programs
+  wait, as with any pipe; but a run that --timeout ends does not wait longer than 2s: the
+  rest of its output is dropped, and the message says so.
 
 What the end of a run means:
   exit status 0            done
@@ -110,18 +114,19 @@ Signals:
 Files that are written:
   --failed-to gets the keys that gave up. --left-to gets the keys that were ready, waited
   for a retry or were running when a signal, --fail-fast or --drain-timeout ended the
-  command, and the keys that had arrived on standard input by then. Each of the two files
-  may be the one that the input comes from.
+  command, or whose output could not be passed on to its end, and the keys that had
+  arrived on standard input by then. Each of the two files may be the one that the input
+  comes from.
   --joblog gets a line when a run ends, so its lines are there after a kill -9 too. The
   column status is the exit status as a shell tells it: 128+n after signal n, 124 after
-  --timeout, 126 where the program could not be started. Bytes of a key that are no
-  printable text are written as \\t, \\n, \\r, \\\\ or \\xHH. If the file exists, lines are
+  --timeout, 126 where the program could not be started, 141 where it ended well but its
+  output could not be passed on. Bytes of a key that are no printable text are written as \\t, \\n, \\r, \\\\ or \\xHH. If the file exists, lines are
   appended to it; with --resume it is read first.
 
 Exit status:
   0     all keys ended well
   1     some gave up, were left by --drain-timeout, or something could not be read or written
-  2     the command line is wrong, or names a file or an address that cannot be used
+  2     the command line is wrong, or names a file or an address that cannot be used, or standard input or output is closed
   126   PROGRAM cannot be executed
   127   PROGRAM is not found
   128+n stopped by signal n with work left, or before the end of the input; 141 (PIPE) when nobody reads the output any more
@@ -397,6 +402,14 @@ impl Run {
         if let Some((a, b)) = self.same_file() {
             return Err(format!("{a} and {b} name the same file: give each a file of its own"));
         }
+        if let Some(path) =
+            self.metrics_to.as_deref().filter(|path| self.reads_input() && whole_file::is_input(path))
+        {
+            return Err(format!(
+                "--metrics-to {} would take the place of the input: name another file",
+                path.display()
+            ));
+        }
         Ok(())
     }
 
@@ -428,6 +441,11 @@ impl Run {
             (self.resync.is_some(), "--resync"),
         ];
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
+    }
+
+    /// Whether standard input has keys.
+    pub(crate) fn reads_input(&self) -> bool {
+        self.stdin || self.watch.is_empty()
     }
 
     /// The longest key that is kept whole. Where a file may have to get it, that is any

@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::control::{Control, Level};
 use crate::group::Group;
 use crate::linger::Linger;
-use crate::log::Log;
+use crate::log::{Log, Subject};
 use crate::lookup;
 use crate::output::{Console, Meanwhile, Relay, Stream};
 use crate::room::Room;
@@ -31,8 +31,8 @@ use crate::room::Room;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long to sleep between two looks at what nothing tells of: whether a process was
-/// stopped, where there is a terminal that it may have wanted, and whether any is left
-/// of a group that is ending.
+/// stopped, whether any is left of a group that is ending, and whether a reader who takes
+/// nothing is waited for.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// What a dead child's pipes are read for before its run counts as ended: more than a
@@ -49,6 +49,16 @@ pub(crate) enum Ended {
     WantedTerminal(i32),
     /// We had to leave.
     Stopped,
+    /// It ended well, but nobody took all of its output before we had to leave.
+    Unheard,
+}
+
+/// A run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finish {
+    pub(crate) ended: Ended,
+    /// When it was seen that the program had.
+    pub(crate) at: Instant,
 }
 
 /// What is the same for every run.
@@ -62,9 +72,6 @@ pub(crate) struct Keeper {
     pub(crate) log: Arc<Log>,
     pub(crate) linger: Linger,
     pub(crate) room: Room,
-    /// There is a terminal that programs can open as `/dev/tty`. It is not theirs: one
-    /// that reads or sets it is stopped by the system, and would be so for ever.
-    pub(crate) terminal: bool,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
     /// PROGRAM is a script without `#!`, for `sh`.
@@ -110,8 +117,8 @@ impl Keeper {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Runs `command` to its end. `scratch` is the worker's buffer for reading. `None`:
-    /// there was no room for it until no further run was to begin.
+    /// Runs `command` to its end, for `subject`. `scratch` is the worker's buffer for
+    /// reading. `None`: there was no room for it until no further run was to begin.
     ///
     /// # Errors
     ///
@@ -119,19 +126,21 @@ impl Keeper {
     pub(crate) fn run(
         &self,
         command: Command,
+        subject: Subject<'_>,
         tag: Option<Arc<[u8]>>,
         scratch: &mut [u8],
-    ) -> io::Result<Option<Ended>> {
-        self.run_watched(command, tag, scratch, Process::of)
+    ) -> io::Result<Option<Finish>> {
+        self.run_watched(command, subject, tag, scratch, Process::of)
     }
 
     fn run_watched(
         &self,
         mut command: Command,
+        subject: Subject<'_>,
         tag: Option<Arc<[u8]>>,
         scratch: &mut [u8],
         watch: impl FnOnce(&Child) -> Process,
-    ) -> io::Result<Option<Ended>> {
+    ) -> io::Result<Option<Finish>> {
         if self.by_shell.load(Ordering::Relaxed) {
             command = for_shell(&command);
         }
@@ -144,7 +153,7 @@ impl Keeper {
         let started = match self.room.start(&self.control, |text| self.log.note(text), start) {
             Err(e) if is_for_shell(&e, &command) => {
                 self.by_shell.store(true, Ordering::Relaxed);
-                return self.run_watched(command, tag, scratch, watch);
+                return self.run_watched(command, subject, tag, scratch, watch);
             }
             started => started?,
         };
@@ -156,8 +165,11 @@ impl Keeper {
         let until = self.timeout.and_then(|d| Instant::now().checked_add(d));
         let course = Course {
             keeper: self,
+            subject,
             group: Pid::from_child(&child),
-            exited: false,
+            exited: None,
+            stopped: None,
+            lost: [false; 2],
             phase: Phase::Running { until },
         };
         let mut run = Run {
@@ -171,11 +183,14 @@ impl Keeper {
         };
         let status = run.see_through(scratch);
         if let Some(together) = together {
-            together.end(&self.console);
+            together.end(&self.console, &mut run.course);
         }
         let status = status?;
-        let ended = match run.course.phase {
+        let Course { phase, exited, lost, .. } = run.course;
+        let lost = lost.contains(&true);
+        let ended = match phase {
             Phase::Running { .. } => match status.code() {
+                Some(0) if lost => Ended::Unheard,
                 Some(code) => Ended::Exit(code),
                 None => Ended::Signal(status.signal().unwrap_or(0)),
             },
@@ -184,7 +199,10 @@ impl Keeper {
         for output in run.outputs.into_iter().flatten() {
             self.linger.take(output);
         }
-        Ok(Some(ended))
+        if lost && !matches!(ended, Ended::Unheard | Ended::Stopped) {
+            self.log.output_lost(subject);
+        }
+        Ok(Some(Finish { ended, at: exited.unwrap_or_else(Instant::now) }))
     }
 }
 
@@ -256,9 +274,21 @@ impl Process {
 /// How far a run has come.
 struct Course<'a> {
     keeper: &'a Keeper,
+    subject: Subject<'a>,
     group: Pid,
-    exited: bool,
+    /// When that was seen.
+    exited: Option<Instant>,
+    stopped: Option<Stopped>,
     phase: Phase,
+    /// Of which outputs something is lost.
+    lost: [bool; 2],
+}
+
+/// Somebody stopped the process by this signal.
+#[derive(Clone, Copy)]
+struct Stopped {
+    signal: i32,
+    told: bool,
 }
 
 impl Course<'_> {
@@ -267,17 +297,38 @@ impl Course<'_> {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         // It is our child and not yet reaped: there is nothing that could be refused.
-        self.exited |= matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)));
+        if self.exited.is_none() && matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_))) {
+            self.exited = Some(Instant::now());
+        }
     }
 
-    /// The signal by which the system stopped it, because it wanted the terminal. One who
-    /// was stopped by somebody is left alone.
-    fn wanted_terminal(&self) -> Option<i32> {
+    /// The signal by which it is stopped.
+    fn stopping_signal(&self) -> Option<i32> {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let stopped = waitid(WaitId::Pid(self.group), options).ok()??;
-        let wanted = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()];
-        stopped.stopping_signal().filter(|signal| wanted.contains(signal))
+        waitid(WaitId::Pid(self.group), options).ok()??.stopping_signal()
+    }
+
+    /// What becomes of a process that is stopped. By the system, because it wanted the
+    /// terminal, which is not its own: nobody would continue it. By somebody, who may have
+    /// a reason: it stays so, until the command is to end, which would have to wait for it.
+    fn is_stopped(&mut self, signal: i32) {
+        if [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal) {
+            self.term(Ended::WantedTerminal(signal));
+        } else if self.keeper.control.reached(Level::WorkOff) {
+            self.term(Ended::Stopped);
+        } else {
+            self.stopped.get_or_insert(Stopped { signal, told: false });
+        }
+    }
+
+    /// Says once that it is stopped. Not while anything is written, which holds the lock
+    /// that this needs.
+    fn tell(&mut self) {
+        if let Some(Stopped { signal, told: told @ false }) = &mut self.stopped {
+            *told = true;
+            self.keeper.log.stopped(self.subject, *signal, self.group);
+        }
     }
 
     /// Whether the group has others than its first process. Where one cannot tell it may.
@@ -300,23 +351,18 @@ impl Course<'_> {
         !seen_itself
     }
 
-    /// Whether it must be looked at in between.
-    fn may_want_terminal(&self) -> bool {
-        self.keeper.terminal && !self.exited && matches!(self.phase, Phase::Running { .. })
-    }
-
     /// What time and notices ask for.
     fn move_on(&mut self) {
         let passed = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
         let control = &self.keeper.control;
         match self.phase {
             // Both may have come in one wake-up: what has ended by itself has ended.
-            Phase::Running { .. } if self.exited => {}
+            Phase::Running { .. } if self.exited.is_some() => {}
             Phase::Running { .. } if control.reached(Level::Stop) => self.term(Ended::Stopped),
             Phase::Running { until } if passed(until) => self.term(Ended::TimedOut),
-            Phase::Running { .. } if self.keeper.terminal => {
-                if let Some(signal) = self.wanted_terminal() {
-                    self.term(Ended::WantedTerminal(signal));
+            Phase::Running { .. } => {
+                if let Some(signal) = self.stopping_signal() {
+                    self.is_stopped(signal);
                 }
             }
             Phase::Ending { why, kill_at } if passed(kill_at) || control.reached(Level::Kill) => {
@@ -344,25 +390,34 @@ impl Course<'_> {
 /// While the reader of our output keeps the worker waiting.
 impl Meanwhile for Course<'_> {
     fn until(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Running { .. } if self.exited => None,
-            Phase::Running { until } if self.may_want_terminal() => {
-                let glance = Instant::now() + GLANCE;
-                Some(until.map_or(glance, |until| until.min(glance)))
-            }
-            Phase::Running { until } => until,
-            Phase::Ending { kill_at, .. } if self.exited => {
-                let glance = Instant::now() + GLANCE;
-                Some(kill_at.map_or(glance, |at| at.min(glance)))
-            }
-            Phase::Ending { kill_at, .. } => kill_at,
+        let glance = Instant::now() + GLANCE;
+        let at = match self.phase {
+            Phase::Running { .. } if self.exited.is_some() => return None,
+            Phase::Running { until: at } | Phase::Ending { kill_at: at, .. } => at,
             Phase::Killed { .. } => None,
-        }
+        };
+        Some(at.map_or(glance, |at| at.min(glance)))
     }
 
     fn look(&mut self) {
         self.look_for_end();
         self.move_on();
+    }
+
+    fn hurries(&self) -> bool {
+        match self.phase {
+            Phase::Running { .. } => false,
+            Phase::Ending { .. } => self.exited.is_some(),
+            Phase::Killed { .. } => true,
+        }
+    }
+
+    fn loses(&mut self, stream: Stream) {
+        self.lost[stream as usize] = true;
+    }
+
+    fn has_lost(&self, stream: Stream) -> bool {
+        self.lost[stream as usize]
     }
 }
 
@@ -377,7 +432,7 @@ impl Run<'_> {
     /// Until the child has ended and nothing of a group that must go is left.
     fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<ExitStatus> {
         loop {
-            if self.course.exited {
+            if self.course.exited.is_some() {
                 let silent = self.outputs.iter().all(Option::is_none);
                 match self.course.phase {
                     Phase::Running { .. } | Phase::Killed { .. } => break,
@@ -392,7 +447,9 @@ impl Run<'_> {
                 }
             }
             self.wait(scratch)?;
-            self.course.move_on();
+            // Afresh: the reader may have kept us waiting.
+            self.course.look();
+            self.course.tell();
         }
         let status = self.child.wait()?;
         self.read_aftermath(scratch);
@@ -415,7 +472,7 @@ impl Run<'_> {
         }
         let open = fds.len();
         match process.fd() {
-            Some(fd) if !course.exited => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            Some(fd) if course.exited.is_none() => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
             Some(_) => {}
             None => timeout = Some(timeout.map_or(LOOK, |t| t.min(LOOK))),
         }
@@ -482,13 +539,14 @@ mod tests {
             log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
             linger: Linger::new(Arc::clone(&console)),
             room: Room::default(),
-            terminal: false,
             groups: false,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
             console,
         }
     }
+
+    const ANY: Subject<'_> = Subject { key: b"key", attempt: 1 };
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
@@ -501,7 +559,8 @@ mod tests {
     fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
         let mut scratch = [0; 1024];
         let mut run = |keeper: &Keeper, script| {
-            keeper.run_watched(sh(script), None, &mut scratch, |_| Process::Look).unwrap().unwrap()
+            let finish = keeper.run_watched(sh(script), ANY, None, &mut scratch, |_| Process::Look);
+            finish.unwrap().unwrap().ended
         };
         assert_eq!(run(&keeper(None), "exit 3"), Ended::Exit(3));
         assert_eq!(run(&keeper(None), "exec >&- 2>&-; sleep 0.1; exit 4"), Ended::Exit(4));
@@ -518,7 +577,7 @@ mod tests {
             });
             assert_eq!(run(&stopped, "exec sleep 1000"), Ended::Stopped);
         });
-        let none = stopped.run(sh("exit 0"), None, &mut []);
+        let none = stopped.run(sh("exit 0"), ANY, None, &mut []);
         assert_eq!(none.unwrap(), None, "no further run begins");
     }
 }

@@ -51,7 +51,6 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
         };
         result.is_ok()
     };
-    let reads = args.stdin || watcher.is_none();
     if let Some(watcher) = watcher {
         // What is there; what happens later nobody waits for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
@@ -62,7 +61,7 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
         });
         found.map_err(io::Error::other)?;
     }
-    let read = match reads {
+    let read = match args.reads_input() {
         true => keys::read_keys(
             rustix::stdio::stdin(),
             never.reading_ends.fd(),

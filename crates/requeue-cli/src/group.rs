@@ -42,10 +42,12 @@ impl Spool {
         Ok(())
     }
 
-    fn pour(mut self, stream: Stream, console: &Console) {
+    fn pour(mut self, stream: Stream, console: &Console, meanwhile: &mut dyn Meanwhile) {
         // What was kept only in part is not in the length.
-        if self.length > 0 && self.file.rewind().is_ok() {
-            console.pour(stream, &mut BufReader::new(self.file.take(self.length)), &mut ());
+        match self.file.rewind() {
+            _ if self.length == 0 => {}
+            Ok(()) => console.pour(stream, &mut BufReader::new(self.file.take(self.length)), meanwhile),
+            Err(_) => meanwhile.loses(stream),
         }
     }
 }
@@ -75,7 +77,7 @@ impl Group {
         if let Some(Ok(())) = taken {
             return;
         }
-        let_go(kept, console);
+        let_go(kept, console, meanwhile);
         if let Some(Err(e)) = taken {
             console.line(&format!("requeue: --group: {e}: the output of this run is not in one piece"));
         }
@@ -83,8 +85,8 @@ impl Group {
     }
 
     /// The run has ended: what was kept goes out, and what comes now goes through.
-    pub(crate) fn end(&self, console: &Console) {
-        let_go(self.kept(), console);
+    pub(crate) fn end(&self, console: &Console, meanwhile: &mut dyn Meanwhile) {
+        let_go(self.kept(), console, meanwhile);
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
@@ -92,9 +94,14 @@ impl Group {
     }
 }
 
-fn let_go(mut kept: MutexGuard<'_, Option<Kept>>, console: &Console) {
+fn let_go(mut kept: MutexGuard<'_, Option<Kept>>, console: &Console, meanwhile: &mut dyn Meanwhile) {
     let Some(Kept { out, err }) = kept.take() else { return };
-    let _turn = console.turn();
-    out.pour(Stream::Out, console);
-    err.pour(Stream::Err, console);
+    let lengths = [(Stream::Out, out.length), (Stream::Err, err.length)];
+    let written = console.in_turn(meanwhile, |meanwhile| {
+        out.pour(Stream::Out, console, meanwhile);
+        err.pour(Stream::Err, console, meanwhile);
+    });
+    for (stream, _) in lengths.into_iter().filter(|(_, length)| !written && *length > 0) {
+        meanwhile.loses(stream);
+    }
 }

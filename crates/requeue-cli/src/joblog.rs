@@ -26,6 +26,7 @@ const TIMED_OUT: i32 = 124;
 /// As a shell says that a program could not be executed.
 const NOT_STARTED: i32 = 126;
 const SIGTERM: i32 = 15;
+const SIGPIPE: i32 = 13;
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,8 @@ impl Row<'_> {
             Some(Ended::Signal(n) | Ended::WantedTerminal(n)) => (128 + n, n),
             Some(Ended::TimedOut) => (TIMED_OUT, SIGTERM),
             Some(Ended::Stopped) => (128 + SIGTERM, SIGTERM),
+            // As a program ends whose own writing nobody reads.
+            Some(Ended::Unheard) => (128 + SIGPIPE, SIGPIPE),
         };
         let mut line = escaped(self.key);
         // A String takes everything.

@@ -1,6 +1,8 @@
 //! Our limits: on open files, on memory, and on processes.
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit, getuid, setrlimit};
+use rustix::stdio::stderr;
 
 /// Descriptors of one run while it is started, when it has most: two pipes, the
 /// child's input, the process, and what the start itself takes.
@@ -43,6 +45,27 @@ fn in_memory() -> u64 {
 fn in_processes() -> u64 {
     let limit = getrlimit(Resource::Nproc).current;
     limit.filter(|_| !getuid().is_root()).map_or(u64::MAX, |limit| limit / 3)
+}
+
+/// What one run at a time takes: [`EACH`], four notices to all and the signals.
+const LEAST: u64 = EACH + 4 * 2 + 2;
+
+/// Whether there are descriptors for one run at a time, beside those that are open by now.
+///
+/// # Errors
+///
+/// How many there are, and how many are needed.
+pub(crate) fn check() -> Result<(), String> {
+    let free = (0..LEAST).map_while(|_| fcntl_dupfd_cloexec(stderr(), 0).ok());
+    let free = free.collect::<Vec<_>>().len() as u64;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if free < LEAST => Err(format!(
+            "too few open files are allowed: the limit is {limit}, and {} are needed; raise it with ulimit -n",
+            limit + LEAST - free
+        )),
+        // What the whole system has too little of may be there again: see `Room`.
+        _ => Ok(()),
+    }
 }
 
 /// Raises our limit as far as that many workers need it and the system lets us. It is

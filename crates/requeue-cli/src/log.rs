@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::process::Pid;
+
 use crate::args::Form;
 use crate::duration;
 use crate::outcome::Failure;
@@ -95,6 +97,31 @@ impl Log {
                 self.event("left", Some(subject), &more);
             }
             (Form::Off, _) => {}
+        }
+    }
+
+    /// Nobody took all of the output of a run that did not end well.
+    pub(crate) fn output_lost(&self, subject: Subject<'_>) {
+        match self.form {
+            Form::Text => self.console.line(&format!(
+                "requeue: {}: the rest of its output could not be passed on",
+                show::key(subject.key)
+            )),
+            Form::Json => self.event("output_lost", Some(subject), ""),
+            Form::Off => {}
+        }
+    }
+
+    /// Somebody stopped the program, whose group this is.
+    pub(crate) fn stopped(&self, subject: Subject<'_>, signal: i32, group: Pid) {
+        match self.form {
+            Form::Text => self.console.line(&format!(
+                "requeue: {}: the program was stopped by {}; let it go on with kill -CONT -- -{group}, or use --timeout",
+                show::key(subject.key),
+                signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
+            )),
+            Form::Json => self.event("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Off => {}
         }
     }
 

@@ -1,11 +1,16 @@
 //! The command `requeue`: a controller for the shell.
 
+#![deny(unsafe_code)]
+
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 mod args;
 mod child;
+#[allow(unsafe_code)]
+mod closed;
 mod control;
 mod dry_run;
 mod duration;
@@ -43,11 +48,25 @@ mod whole_file;
 mod worker;
 
 fn main() -> ExitCode {
-    ExitCode::from(match args::Cli::parse().command {
-        args::Command::Run(args) => match args.check() {
+    ExitCode::from(match args::Cli::try_parse().map(|cli| cli.command) {
+        Ok(args::Command::Run(args)) => match args.check() {
             Ok(()) => run::run(*args),
             Err(why) => args::usage_error("run", &why),
         },
-        args::Command::Plan(args) => plan::run(&args),
+        Ok(args::Command::Plan(args)) => plan::run(&args),
+        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        Err(asked_for) => show(&asked_for),
     })
+}
+
+/// The help or the version. Gives the exit status.
+fn show(text: &clap::Error) -> u8 {
+    if let Err(why) = closed::has_output() {
+        return run::refuse(run::USAGE, why);
+    }
+    match text.print().and_then(|()| io::stdout().flush()) {
+        Ok(()) => 0,
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => run::CLOSED,
+        Err(e) => run::refuse(1, &format!("standard output: {e}")),
+    }
 }

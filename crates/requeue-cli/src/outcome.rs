@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     TimedOut(Duration),
     /// The system stopped the program with this signal, because it is not the terminal's.
     WantedTerminal(i32),
+    /// The program ended well, but its output was not passed on.
+    Unheard,
     /// The program did not start; the next time it may.
     NotStarted(String),
     Unpassable(Unpassable),
@@ -37,6 +39,7 @@ impl std::fmt::Display for Failure {
                 let name = signal_hook::low_level::signal_name(*n).unwrap_or("a signal");
                 write!(f, "wanted the terminal, which no program gets here (stopped by {name})")
             }
+            Self::Unheard => f.write_str("its output could not be passed on"),
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
             Self::Unpassable(why) => why.fmt(f),
         }
@@ -57,8 +60,8 @@ pub(crate) enum Verdict {
     AtOnce(Failure),
     /// It failed for the deletion of its file, and not for the first time: it has ended.
     Gone(Failure),
-    /// We had to leave before its end.
-    Left,
+    /// We had to leave: before its end, or for this reason.
+    Left(Option<Failure>),
     /// We had to leave before its begin.
     NotBegun,
 }
@@ -67,7 +70,8 @@ pub(crate) enum Verdict {
 pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
     let failure = match ended {
         Ended::Exit(0) => return Verdict::Done,
-        Ended::Stopped => return Verdict::Left,
+        Ended::Stopped => return Verdict::Left(None),
+        Ended::Unheard => return Verdict::Left(Some(Failure::Unheard)),
         Ended::Exit(code) => {
             if let (Some(d), true) = (args.again_after, code == i32::from(AGAIN)) {
                 return Verdict::Again(d);

@@ -10,7 +10,9 @@
 //!
 //! Whoever reads our output slowly slows the programs down, as with any pipe. A worker
 //! that waits for the reader, or for another worker that does, goes on looking after its
-//! child ([`Meanwhile`]): time limits hold, and signals reach it.
+//! child ([`Meanwhile`]): time limits hold, and signals reach it. Once its run has been
+//! ended for it, a reader who takes nothing is not waited for any longer: the rest of that
+//! run's output is lost, which is said, and the worker goes on.
 
 use std::io::{self, BufRead};
 use std::os::fd::BorrowedFd;
@@ -32,17 +34,30 @@ pub(crate) const LONGEST_LINE: usize = 1 << 20;
 /// A pipe that polls as writable takes this much (`PIPE_BUF`) without blocking.
 const PORTION: usize = 4096;
 
-/// How long a reader who takes nothing is waited for while the programs are stopped.
+/// How long a reader who takes nothing is waited for while the programs are stopped, and
+/// by a run that was ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const CLEAR_LINE: &[u8] = b"\r\x1b[K";
 
-/// What somebody who writes must not put off while the reader keeps him waiting.
+/// What somebody who writes must not put off while the reader keeps him waiting, and what
+/// he is told of it.
 pub(crate) trait Meanwhile {
     /// When to look at it at the latest.
     fn until(&self) -> Option<Instant>;
     /// Looks. Called at that time, and once when the programs are stopped.
     fn look(&mut self);
+    /// Whether a reader who has taken nothing for [`PATIENCE`] is waited for no longer. One
+    /// of whom this may become true must be looked at in between.
+    fn hurries(&self) -> bool {
+        false
+    }
+    /// Something of what was written to this output is lost.
+    fn loses(&mut self, _: Stream) {}
+    /// Whether something was: so that there is no hole in it, all that follows is, too.
+    fn has_lost(&self, _: Stream) -> bool {
+        false
+    }
 }
 
 /// Nothing.
@@ -70,6 +85,8 @@ pub(crate) struct Console {
     out: Mutex<Sink>,
     /// Locked after `out` where both are.
     err: Mutex<Sink>,
+    /// Beside the locks, for those who wait for one.
+    stalls: [Arc<Stall>; 2],
     /// A reader has gone away.
     closed: AtomicBool,
     /// Why standard output could not be written, but for that.
@@ -79,25 +96,72 @@ pub(crate) struct Console {
     turn: Option<Mutex<()>>,
 }
 
+/// Since when a reader takes nothing although there is something for him.
+#[derive(Debug, Default)]
+struct Stall(Mutex<Option<Instant>>);
+
+impl Stall {
+    fn begins(&self) {
+        self.0.lock().get_or_insert_with(Instant::now);
+    }
+
+    fn ends(&self) {
+        *self.0.lock() = None;
+    }
+
+    fn lasts(&self) -> bool {
+        self.0.lock().is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+}
+
+/// What becomes of what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// It is lost.
+    Shut,
+    /// It is lost, and that matters to nobody.
+    Mute,
+}
+
+/// How far a write came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrote {
+    All,
+    /// The writer did not wait for the reader any longer. Others may.
+    Part,
+    /// The command did not.
+    Last,
+}
+
 #[derive(Debug)]
 struct Sink {
     fd: BorrowedFd<'static>,
     terminal: bool,
-    open: bool,
+    way: Way,
+    stall: Arc<Stall>,
+    /// A write was given up in the middle of a line.
+    mid_line: bool,
     /// The progress line stands there, so that other text must clear it first.
     progress_shown: bool,
 }
 
 impl Sink {
-    fn new(fd: BorrowedFd<'static>) -> Mutex<Self> {
+    fn new(fd: BorrowedFd<'static>, stall: &Arc<Stall>) -> Mutex<Self> {
         let terminal = rustix::termios::isatty(fd);
-        Mutex::new(Self { fd, terminal, open: true, progress_shown: false })
+        let (way, stall) = (Way::Open, Arc::clone(stall));
+        Mutex::new(Self { fd, terminal, way, stall, mid_line: false, progress_shown: false })
     }
 
-    /// Writes everything; false if it was given up in the middle. That happens only
-    /// at the end: once the programs are being stopped a reader who takes nothing for
-    /// [`PATIENCE`] is not waited for, and once they are killed nobody is.
-    fn write(&self, mut bytes: &[u8], control: &Control, meanwhile: &mut dyn Meanwhile) -> io::Result<bool> {
+    /// Writes everything, unless it gives up in the middle: once the programs are being
+    /// stopped a reader who takes nothing for [`PATIENCE`] is not waited for, once they are
+    /// killed nobody is, and the writer may be in a hurry.
+    fn write(
+        &mut self,
+        mut bytes: &[u8],
+        control: &Control,
+        meanwhile: &mut dyn Meanwhile,
+    ) -> io::Result<Wrote> {
         // Until then, once the programs are being stopped.
         let mut last_words: Option<Instant> = None;
         while !bytes.is_empty() {
@@ -113,9 +177,13 @@ impl Sink {
             };
             if fds[0].revents().is_empty() {
                 let over = last_words.is_some_and(|until| told || Instant::now() >= until);
+                self.stall.begins();
                 meanwhile.look();
                 if over {
-                    return Ok(false);
+                    return Ok(Wrote::Last);
+                }
+                if meanwhile.hurries() && self.stall.lasts() {
+                    return Ok(Wrote::Part);
                 }
                 if told {
                     last_words = Instant::now().checked_add(PATIENCE);
@@ -124,6 +192,8 @@ impl Sink {
             }
             match rustix::io::write(self.fd, &bytes[..bytes.len().min(PORTION)]) {
                 Ok(n) => {
+                    self.stall.ends();
+                    self.mid_line = bytes[..n].last() != Some(&b'\n');
                     bytes = &bytes[n..];
                     last_words = last_words.and_then(|_| Instant::now().checked_add(PATIENCE));
                 }
@@ -131,33 +201,47 @@ impl Sink {
                 Err(e) => return Err(e.into()),
             }
         }
-        Ok(true)
+        Ok(Wrote::All)
     }
 
-    /// Writes all that `source` has, as [`write`](Self::write) does.
+    /// Writes all that `source` has, as [`write`](Self::write) does, from the beginning of
+    /// a line on.
     fn pour(
-        &self,
+        &mut self,
         source: &mut dyn BufRead,
         control: &Control,
         meanwhile: &mut dyn Meanwhile,
-    ) -> io::Result<bool> {
-        loop {
+    ) -> io::Result<Wrote> {
+        let mut wrote = match self.mid_line {
+            true => self.write(b"\n", control, meanwhile)?,
+            false => Wrote::All,
+        };
+        while wrote == Wrote::All {
             let some = source.fill_buf()?;
             let length = some.len();
-            if length == 0 || !self.write(some, control, meanwhile)? {
-                return Ok(length == 0);
+            if length == 0 {
+                break;
             }
+            wrote = self.write(some, control, meanwhile)?;
             source.consume(length);
         }
+        Ok(wrote)
     }
 
-    fn clear_progress(&mut self, control: &Control) -> io::Result<bool> {
+    /// Writes something that is no line, and that the next line takes the place of.
+    fn draw(&mut self, bytes: &[u8], control: &Control) -> io::Result<Wrote> {
+        let wrote = self.write(bytes, control, &mut ());
+        self.mid_line = false;
+        wrote
+    }
+
+    fn clear_progress(&mut self, control: &Control) -> io::Result<Wrote> {
         // In the background the line is not cleared: the cursor stands in the shell's
         // prompt by now.
         if std::mem::take(&mut self.progress_shown) && self.in_foreground() {
-            return self.write(CLEAR_LINE, control, &mut ());
+            return self.draw(CLEAR_LINE, control);
         }
-        Ok(true)
+        Ok(Wrote::All)
     }
 
     /// Whether the terminal is ours to draw on. On one that is not the controlling
@@ -169,9 +253,11 @@ impl Sink {
 
 impl Console {
     pub(crate) fn new(control: Arc<Control>) -> Self {
+        let stalls: [Arc<Stall>; 2] = Default::default();
         Self {
-            out: Sink::new(rustix::stdio::stdout()),
-            err: Sink::new(rustix::stdio::stderr()),
+            out: Sink::new(rustix::stdio::stdout(), &stalls[0]),
+            err: Sink::new(rustix::stdio::stderr(), &stalls[1]),
+            stalls,
             closed: AtomicBool::new(false),
             failure: Mutex::new(None),
             control,
@@ -186,45 +272,73 @@ impl Console {
 
     /// Writes whole lines, all that `source` has, with nothing between them.
     pub(crate) fn pour(&self, stream: Stream, source: &mut dyn BufRead, meanwhile: &mut dyn Meanwhile) {
+        if !meanwhile.has_lost(stream) && !self.passes(stream, source, meanwhile) {
+            meanwhile.loses(stream);
+        }
+    }
+
+    /// False if something of it is lost, and that matters.
+    fn passes(&self, stream: Stream, source: &mut dyn BufRead, meanwhile: &mut dyn Meanwhile) -> bool {
         let control = &*self.control;
-        // One that was given up in the middle of a line is closed: the next line must
-        // not go on from there.
-        let result = match stream {
-            Stream::Out => {
-                let mut out = lock(&self.out, meanwhile);
-                if !out.open {
-                    return;
-                }
-                let mut beside = out.terminal.then(|| lock(&self.err, meanwhile));
-                let cleared = beside.as_mut().map_or(Ok(true), |err| err.clear_progress(control));
-                let result = cleared.and_then(|_| out.pour(source, control, meanwhile));
-                out.open = matches!(result, Ok(true));
-                result
+        let Some(mut sink) = self.lock(self.sink(stream), meanwhile) else { return false };
+        if sink.way != Way::Open {
+            return sink.way == Way::Mute;
+        }
+        let cleared = match stream {
+            Stream::Err => sink.clear_progress(control).map(|_| None),
+            Stream::Out if sink.terminal => {
+                let Some(mut beside) = self.lock(&self.err, meanwhile) else { return false };
+                beside.clear_progress(control).map(|_| Some(beside))
             }
-            Stream::Err => {
-                let mut err = lock(&self.err, meanwhile);
-                if !err.open {
-                    return;
-                }
-                let result = err.clear_progress(control).and_then(|_| err.pour(source, control, meanwhile));
-                err.open = matches!(result, Ok(true));
-                result
-            }
+            Stream::Out => Ok(None),
         };
+        let result = cleared.and_then(|_beside| sink.pour(source, control, meanwhile));
         match result {
-            Ok(_) => {}
-            // Nobody reads any more: what goes on running runs for nobody.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed.store(true, Ordering::SeqCst);
-                self.control.raise(Level::Stop);
-            }
-            Err(e) if stream == Stream::Out => {
-                self.failure.lock().get_or_insert(e);
-                self.control.raise(Level::Stop);
+            Ok(wrote) => {
+                if wrote == Wrote::Last {
+                    sink.way = Way::Shut;
+                }
+                wrote == Wrote::All
             }
             // A full disk under standard error only silences messages.
-            Err(_) => {}
+            Err(e) if stream == Stream::Err && e.kind() != io::ErrorKind::BrokenPipe => {
+                sink.way = Way::Mute;
+                true
+            }
+            // What goes on running runs for nobody.
+            Err(e) => {
+                sink.way = Way::Shut;
+                drop(sink);
+                match e.kind() {
+                    io::ErrorKind::BrokenPipe => self.closed.store(true, Ordering::SeqCst),
+                    _ => _ = self.failure.lock().get_or_insert(e),
+                }
+                self.control.raise(Level::Stop);
+                false
+            }
         }
+    }
+
+    fn sink(&self, stream: Stream) -> &Mutex<Sink> {
+        match stream {
+            Stream::Out => &self.out,
+            Stream::Err => &self.err,
+        }
+    }
+
+    /// Whoever has it may be waiting for a reader. `None`: `meanwhile` was in a hurry.
+    fn lock<'m, T>(&self, mutex: &'m Mutex<T>, meanwhile: &mut dyn Meanwhile) -> Option<MutexGuard<'m, T>> {
+        while let Some(until) = meanwhile.until() {
+            let guard = mutex.try_lock_until(until);
+            if guard.is_some() {
+                return guard;
+            }
+            meanwhile.look();
+            if meanwhile.hurries() && self.stalls.iter().any(|stall| stall.lasts()) {
+                return None;
+            }
+        }
+        Some(mutex.lock())
     }
 
     /// One line of ours on standard error. None once a reader has gone away: that is
@@ -243,7 +357,7 @@ impl Console {
     /// there is none.
     pub(crate) fn progress(&self, text: Option<&str>) {
         let mut err = self.err.lock();
-        if !err.open {
+        if err.way != Way::Open {
             return;
         }
         // A terminal that has gone away is noticed by the next line.
@@ -251,15 +365,25 @@ impl Console {
             None => err.clear_progress(&self.control),
             Some(text) => {
                 err.progress_shown = true;
-                err.write(&[CLEAR_LINE, text.as_bytes()].concat(), &self.control, &mut ())
+                err.draw(&[CLEAR_LINE, text.as_bytes()].concat(), &self.control)
             }
         };
     }
 
-    /// Held by whoever writes a run's output in one piece. There is a lock only where both
-    /// outputs are one file, because only there the pieces of two runs could mix.
-    pub(crate) fn turn(&self) -> Option<MutexGuard<'_, ()>> {
-        self.turn.as_ref().map(Mutex::lock)
+    /// Lets `write` write a run's output in one piece; false if it was in too much of a
+    /// hurry. There is a lock only where both outputs are one file, because only there the
+    /// pieces of two runs could mix.
+    pub(crate) fn in_turn(
+        &self,
+        meanwhile: &mut dyn Meanwhile,
+        write: impl FnOnce(&mut dyn Meanwhile),
+    ) -> bool {
+        let turn = self.turn.as_ref().map(|turn| self.lock(turn, meanwhile));
+        let has_come = !matches!(turn, Some(None));
+        if has_come {
+            write(meanwhile);
+        }
+        has_come
     }
 
     /// A reader of our output has gone away.
@@ -277,17 +401,6 @@ impl Console {
 fn one_file() -> bool {
     let file = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
     file(rustix::stdio::stdout()).is_some_and(|out| Some(out) == file(rustix::stdio::stderr()))
-}
-
-/// Whoever has it may be waiting for a reader.
-fn lock<'m, T>(mutex: &'m Mutex<T>, meanwhile: &mut dyn Meanwhile) -> MutexGuard<'m, T> {
-    while let Some(until) = meanwhile.until() {
-        if let Some(guard) = mutex.try_lock_until(until) {
-            return guard;
-        }
-        meanwhile.look();
-    }
-    mutex.lock()
 }
 
 fn from_now(at: Instant) -> Timespec {

@@ -12,6 +12,7 @@ use requeue_watch::Watcher;
 
 use crate::args::{Form, Run};
 use crate::child::Keeper;
+use crate::closed;
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::files::{self, Files};
@@ -45,6 +46,10 @@ pub(crate) const CLOSED: u8 = 128 + 13;
 
 /// The exit status of `requeue run`.
 pub(crate) fn run(args: Run) -> u8 {
+    let reads = if args.reads_input() { closed::has_input() } else { Ok(()) };
+    if let Err(why) = reads.and_then(|()| closed::has_output()) {
+        return refuse(USAGE, why);
+    }
     let (file, template_args) = match program(&args) {
         Ok(found) => found,
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
@@ -114,6 +119,7 @@ fn control(
     let Sources { watcher, resume } = sources;
     let began = Instant::now();
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
+    limits::check().map_err(io::Error::other)?;
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
     let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
@@ -133,7 +139,6 @@ fn control(
             log: Arc::clone(&log),
             linger: Linger::new(Arc::clone(&console)),
             room: Room::default(),
-            terminal: has_terminal(),
             groups: args.group,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
@@ -164,9 +169,8 @@ fn control(
         log.note(&format!("--joblog: {lines} no row, and passed over"));
     }
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
-    let reads = watcher.is_none() || shop.args.stdin;
     let keys = Keys {
-        typed: reads && rustix::termios::isatty(rustix::stdio::stdin()),
+        typed: shop.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
         ended: AtomicBool::new(false),
     };
     let (end_progress, progress_ends) = mpsc::channel();
@@ -212,12 +216,6 @@ fn control(
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
     Ok(status)
-}
-
-/// Whether programs could open a terminal.
-fn has_terminal() -> bool {
-    use rustix::fs::{Mode, OFlags, open};
-    open("/dev/tty", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).is_ok()
 }
 
 fn workers_wanted(args: &Run) -> usize {

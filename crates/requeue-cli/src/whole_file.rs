@@ -6,6 +6,7 @@
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -78,19 +79,33 @@ impl WholeFile {
 /// Whether both names are of one regular file, which may not be there yet: the second
 /// that is written would take the place of the first.
 pub(crate) fn same(a: &Path, b: &Path) -> bool {
-    match (place(a), place(b)) {
+    match (Place::of(a), Place::of(b)) {
         (Some(a), Some(b)) => a == b,
         _ => false,
     }
 }
 
-/// Where a regular file is, or will be.
-fn place(path: &Path) -> Option<PathBuf> {
-    match std::fs::metadata(path) {
-        Ok(data) if data.is_file() => path.canonicalize().ok(),
-        Ok(_) => None,
-        Err(_) => Some(directory(path).canonicalize().ok()?.join(path.file_name()?)),
+/// A regular file: the one that is there, whatever its name, or the name of the one to come.
+#[derive(PartialEq, Eq)]
+enum Place {
+    There(u64, u64),
+    ToCome(PathBuf),
+}
+
+impl Place {
+    fn of(path: &Path) -> Option<Self> {
+        match std::fs::metadata(path) {
+            Ok(data) if data.is_file() => Some(Self::There(data.dev(), data.ino())),
+            Ok(_) => None,
+            Err(_) => Some(Self::ToCome(directory(path).canonicalize().ok()?.join(path.file_name()?))),
+        }
     }
+}
+
+/// Whether standard input is this very file.
+pub(crate) fn is_input(path: &Path) -> bool {
+    let data = std::fs::metadata(path);
+    data.is_ok_and(|data| data.is_file() && is(rustix::stdio::stdin(), &data))
 }
 
 /// The directory that the file is in.
@@ -103,10 +118,12 @@ fn directory(path: &Path) -> &Path {
 
 /// Whether this is the file that our own output or messages go to.
 fn is_ours(data: &Metadata) -> bool {
-    let same = |ours: rustix::io::Result<rustix::fs::Stat>| {
-        ours.is_ok_and(|ours| (ours.st_dev, ours.st_ino) == (data.dev(), data.ino()))
-    };
-    same(rustix::fs::fstat(rustix::stdio::stdout())) || same(rustix::fs::fstat(rustix::stdio::stderr()))
+    is(rustix::stdio::stdout(), data) || is(rustix::stdio::stderr(), data)
+}
+
+fn is(ours: BorrowedFd<'_>, data: &Metadata) -> bool {
+    let ours = ours.try_clone_to_owned().and_then(|ours| File::from(ours).metadata());
+    ours.is_ok_and(|ours| (ours.dev(), ours.ino()) == (data.dev(), data.ino()))
 }
 
 fn put(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -161,10 +178,12 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("there"), "").unwrap();
         std::os::unix::fs::symlink("there", at("link")).unwrap();
+        std::fs::hard_link(at("there"), at("hard")).unwrap();
         std::fs::create_dir(at("sub")).unwrap();
         for (a, b, expected) in [
             ("there", "sub/../there", true),
             ("there", "link", true),
+            ("link", "hard", true),
             ("new", "sub/../new", true),
             ("new", "newer", false),
             ("new", "there", false),

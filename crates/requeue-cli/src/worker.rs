@@ -198,17 +198,18 @@ impl Shop {
         let tag = self.args.tag.then(|| output::tag(key));
         self.tally.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
-        let ended = self.keeper.run(command, tag, &mut vec![0; SCRATCH]);
-        if !matches!(ended, Ok(None)) {
-            let ended = ended.as_ref().ok().copied().flatten();
-            self.book(&Row { key, attempt, start, took: began.elapsed(), ended });
+        let finish = self.keeper.run(command, turn.of(key), tag, &mut vec![0; SCRATCH]);
+        if !matches!(finish, Ok(None)) {
+            let finish = finish.as_ref().ok().copied().flatten();
+            let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);
+            self.book(&Row { key, attempt, start, took, ended: finish.map(|finish| finish.ended) });
         }
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
         self.tally.ended();
-        match ended {
-            Ok(Some(ended)) => Ok(judge(ended, attempt, &self.args)),
+        match finish {
+            Ok(Some(finish)) => Ok(judge(finish.ended, attempt, &self.args)),
             Ok(None) => {
                 self.tally.not_begun();
                 Ok(Verdict::NotBegun)
@@ -279,9 +280,9 @@ impl Shop {
                 self.tally.owe(key);
                 left()
             }
-            Verdict::Left => {
+            Verdict::Left(why) => {
                 self.tally.owe(key);
-                self.log.left(subject, None);
+                self.log.left(subject, why.as_ref());
                 left()
             }
         }

@@ -406,9 +406,14 @@ fn plain(text: &str) -> Option<f64> {
 
 fn rate(text: &str) -> Result<Value, String> {
     let rate = if text == "inf" { Some(f64::INFINITY) } else { plain(text) };
-    rate.filter(|rate| *rate > 0.0).map(Value::Number).ok_or_else(|| {
-        "give calls a second above 0 in digits, such as 10 or 0.5 (not 1e-3), or inf for no limit".to_owned()
-    })
+    match rate {
+        Some(rate) if rate > 0.0 => Ok(Value::Number(rate)),
+        Some(_) => Err("give more than 0 calls a second, such as 0.5, or inf for no limit".to_owned()),
+        None => {
+            Err("give calls a second in digits, such as 10 or 0.001 (not 1e-3), or inf for no limit"
+                .to_owned())
+        }
+    }
 }
 
 fn fraction(text: &str) -> Result<Value, String> {

@@ -41,6 +41,9 @@ pub(crate) fn run(args: &Plan) -> u8 {
         (false, false) => Some(Rows::table(rhythm)),
         (false, true) => None,
     };
+    if let (true, Err(why)) = (args.plot || rows.is_some(), crate::closed::has_output()) {
+        return refuse(USAGE, why);
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     let show = || -> io::Result<()> {
         if let Some(rows) = &rows {

@@ -183,6 +183,23 @@ fn two_options_do_not_write_one_file() {
 }
 
 #[test]
+fn metrics_do_not_take_the_place_of_the_input() {
+    let dir = dir();
+    let (input, link) = (dir.path().join("in"), dir.path().join("link"));
+    std::fs::write(&input, "a\n").unwrap();
+    std::fs::hard_link(&input, &link).unwrap();
+    for name in [&input, &link] {
+        let mut command = requeue(&["--metrics-to", name.to_str().unwrap(), "echo"]);
+        let output = command.stdin(File::open(&input).unwrap()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{said}");
+        let why = format!("--metrics-to {} would take the place of the input", name.display());
+        assert!(said.contains(&why), "{said}");
+        assert_eq!(read(&input), "a\n");
+    }
+}
+
+#[test]
 fn a_second_file_that_cannot_be_written_is_said_before_the_first_run() {
     let dir = dir();
     let missing = dir.path().join("no/such/place");

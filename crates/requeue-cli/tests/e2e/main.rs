@@ -5,6 +5,7 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod closed;
 mod completions;
 mod ends;
 mod group;
@@ -22,7 +23,9 @@ mod program;
 mod prometheus;
 mod reports;
 mod short;
+mod stopped;
 mod terminal;
+mod unread;
 mod usage;
 #[cfg(target_os = "linux")]
 mod watch;

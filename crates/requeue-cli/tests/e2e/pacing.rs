@@ -78,7 +78,8 @@ fn a_limiter_that_is_none_is_refused_with_what_would_be_right() {
         ("fast-slow", "fast-slow needs --fast"),
         ("jitter", "jitter needs"),
         ("exponential:base=2s,max=1s", "it must be at least as long"),
-        ("bucket:rate=0", "above 0"),
+        ("bucket:rate=0", "more than 0 calls"),
+        ("bucket:rate=1e-300,burst=1", "in digits"),
     ] {
         let done = run(requeue(&["--limiter", text, "echo"]), b"a\n");
         assert_eq!((done.status, done.text()), (2, ""), "{text}: {}", done.err);

@@ -35,6 +35,20 @@ fn too_few_descriptors_are_no_failure_of_a_key_and_are_told_of_once() {
 }
 
 #[test]
+fn too_few_descriptors_for_one_program_are_told_of_with_how_many_are_needed() {
+    let done = limited("ulimit -n 12", "-j1 true", 1);
+    assert_eq!(done.status, 1, "{}", done.err);
+    let (_, after) = done.err.split_once("the limit is 12, and ").unwrap_or_else(|| panic!("{}", done.err));
+    let (needed, _) = after.split_once(" are needed; raise it with ulimit -n\n").unwrap();
+    let needed: u32 = needed.parse().unwrap();
+    // More than three where the test itself has inherited some.
+    assert!(needed >= 21, "{needed}");
+    nothing_was_lost(&limited(&format!("ulimit -n {needed}"), "-j1 true", 3), 3);
+    let done = limited(&format!("ulimit -n {}", needed - 1), "-j1 true", 1);
+    assert!(done.status == 1 && done.err.contains(&format!("and {needed} are needed")), "{}", done.err);
+}
+
+#[test]
 fn with_1024_descriptors_400_at_a_time_lose_nothing() {
     // Long enough that 400 would run at a time, with three descriptors each.
     nothing_was_lost(&limited("ulimit -n 1024", "-j 400 sh -c 'sleep 3'", 400), 400);

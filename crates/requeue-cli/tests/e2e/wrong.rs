@@ -124,12 +124,12 @@ fn of_run() {
 
 #[test]
 fn of_plan_a_limiter() {
-    const RATE: &str =
-        "give calls a second above 0 in digits, such as 10 or 0.5 (not 1e-3), or inf for no limit";
-    let rates = ["0", "nan", "-1", "1e3", "1e-300", "-inf"];
-    let messages = rates.map(|rate| format!("invalid value '{rate}' for '--rate <R>': {RATE}"));
-    for (rate, message) in rates.iter().zip(&messages) {
-        refused(&[(&["plan", "bucket", "--rate", rate], message, None)]);
+    const DIGITS: &str = "give calls a second in digits, such as 10 or 0.001 (not 1e-3), or inf for no limit";
+    const ABOVE: &str = "give more than 0 calls a second, such as 0.5, or inf for no limit";
+    let digits = ["nan", "-1", "1e3", "1e-300", "-inf"].map(|rate| (rate, DIGITS));
+    for (rate, why) in digits.into_iter().chain([("0", ABOVE), ("0.000", ABOVE)]) {
+        let message = format!("invalid value '{rate}' for '--rate <R>': {why}");
+        refused(&[(&["plan", "bucket", "--rate", rate], &message, None)]);
     }
     refused(&[
         (
@@ -204,8 +204,8 @@ fn of_plan_the_text_of_a_limiter() {
         ),
         (
             &["plan", "max-of", "bucket:rate=0"],
-            "invalid value 'bucket:rate=0' for '[WITHIN]...': rate=0: give calls a second above 0 in digits, \
-             such as 10 or 0.5 (not 1e-3), or inf for no limit",
+            "invalid value 'bucket:rate=0' for '[WITHIN]...': rate=0: give more than 0 calls a second, \
+             such as 0.5, or inf for no limit",
             None,
         ),
         (

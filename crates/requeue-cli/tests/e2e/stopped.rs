@@ -1,0 +1,56 @@
+//! Programs that somebody stopped.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::harness::{Job, alive, dir, read, script, start, until};
+
+/// A program that stops itself by this signal; it has been told of.
+fn stopped(args: &[&str], signal: &str, dir: &std::path::Path) -> (Job, String) {
+    let text = "echo $$ > $D/pid; kill -$S $$; echo went on";
+    let mut command = script(args, dir, text);
+    command.env("S", signal);
+    let mut job = start(command);
+    job.send(b"a\n");
+    job.said(&format!(
+        "requeue: a: the program was stopped by SIG{signal}; let it go on with kill -CONT -- -"
+    ));
+    (job, read(dir.join("pid")).trim().to_owned())
+}
+
+#[test]
+fn a_program_that_was_stopped_is_told_of_once_and_goes_on_when_it_is_continued() {
+    for signal in ["STOP", "TSTP"] {
+        let dir = dir();
+        let (mut job, pid) = stopped(&[], signal, dir.path());
+        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::CONT).unwrap();
+        job.close();
+        let done = job.done();
+        assert_eq!((done.status, done.text()), (0, "went on\n"), "{}", done.err);
+        assert_eq!(done.err.matches("was stopped by").count(), 1, "{}", done.err);
+        assert!(done.err.contains(&format!("kill -CONT -- -{pid}, or use --timeout\n")), "{}", done.err);
+    }
+}
+
+#[test]
+fn a_stopped_program_ends_when_its_time_is_over() {
+    let dir = dir();
+    let (mut job, pid) = stopped(&["--timeout", "5s", "--max-attempts", "1"], "STOP", dir.path());
+    job.close();
+    let done = job.done();
+    assert_eq!(done.status, 1, "{}", done.err);
+    assert!(done.err.contains("a: timed out after 5s"), "{}", done.err);
+    assert!(!alive(&pid));
+}
+
+#[test]
+fn no_stopped_program_outlives_a_command_that_is_told_to_end() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let dir = dir();
+        let (job, pid) = stopped(&[], "STOP", dir.path());
+        job.signal(signal);
+        let done = job.done();
+        assert_eq!(done.status, status, "{}", done.err);
+        assert!(done.err.contains("a: stopped, left"), "{}", done.err);
+        until("the program's death", || !alive(&pid));
+    }
+}
