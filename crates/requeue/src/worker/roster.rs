@@ -17,7 +17,6 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::{DrainBase, Drained};
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -478,12 +477,6 @@ impl ReadWorkers for Roster {
         let state = self.state.lock();
         let busy = state.places.iter().filter(|place| place.running.is_some()).count();
         WorkerCounts { workers: state.alive, busy }
-    }
-}
-
-impl fmt::Debug for Roster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roster").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }
 
