@@ -316,6 +316,11 @@ impl Waiters {
         self.alarm.is_some() && self.waiting() == 0
     }
 
+    /// Whether any alarm is set although nobody waits. Whoever leaves last has it taken back.
+    pub(crate) fn has_idle_alarms(&self) -> bool {
+        self.waiting() == 0 && self.has_alarms()
+    }
+
     /// Whether any alarm is set.
     pub(crate) fn has_alarms(&self) -> bool {
         self.alarm.is_some() || self.watch != Watch::Off
@@ -930,15 +935,16 @@ mod tests {
         assert!(!c.waiters.has_alarms() && !c.waiters.alarm_is_idle());
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
         assert!(c.waiters.has_alarms() && !c.waiters.alarm_is_idle(), "they wait for the timer");
+        assert!(!c.waiters.has_idle_alarms());
         assert_eq!(c.wakes(1, at(100), false), [1]);
         assert!(c.waiters.has_alarms());
         for id in std::mem::take(&mut c.ids) {
             drop(c.waiters.leave(id));
         }
-        assert!(c.waiters.alarm_is_idle());
+        assert!(c.waiters.alarm_is_idle() && c.waiters.has_idle_alarms());
         let none = Alarms { timer: None, watch: None, wants_time: false };
         assert_eq!(c.waiters.alarms(at(100), None, false), none);
-        assert!(!c.waiters.has_alarms());
+        assert!(!c.waiters.has_alarms() && !c.waiters.has_idle_alarms());
     }
 
     #[test]
@@ -993,7 +999,17 @@ mod tests {
 
     #[test]
     fn a_crowd_that_has_gone_leaves_no_memory() {
-        let mut c = Crowd::of(10_000, None);
+        let mut c = Crowd::of(64, None);
+        for _ in 0..2 {
+            for id in std::mem::take(&mut c.ids) {
+                drop(c.waiters.leave(id));
+            }
+            assert!(c.waiters.entries.capacity() >= 64, "what a few need is kept");
+            for _ in 0..64 {
+                c.enter(Sleeper::Thread, None);
+            }
+        }
+        c.enter(Sleeper::Thread, None);
         for id in std::mem::take(&mut c.ids) {
             drop(c.waiters.leave(id));
         }

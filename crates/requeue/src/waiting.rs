@@ -86,9 +86,9 @@ pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
 pub(crate) struct Waiting<'q, K, V> {
     owner: Owner<'q, K, V>,
     waiter: Option<WaiterId>,
-    /// The wake-up at a task's deadline that was asked of the clock, for when and
-    /// for whom.
-    alarm: Option<(Instant, Waker, Alarm)>,
+    /// The wake-up at a task's deadline that was asked of the clock, and for whom. The
+    /// deadline of a wait does not change.
+    alarm: Option<(Waker, Alarm)>,
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
@@ -250,7 +250,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| session.waiters.leave(id));
-                let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
+                let idle = session.waiters.has_idle_alarms();
                 drop(session);
                 drop(old);
                 if idle {
@@ -266,8 +266,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 match Self::register(waiter, session, waker(), clone.take(), look.who) {
                     Ok((lead, old)) => {
                         drop(old);
-                        let thread = look.who == Sleeper::Thread;
-                        let deadline = look.deadline.filter(|at| thread && !at.is_never());
+                        let deadline = look.deadline.filter(|at| !at.is_never());
                         return Step::Sleep(lead.into_iter().chain(deadline).min());
                     }
                     Err(NeedsClone) => clone = Some(waker().clone()),
@@ -428,12 +427,11 @@ where
 
     /// Sees to it that the clock wakes the task at its deadline.
     fn set_alarm(&mut self, at: Instant, task: &Waker) {
-        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
-        if !set {
+        if self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
             let alarm = self.owner.shared().clock.wake_at(at, task);
             // the new one is set before the old one goes, so that a clock's
             // thread need not start again
-            self.alarm = Some((at, task.clone(), alarm));
+            self.alarm = Some((task.clone(), alarm));
         }
     }
 }
@@ -451,7 +449,7 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             let shared = self.owner.shared();
             let mut session = shared.lock();
             let old = session.waiters.leave(id);
-            let idle = session.waiters.waiting() == 0 && session.waiters.has_alarms();
+            let idle = session.waiters.has_idle_alarms();
             drop(session);
             if idle {
                 in_drop(|| shared.tend(None));
@@ -488,3 +486,6 @@ impl Limit {
         }
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests;

@@ -422,3 +422,22 @@ fn without_a_tokio_runtime_the_error_says_where_to_get_one() {
     let executor = requeue::Tokio::with_handle(runtime.handle().clone());
     assert_eq!(format!("{executor:?}"), "Tokio { .. }");
 }
+
+#[test]
+fn a_value_that_a_handler_sets_goes_back_with_its_failed_run() {
+    let clock = FakeClock::new();
+    let q = WorkQueue::<u32, u32>::merging(|_, _| ()).clock(clock.clone()).build().unwrap();
+    let mut workers = Worker::of(&q)
+        .workers(1)
+        .run(|mut run: Run<u32, u32>| {
+            let old = run.set_value(6);
+            assert_eq!((old, run.value()), (Some(5), Some(&6)));
+            std::future::ready(Outcome::RetryAfter(SEC, "again".into()))
+        })
+        .unwrap();
+    q.add_value(1, 5).unwrap();
+    assert!(pin!(&mut workers).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(workers);
+    clock.advance(SEC);
+    assert_eq!(q.try_get().unwrap().take_value(), Some(6));
+}
