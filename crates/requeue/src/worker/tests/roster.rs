@@ -1,6 +1,6 @@
 //! What the roster knows, and what is left of those who have gone.
 
-use super::super::{Run, Worker, WorkerFuture};
+use super::super::{Run, Worker};
 use super::*;
 use crate::{BoxError, FakeClock, RateLimiter, WorkQueue};
 use std::future::Future;
@@ -192,29 +192,23 @@ impl RateLimiter<u32> for Moody {
     }
 }
 
-/// One worker whose handler says this, on a queue whose limiter panics.
-fn moody<O: super::super::IntoOutcome>(
-    says: fn() -> O,
-) -> (WorkQueue<u32>, WorkerFuture<u32, (), impl Fn(Run<u32>) -> std::future::Ready<O>, std::future::Ready<O>>)
-{
+/// What is left of a key whose handler said this, on a queue whose limiter panics.
+fn after_a_run<O: super::super::IntoOutcome>(says: fn() -> O) -> Stats {
     let limiter = Moody(AtomicBool::new(false), AtomicBool::new(false));
     let q = WorkQueue::builder().clock(FakeClock::new()).limiter(limiter).build().unwrap();
-    let workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| std::future::ready(says())).unwrap();
+    let mut workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| std::future::ready(says())).unwrap();
     q.add(1).unwrap();
-    (q, workers)
+    let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
+    q.stats()
 }
 
 #[test]
 fn a_run_that_succeeds_ends_although_its_limiter_panics_as_it_forgets() {
-    let (q, mut workers) = moody(|| ());
-    let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
-    assert_eq!(q.stats().held, 0);
+    assert_eq!(after_a_run(|| ()).held, 0);
 }
 
 #[test]
 fn a_key_that_is_given_up_stays_so_although_its_limiter_panics_as_it_forgets() {
-    let (q, mut workers) = moody(|| Err::<(), BoxError>("no".into()));
-    let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
-    let stats = q.stats();
+    let stats = after_a_run(|| Err::<(), BoxError>("no".into()));
     assert_eq!((stats.held, stats.ready, stats.waiting), (0, 0, 0), "it does not come back");
 }
