@@ -316,6 +316,11 @@ impl Waiters {
         self.alarm.is_some() && self.waiting() == 0
     }
 
+    /// Whether any alarm is set although nobody waits. Whoever leaves last has it taken back.
+    pub(crate) fn has_idle_alarms(&self) -> bool {
+        self.waiting() == 0 && self.has_alarms()
+    }
+
     /// Whether any alarm is set.
     pub(crate) fn has_alarms(&self) -> bool {
         self.alarm.is_some() || self.watch != Watch::Off
@@ -727,7 +732,8 @@ mod tests {
     #[test]
     fn no_watch_is_set_where_nobody_else_waits_and_one_is_when_somebody_comes() {
         let mut c = Crowd::of_such(1, None, Sleeper::Task);
-        assert_eq!(c.ready(1), [0]);
+        let wakes = c.waiters.wakes_of(1, None, false);
+        assert!(wakes.for_key.is_some() && !wakes.tend);
         assert_eq!(c.waiters.watch, Watch::Off);
         // a thread takes that key, and waits for the next
         c.enter(Sleeper::Thread, None);
@@ -844,6 +850,7 @@ mod tests {
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
         c.waiters.timer_rang(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [2], "no key is ready yet: it looks");
+        assert!(!c.waiters.wakes_of(0, at(100), false).tend, "nothing is to be set anew");
         assert_eq!(c.waiters.alarm, None, "it has rung for this timer");
         // 2 is stuck
         c.waiters.watch_rang();
@@ -925,20 +932,84 @@ mod tests {
     #[test]
     fn alarms_are_taken_back_with_the_last_who_waits() {
         let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        assert!(!c.waiters.has_alarms() && !c.waiters.alarm_is_idle());
+        assert_eq!(c.wakes(0, at(100), false), NOBODY);
+        assert!(c.waiters.has_alarms() && !c.waiters.alarm_is_idle(), "they wait for the timer");
+        assert!(!c.waiters.has_idle_alarms());
         assert_eq!(c.wakes(1, at(100), false), [1]);
         assert!(c.waiters.has_alarms());
         for id in std::mem::take(&mut c.ids) {
             drop(c.waiters.leave(id));
         }
-        assert!(c.waiters.alarm_is_idle());
+        assert!(c.waiters.alarm_is_idle() && c.waiters.has_idle_alarms());
         let none = Alarms { timer: None, watch: None, wants_time: false };
         assert_eq!(c.waiters.alarms(at(100), None, false), none);
+        assert!(!c.waiters.has_alarms() && !c.waiters.has_idle_alarms());
+    }
+
+    #[test]
+    fn where_only_the_watch_is_set_there_is_an_alarm_too() {
+        let mut c = Crowd::of_such(2, None, Sleeper::Task);
+        assert_eq!(c.ready(1), [1]);
+        assert!(c.waiters.has_alarms() && c.waiters.alarm.is_none());
+    }
+
+    #[test]
+    fn alarms_that_could_not_be_set_are_set_at_the_next_occasion() {
+        let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
+        assert_eq!(c.wakes(1, at(100), false), [1]);
+        c.waiters.no_alarms();
         assert!(!c.waiters.has_alarms());
+        assert_eq!(c.wakes(1, at(100), false), NOBODY);
+        assert_eq!((c.waiters.alarm, c.waiters.watch), (at(100), Watch::Set(Instant::ORIGIN + WATCH, 1)));
+    }
+
+    #[test]
+    fn a_leader_that_stays_sleeps_until_the_timer_that_is_the_soonest_by_now() {
+        let mut c = Crowd::of(2, at(100));
+        assert_eq!(c.waiters.stay(&WaiterId(0), at(50)), at(50));
+        assert_eq!(c.waiters.leader, Some((0, Instant::from_nanos(50))));
+        assert_eq!(c.waiters.stay(&WaiterId(1), at(50)), None);
+    }
+
+    #[test]
+    fn all_who_wait_for_one_event_are_woken_by_it_once() {
+        let mut set = WakerSet::default();
+        let counts: Vec<Arc<Count>> = (0..3).map(|_| Arc::default()).collect();
+        let mut places = [None; 2];
+        assert!(set.is_empty());
+        for (place, count) in places.iter_mut().zip(&counts) {
+            assert!(set.set(place, count.clone().into()).is_none());
+        }
+        assert!(!set.is_empty() && places == [Some(0), Some(1)]);
+        let old = set.set(&mut places[1], counts[2].clone().into());
+        assert!(old.is_some_and(|old| old.will_wake(&counts[1].clone().into())), "it is given back");
+        let mut woken = Vec::new();
+        set.take_all(&mut woken);
+        set.take_all(&mut woken);
+        woken.into_iter().for_each(Waker::wake);
+        assert_eq!(counts.iter().map(|count| count.get()).collect::<Vec<_>>(), [1, 0, 1]);
+        assert!(set.leave(0).is_none(), "it was woken");
+        assert!(set.set(&mut places[1], Waker::noop().clone()).is_none());
+        assert!(!set.is_empty() && set.leave(1).is_some() && set.is_empty());
+        let mut next = None;
+        set.set(&mut next, Waker::noop().clone());
+        assert_eq!((next, set.wakers.len()), (Some(1), 2), "a place that somebody left is taken again");
     }
 
     #[test]
     fn a_crowd_that_has_gone_leaves_no_memory() {
-        let mut c = Crowd::of(10_000, None);
+        let mut c = Crowd::of(64, None);
+        for _ in 0..2 {
+            for id in std::mem::take(&mut c.ids) {
+                drop(c.waiters.leave(id));
+            }
+            assert!(c.waiters.entries.capacity() >= 64, "what a few need is kept");
+            for _ in 0..64 {
+                c.enter(Sleeper::Thread, None);
+            }
+        }
+        c.enter(Sleeper::Thread, None);
         for id in std::mem::take(&mut c.ids) {
             drop(c.waiters.leave(id));
         }

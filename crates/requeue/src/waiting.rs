@@ -73,9 +73,9 @@ pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
 pub(crate) struct Waiting<'q, K, V> {
     owner: Owner<'q, K, V>,
     waiter: Option<WaiterId>,
-    /// The wake-up at a task's deadline that was asked of the clock, for when and
-    /// for whom.
-    alarm: Option<(Instant, Waker, Alarm)>,
+    /// The wake-up at a task's deadline that was asked of the clock, and for whom. The
+    /// deadline of a wait does not change.
+    alarm: Option<(Waker, Alarm)>,
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
@@ -194,7 +194,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                let idle = hold.waiters().waiting() == 0 && hold.waiters().has_alarms();
+                let idle = hold.waiters().has_idle_alarms();
                 drop(hold);
                 drop(old);
                 if idle {
@@ -210,8 +210,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 match Self::register(waiter, hold, waker(), clone.take(), look.who) {
                     Ok((lead, old)) => {
                         drop(old);
-                        let thread = look.who == Sleeper::Thread;
-                        let deadline = look.deadline.filter(|at| thread && !at.is_never());
+                        let deadline = look.deadline.filter(|at| !at.is_never());
                         return Step::Sleep(lead.into_iter().chain(deadline).min());
                     }
                     Err(NeedsClone) => clone = Some(waker().clone()),
@@ -339,12 +338,11 @@ where
 
     /// Sees to it that the clock wakes the task at its deadline.
     fn set_alarm(&mut self, at: Instant, task: &Waker) {
-        let set = self.alarm.as_ref().is_some_and(|(until, waker, _)| *until == at && waker.will_wake(task));
-        if !set {
+        if self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
             let alarm = self.owner.shared().clock.wake_at(at, task);
             // the new one is set before the old one goes, so that a clock's
             // thread need not start again
-            self.alarm = Some((at, task.clone(), alarm));
+            self.alarm = Some((task.clone(), alarm));
         }
     }
 }
@@ -362,7 +360,7 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             let shared = self.owner.shared();
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
-            let idle = hold.waiters().waiting() == 0 && hold.waiters().has_alarms();
+            let idle = hold.waiters().has_idle_alarms();
             drop(hold);
             if idle {
                 in_drop(|| shared.tend(None));
@@ -399,3 +397,6 @@ impl Limit {
         }
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+mod tests;

@@ -2,8 +2,8 @@
 
 use requeue::limiter::{Exponential, TokenBucket, default_per_item};
 use requeue::{
-    Add, BoxError, Clock, DrainOptions, FakeClock, Instant, Outcome, Phase, RateLimiter, Refused,
-    SystemClock, TryGetError, WaitingKeys, WorkQueue, Worker,
+    Add, BoxError, Clock, DrainOptions, Failure, FakeClock, Instant, Outcome, Phase, RateLimiter, Refused,
+    Run, SystemClock, TryGetError, WaitingKeys, WorkQueue, Worker,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -76,7 +76,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
     );
     assert!(worker.unwrap().drain_waiting(WaitingKeys::Wait, Duration::MAX).wait().complete);
 
-    async fn named(run: requeue::Run<String>) -> Result<(), BoxError> {
+    async fn named(run: Run<String>) -> Result<(), BoxError> {
         parse(run.key()).await?;
         Ok(())
     }
@@ -336,4 +336,108 @@ fn a_stream_hands_out_what_get_does_and_ends_with_the_queue() {
         assert!(items.next().await.is_none());
         assert!(items.next().await.is_none(), "and says so again");
     });
+}
+
+#[test]
+fn debug_output_tells_what_is_known_of_a_worker() {
+    let q = WorkQueue::<u32>::new();
+    let builder = Worker::of(&q).workers(2).time_limit(SEC).max_attempts(3);
+    assert_eq!(
+        format!("{builder:?}"),
+        "WorkerBuilder { workers: 2, time_limit: Some(1s), max_attempts: 3, .. }"
+    );
+    let (tell, told) = std::sync::mpsc::channel();
+    let handler = move |run: Run<u32>| {
+        tell.send(format!("{run:?}")).unwrap();
+        std::future::ready(())
+    };
+    let workers = builder.run(handler).unwrap();
+    let worker = workers.worker();
+    assert_eq!(
+        format!("{workers:?} {worker:?}"),
+        "WorkerFuture { workers: 2, .. } Worker { workers: 2, .. }"
+    );
+    q.add(1).unwrap();
+    q.shut_down();
+    smol::block_on(workers);
+    assert_eq!(told.recv().unwrap(), "Run { attempt: 1, cancelled: false, .. }");
+    let stop = worker.stop(Duration::MAX);
+    assert_eq!(format!("{stop:?}"), format!("Stop {{ deadline: {:?}, .. }}", Instant::NEVER));
+}
+
+#[test]
+fn a_failure_says_what_happened_and_why() {
+    let failure = Failure::Error(Box::new(Because(Failure::Cancelled)));
+    assert_eq!(failure.to_string(), "because");
+    let source = std::error::Error::source(&failure).map(ToString::to_string);
+    assert_eq!(source.as_deref(), Some("the handler was cancelled before it had returned"));
+    for (failure, text) in [
+        (Failure::Panic("oh".to_string()), "the handler panicked: oh"),
+        (Failure::TimeLimit(SEC), "the handler took longer than 1s"),
+    ] {
+        assert_eq!(failure.to_string(), text);
+        assert!(std::error::Error::source(&failure).is_none());
+    }
+}
+
+/// An error that has a cause.
+#[derive(Debug)]
+struct Because(Failure);
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("because")
+    }
+}
+
+impl std::error::Error for Because {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn threads_of_workers_have_the_name_of_their_queue() {
+    for (name, thread) in [("", "requeue-worker"), ("jobs", "requeue-jobs"), ("a\0b", "requeue-a?b")] {
+        let q = WorkQueue::builder().name(name).build().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let worker = Worker::of(&q)
+            .workers(1)
+            .start_threads(move |_: Run<u32>| {
+                tell.send(std::thread::current().name().map(str::to_string)).unwrap();
+            })
+            .unwrap();
+        q.add(1).unwrap();
+        assert_eq!(told.recv().unwrap().as_deref(), Some(thread));
+        assert!(worker.stop(Duration::MAX).wait().complete);
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn without_a_tokio_runtime_the_error_says_where_to_get_one() {
+    let error = requeue::Tokio::new().unwrap_err();
+    assert!(error.to_string().contains("Tokio::with_handle"), "{error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let executor = requeue::Tokio::with_handle(runtime.handle().clone());
+    assert_eq!(format!("{executor:?}"), "Tokio { .. }");
+}
+
+#[test]
+fn a_value_that_a_handler_sets_goes_back_with_its_failed_run() {
+    let clock = FakeClock::new();
+    let q = WorkQueue::<u32, u32>::merging(|_, _| ()).clock(clock.clone()).build().unwrap();
+    let mut workers = Worker::of(&q)
+        .workers(1)
+        .run(|mut run: Run<u32, u32>| {
+            let old = run.set_value(6);
+            assert_eq!((old, run.value()), (Some(5), Some(&6)));
+            std::future::ready(Outcome::RetryAfter(SEC, "again".into()))
+        })
+        .unwrap();
+    q.add_value(1, 5).unwrap();
+    assert!(pin!(&mut workers).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(workers);
+    clock.advance(SEC);
+    assert_eq!(q.try_get().unwrap().take_value(), Some(6));
 }

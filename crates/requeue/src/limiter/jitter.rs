@@ -65,11 +65,8 @@ impl<L> Jitter<L> {
 
     fn lengthen(&self, delay: Duration, longest: Duration) -> Duration {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        if delay.is_zero() || delay == Duration::MAX {
-            return delay;
-        }
         let nanos = delay.as_nanos();
-        // The cast saturates, also from infinity.
+        // The cast saturates, also from infinity. Nothing stays nothing, and never stays never.
         let more = (nanos as f64 * (self.fraction * unit(self.seed, call))).ceil() as u128;
         // A limiter may exceed what it said was its longest: never shorter.
         duration(nanos.saturating_add(more)).min(longest).max(delay)

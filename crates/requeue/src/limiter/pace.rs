@@ -121,11 +121,7 @@ pub(super) fn convert(units: i128, from: Rate, to: Rate) -> i128 {
     let whole = units.div_euclid(from.token);
     let part = units.rem_euclid(from.token) as u128;
     let part = mul_div(part, to.token as u128, from.token as u128) as i128;
-    match whole.checked_mul(to.token) {
-        Some(whole) => whole.saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE),
-        None if units < 0 => -UNPAYABLE,
-        None => UNPAYABLE,
-    }
+    whole.saturating_mul(to.token).saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE)
 }
 
 /// An instant as exact as the bucket knows it: `units / per_nano` nanoseconds
@@ -323,6 +319,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_a_change_of_rate_makes_larger_than_any_bound_ends_at_the_bound() {
+        let (fine, coarse) = (Rate { per_nano: 1, token: 1 }, Rate::ZERO);
+        assert_eq!(convert(1 << 100, fine, coarse), UNPAYABLE);
+        assert_eq!(convert(-(1 << 100), fine, coarse), -UNPAYABLE);
+        assert_eq!(convert(1 << 61, fine, coarse), 1 << 125, "and no sooner");
+        assert_eq!(convert(1 << 63, fine, coarse), UNPAYABLE);
+    }
+
     proptest! {
         #[test]
         fn a_fraction_is_the_rate_and_stays_within_its_bounds(bits in SLOWEST.to_bits()..FASTEST.to_bits()) {
@@ -346,6 +351,20 @@ mod tests {
             // there/to.token <= units/from.token < (there+1)/to.token
             prop_assert!(there * from.token <= units * to.token);
             prop_assert!((there + 1) * from.token > units * to.token);
+        }
+
+        #[test]
+        fn an_instant_is_the_same_in_the_units_of_any_rate(nanos: u64, a in 0u32..100_000, b in 0u32..100_000) {
+            let (from, to) = (Rate::per_second(f64::from(a) / 7.0), Rate::per_second(f64::from(b) / 7.0));
+            let at = Instant::from_nanos(nanos);
+            prop_assert_eq!(Exact::at(at, from).units_of(to), to.units(at));
+        }
+
+        #[test]
+        fn an_instant_between_two_units_is_rounded_down(units in 0i128..1 << 60, own in 1u64..1 << 30, other in 0u64..1 << 30) {
+            let rate = Rate { per_nano: other, token: 1 };
+            let expected = units * i128::from(other) / i128::from(own);
+            prop_assert_eq!(Exact { units, per_nano: own }.units_of(rate), expected);
         }
     }
 }

@@ -210,7 +210,7 @@ impl<K, R> Shard<K, R> {
         if self.len % CHUNK == 0 && self.chunks.len() > 1 {
             self.chunks.pop();
             if self.chunks.len() < self.chunks.capacity() / 4 {
-                self.chunks.shrink_to(self.chunks.len() * 2);
+                self.chunks.shrink_to_fit();
             }
         } else if self.len == 0 {
             self.chunks[0].shrink_to(CHUNK / 16);
@@ -320,7 +320,7 @@ impl Places {
                 self.merge();
             }
         } else if self.len < self.tables[0].capacity() / 4 {
-            self.tables[0].shrink_to(self.len * 2, Place::stretched);
+            self.tables[0].shrink_to_fit(Place::stretched);
         }
     }
 
@@ -352,7 +352,7 @@ impl Places {
         }
         kept.shrink_to(SPLIT_AT, Place::stretched);
         if self.tables.len() < self.tables.capacity() / 4 {
-            self.tables.shrink_to(self.tables.len() * 2);
+            self.tables.shrink_to_fit();
         }
     }
 }
@@ -362,6 +362,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
+    use std::hash::{BuildHasherDefault, Hasher};
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     /// Every place is found by its hash, and only once.
     fn check<K: Hash + Eq, R, S: BuildHasher>(records: &Records<K, R, S>) {
@@ -424,10 +426,115 @@ mod tests {
         }
         for shard in &records.shards {
             let shard = shard.0.lock();
-            assert!(shard.chunks.len() == 1 && shard.chunks[0].capacity() <= 16);
-            assert!(shard.places.tables.len() == 1 && shard.places.tables[0].capacity() <= 64);
+            let Shard { chunks, places: Places { tables, .. }, .. } = &*shard;
+            assert!(chunks.len() == 1 && chunks.capacity() <= 8 && chunks[0].capacity() <= 16);
+            assert!(tables.len() == 1 && tables.capacity() <= 8 && tables[0].capacity() <= 64);
         }
         check(&records);
+    }
+
+    /// The hash of a number is that number.
+    #[derive(Default)]
+    struct Itself(u64);
+    impl Hasher for Itself {
+        fn write(&mut self, _: &[u8]) {}
+        fn write_u64(&mut self, n: u64) {
+            self.0 = n;
+        }
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn keys_are_spread_however_poor_their_hasher_is() {
+        const KEYS: u64 = 100_000;
+        let records = Records::new(BuildHasherDefault::<Itself>::default());
+        for key in 0..KEYS {
+            records.update_lasting(&key, || (), |()| ());
+        }
+        for shard in &records.shards {
+            let shard = shard.0.lock();
+            let fair = KEYS as usize / SHARDS;
+            assert!((fair / 2..fair * 2).contains(&shard.len), "{} of {KEYS} in one shard", shard.len);
+            assert!(shard.places.tables.iter().all(|table| table.len() < 3 * SPLIT_AT));
+        }
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_kept_apart() {
+        /// Hashes everything to the same.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        struct Same(u64);
+        impl Hash for Same {
+            fn hash<H: Hasher>(&self, _: &mut H) {}
+        }
+        let records = Records::new(BuildHasherDefault::<Itself>::default());
+        for n in 0..600 {
+            records.update(&Same(n), || n, |_| false, |_| ());
+        }
+        for n in 0..300 {
+            records.forget(&Same(n * 2));
+        }
+        for n in 0..600 {
+            assert_eq!(records.read(&Same(n), |&n| n), (n % 2 == 1).then_some(n));
+        }
+        check(&records);
+    }
+
+    #[test]
+    fn there_are_as_many_tables_as_the_places_want() {
+        let mut places = Places::new();
+        let hash = |at: u32| at.wrapping_mul(GOLDEN as u32);
+        for at in 0..10 * SPLIT_AT as u32 {
+            places.insert(Place { hash: hash(at), at });
+            assert_eq!(
+                places.tables.len(),
+                places.len.div_ceil(SPLIT_AT),
+                "each is filled before one splits"
+            );
+        }
+        let mut tables = places.tables.len();
+        for at in 0..10 * SPLIT_AT as u32 {
+            places.remove(hash(at), at);
+            assert_eq!(places.len as u32, 10 * SPLIT_AT as u32 - 1 - at);
+            tables -= usize::from(tables > 1 && places.len < tables * MERGE_AT);
+            assert_eq!(places.tables.len(), tables, "one merges as soon as they are a quarter full, {at}");
+        }
+        assert_eq!(tables, 1);
+    }
+
+    #[test]
+    fn a_table_gives_room_back_when_it_is_a_quarter_full_and_no_sooner() {
+        let mut places = Places::new();
+        for at in 0..200 {
+            places.insert(Place { hash: at, at });
+        }
+        let room = places.tables[0].capacity();
+        for at in (room as u32 / 4..200).rev() {
+            places.remove(at, at);
+            assert_eq!(places.tables[0].capacity(), room, "{at} are left");
+        }
+        places.remove(0, 0);
+        assert!(places.tables[0].capacity() < room);
+    }
+
+    #[test]
+    fn a_key_that_is_there_already_is_not_cloned() {
+        static CLONES: AtomicUsize = AtomicUsize::new(0);
+        #[derive(PartialEq, Eq, Hash)]
+        struct Counted(String);
+        impl Clone for Counted {
+            fn clone(&self) -> Self {
+                CLONES.fetch_add(1, SeqCst);
+                Self(self.0.clone())
+            }
+        }
+        let records = Records::new(crate::RandomState::new());
+        for _ in 0..9 {
+            records.update(&Counted("a".to_string()), || (), |()| false, |()| ());
+        }
+        assert_eq!(CLONES.load(SeqCst), 1);
     }
 
     #[test]

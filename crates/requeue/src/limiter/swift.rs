@@ -274,6 +274,14 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_taken_without_the_ledger() {
+        let swift = Swift::new(&Ledger::new(1e9, 5)).unwrap();
+        let take = |n| swift.take(n, Instant::ORIGIN, u64::MAX).map(|taken| taken.map(|grant| grant.delay));
+        assert_eq!([take(5), take(1), take(6)], [Some(Ok(0)), Some(Ok(1)), Some(Err(Refusal::Never))]);
+        assert_eq!(take(0), None, "what a grant of nothing was promised only the ledger knows");
+    }
+
+    #[test]
     fn the_usual_rates_fit_into_the_atomic() {
         for rate in [0.01, 0.1, 1.0, 3.0, 5.0, 10.0, 33.3, 100.0, 1e3, 1e6, 1e9] {
             assert!(TokenBucket::new(rate, 100_000).unwrap().is_swift(), "{rate}");

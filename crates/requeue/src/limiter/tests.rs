@@ -253,10 +253,13 @@ fn r_bucket_without_room_grants_nothing() {
 
 #[test]
 fn r_bucket_reserved_within_a_time_takes_nothing_where_it_is_too_long() {
-    let bucket = drained(10.0, 1);
-    assert!(bucket.reserve_within(1, T0, ms(100) - NANO).is_never());
-    assert_eq!(bucket.tokens(T0), 0.0);
-    assert_eq!(bucket.reserve_within(1, T0, ms(100)).delay(), ms(100));
+    let (swift, changed) = (drained(10.0, 1), drained(1.0, 1));
+    changed.set_rate(10.0, T0).unwrap();
+    for bucket in [swift, changed] {
+        assert!(bucket.reserve_within(1, T0, ms(100) - NANO).is_never());
+        assert_eq!(bucket.tokens(T0), 0.0);
+        assert_eq!(bucket.reserve_within(1, T0, ms(100)).delay(), ms(100));
+    }
 }
 
 #[test]
@@ -664,6 +667,7 @@ fn x28_an_exponential_delay_is_right_where_it_is_exactly_2_to_the_63() {
             assert_eq!(exponential(base, below, failures), below);
         }
     }
+    assert_eq!(exponential(3 * NANO, two_to_the_64 + NANO, 63), two_to_the_64 + NANO, "it would be more");
 }
 
 #[test]
@@ -752,6 +756,7 @@ fn r_fast_slow_is_fast_n_times_and_slow_then() {
     assert_eq!([counted(2), counted(3), counted(u32::MAX)], [ms(5), 10 * S, 10 * S]);
     let expiring = FastSlow::new(ms(5), 10 * S, 1).expire_after(S);
     assert_eq!(delays(&expiring, 2), [ms(5), 10 * S]);
+    assert_eq!(expiring.num_requeues_at(&7, T0 + 10 * S, Token(())), 2);
     assert_eq!(expiring.num_requeues_at(&7, T0 + 11 * S, Token(())), 0);
 }
 
@@ -764,6 +769,8 @@ fn r_window_of_1_second_and_4_puts_ten_calls_into_three() {
     assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
     assert_eq!(RateLimiter::<u32>::num_requeues(&limiter, &7), 0);
     assert_eq!(keeps::<u32>(&limiter), Keeps::Nothing);
+    let counted = RateLimiter::<u32>::when_counted(&limiter, 0, T0, Token(()));
+    assert_eq!(counted, 2 * S, "what the queue counts is a call like any other");
 }
 
 #[test]
@@ -857,6 +864,104 @@ fn combined_limiters_leave_their_counts_to_the_queue_only_where_all_can() {
     assert_eq!(keeps(&MaxOf::new(vec![Box::new(Arc::new(plain()))]).unwrap()), Keeps::Own);
 }
 
+/// Answers each question with a number of its own.
+#[derive(Debug, Default)]
+struct Known(Mutex<u32>);
+
+impl RateLimiter<u32> for Known {
+    fn when(&self, _: &u32, _: Instant) -> Duration {
+        ms(11)
+    }
+    fn forget(&self, _: &u32) {
+        *self.0.lock().unwrap() += 1;
+    }
+    fn num_requeues(&self, _: &u32) -> u32 {
+        12
+    }
+    fn keeps(&self, _: Token) -> Keeps {
+        Keeps::Count { expire_after: Some(S) }
+    }
+    fn when_counted(&self, failures: u32, _: Instant, _: Token) -> Duration {
+        MS * failures
+    }
+    fn num_requeues_at(&self, _: &u32, _: Instant, _: Token) -> u32 {
+        13
+    }
+    fn longest(&self, _: Token) -> Duration {
+        ms(15)
+    }
+}
+
+#[test]
+fn every_wrapper_passes_every_question_on() {
+    fn check(limiter: &impl RateLimiter<u32>) {
+        assert_eq!(limiter.when(&7, T0), ms(11));
+        assert_eq!((limiter.num_requeues(&7), limiter.num_requeues_at(&7, T0, Token(()))), (12, 13));
+        assert_eq!(limiter.longest(Token(())), ms(15));
+        limiter.forget(&7);
+    }
+    fn check_counted(limiter: &impl RateLimiter<u32>) {
+        check(limiter);
+        assert_eq!(limiter.when_counted(14, T0, Token(())), ms(14));
+    }
+    let (own, short) = (Known::default, || FastSlow::new(MS, MS, 0));
+    check_counted(&(Box::new(own()) as Box<dyn RateLimiter<u32>>));
+    check_counted(&(own(), short()));
+    check_counted(&(short(), own()));
+    check_counted(&MaxOf::new(vec![Box::new(short()), Box::new(own()), Box::new(short())]).unwrap());
+    check_counted(&WithMaxWait::new(own(), ms(15)));
+    check_counted(&Jitter::new(own(), 0.0, 1).unwrap());
+    // whoever shares a limiter has no counts to ask with
+    let shared = Arc::new(own());
+    check(&shared);
+    check(&&*shared);
+    check(&MaxOf::new(vec![Box::new(shared.clone())]).unwrap());
+    check(&(shared.clone(), short()));
+    check(&WithMaxWait::new(shared.clone(), S));
+    check(&Jitter::new(Box::new(shared.clone()), 0.0, 1).unwrap());
+    assert_eq!(*shared.0.lock().unwrap(), 6, "each of them forgets");
+    assert_eq!(RateLimiter::<u32>::num_requeues_at(&Fixed::default(), &7, T0, Token(())), 3);
+}
+
+#[test]
+fn debug_output_tells_what_a_limiter_was_built_with() {
+    let exponential = Exponential::<u32>::new(MS, S).unwrap().expire_after(2 * S);
+    exponential.when(&7, T0);
+    for (text, told) in [
+        (format!("{exponential:?}"), "Exponential { base: 1ms, max: 1s, expire_after: Some(2s), keys: 1 }"),
+        (
+            format!("{:?}", FastSlow::<u32>::new(MS, S, 3)),
+            "FastSlow { fast: 1ms, slow: 1s, n: 3, expire_after: None, keys: 0 }",
+        ),
+        (
+            format!("{:?}", PerKeyBucket::<u32>::new(2.5, 3).unwrap()),
+            "PerKeyBucket { rate: 2.5, burst: 3, keys: 0 }",
+        ),
+        (format!("{:?}", Bucket::new(2.5, 3).unwrap()), "Bucket(TokenBucket { rate: 2.5, burst: 3, .. })"),
+        (format!("{:?}", Window::new(S, 4).unwrap()), "Window { period: 1s, quota: 4, .. }"),
+        (format!("{:?}", MaxOf::<u32>::new(vec![Box::new(exponential)]).unwrap()), "MaxOf { limiters: 1 }"),
+        (
+            format!("{:?}", Jitter::new(1, 0.5, 6).unwrap()),
+            "Jitter { limiter: 1, fraction: 0.5, seed: 6, .. }",
+        ),
+        (
+            format!("{:?}", drained(1.0, 2).reserve(1, Instant::ORIGIN)),
+            &format!("Reservation {{ n: 1, ready_at: {:?} }}", T0 + S),
+        ),
+        (
+            format!("{:?}", bucket(1.0, 1).reserve(2, T0)),
+            &format!("Reservation {{ n: 0, ready_at: {:?} }}", Instant::NEVER),
+        ),
+    ] {
+        assert_eq!(text, told);
+    }
+    let (bucket, clock) = (drained(1.0, 2), clock());
+    let mut wait = bucket.acquire(2, &clock);
+    assert_eq!(format!("{wait:?}"), "Acquire { n: 2, ready_at: None, .. }");
+    assert!(poll(&mut wait, &Arc::default()).is_pending());
+    assert_eq!(format!("{wait:?}"), format!("Acquire {{ n: 2, ready_at: {:?}, .. }}", Some(T0 + 2 * S)));
+}
+
 #[test]
 fn an_expired_record_reads_0_through_every_wrapper() {
     let inner = || Exponential::<u32>::new(MS, S).unwrap().expire_after(S);
@@ -917,7 +1022,8 @@ fn r_jitter_is_capped_by_the_maximum_of_what_it_wraps() {
             .unwrap();
     assert!(delays(&of_both, 10).iter().all(|&delay| delay <= S));
     let inside = Jitter::new(WithMaxWait::new(Fixed(S, Mutex::default()), 2 * S), 100.0, 1).unwrap();
-    assert!(delays(&inside, 50).iter().all(|&delay| S <= delay && delay <= 2 * S));
+    let spread = delays(&inside, 50);
+    assert!(spread.iter().all(|&delay| S <= delay && delay <= 2 * S) && spread.contains(&(2 * S)));
     let outside = WithMaxWait::new(Jitter::new(Fixed(S, Mutex::default()), 100.0, 1).unwrap(), 2 * S);
     assert!(delays(&outside, 50).iter().all(|&delay| S <= delay && delay <= 2 * S));
     assert_eq!(RateLimiter::<u32>::longest(&default_controller::<u32>(), token), Duration::MAX);
@@ -978,6 +1084,9 @@ fn r_default_of_a_queue_counts_for_keys_of_any_type() {
         assert_eq!(counted, plain.when(&7u32, T0));
     }
     assert_eq!(keeps::<Unclonable>(&queue), Keeps::Count { expire_after: None });
+    // asked by itself it knows no counts: every failure is the first
+    let asked: Vec<_> = (0..101).map(|_| CountedController::new().when(&Unclonable, T0)).collect();
+    assert_eq!((asked, queue.num_requeues(&Unclonable)), (vec![ms(5); 101], 0));
 }
 
 #[test]
@@ -994,6 +1103,8 @@ fn a_refusal_says_what_is_wrong_and_what_would_be_right() {
         let text = error.to_string();
         assert!(text.contains(given) && text.contains(right), "{text}");
     }
+    let (never, late) = (AcquireError::Never.to_string(), AcquireError::TimedOut.to_string());
+    assert!(never.contains("at most its burst") && late.contains("after the time-out"), "{never}, {late}");
 }
 
 // The bucket against a plain model: tokens as fractions with the denominator of

@@ -46,9 +46,13 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         Self { limit, clock, on_failure: rules.on_failure.clone(), state: Mutex::new(state) }
     }
 
-    /// A run begins. If the watching thread cannot be started the next run
+    /// A run begins; one whose limit never comes is not watched. If the watching thread cannot be started the next run
     /// tries again; the limit is looked at after the handler's return anyway.
     pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>) {
+        let until = began + self.limit;
+        if until.is_never() {
+            return;
+        }
         let mut state = self.state.lock();
         state.ended = false;
         // runs that have returned leave from the front, so that what is watched
@@ -56,9 +60,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         while state.runs.front().is_some_and(|run| run.told.has_returned()) {
             state.runs.pop_front();
         }
-        let idle = state.runs.front().is_none_or(|first| began + self.limit < first.until);
+        let idle = state.runs.front().is_none_or(|first| until < first.until);
         let (told, cell) = (cell.told.clone(), Arc::downgrade(cell));
-        let until = began + self.limit;
         // at the end, unless the clock went backwards
         let place = state.runs.iter().rposition(|run| run.until <= until).map_or(0, |before| before + 1);
         state.runs.insert(place, Watched { until, told, cell });
@@ -140,9 +143,13 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
             quietly(|| drop(cell));
         }
         match next {
-            Some(at) if !at.is_never() => self.clock.park_until(at, parker),
-            _ => parker.park(),
+            Some(at) => self.clock.park_until(at, parker),
+            None => parker.park(),
         }
         false
     }
 }
+
+#[cfg(all(test, not(requeue_loom)))]
+#[path = "tests/limit.rs"]
+mod tests;

@@ -18,7 +18,6 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::wait::WakerSet;
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::{DrainBase, Drained};
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -144,11 +143,20 @@ struct Place {
     looking: bool,
 }
 
+impl Place {
+    /// It has a key, or may have got one.
+    fn is_busy(&self) -> bool {
+        self.looking || self.running.is_some()
+    }
+}
+
 #[derive(Default)]
 pub(super) struct State {
     places: Vec<Place>,
     /// Places that nobody has.
     free: Vec<usize>,
+    /// How many places are busy.
+    busy: usize,
     /// How many workers there are to be.
     wanted: usize,
     /// Workers that have not left.
@@ -185,17 +193,21 @@ impl State {
         if late {
             self.places.iter().any(|place| place.looking || (patient && place.ends_soon))
         } else {
-            self.is_busy() || (self.threads && self.alive > 0)
+            self.busy > 0 || (self.threads && self.alive > 0)
         }
     }
-    /// Somebody has a key, or may have got one.
-    fn is_busy(&self) -> bool {
-        self.places.iter().any(|place| place.looking || place.running.is_some())
+    /// Changes a place. Nothing else makes one busy or idle.
+    fn change<R>(&mut self, place: usize, how: impl FnOnce(&mut Place) -> R) -> R {
+        let at = &mut self.places[place];
+        let was_busy = at.is_busy();
+        let result = how(at);
+        self.busy = self.busy + usize::from(at.is_busy()) - usize::from(was_busy);
+        result
     }
     /// Something has changed: takes those out who wait for it.
     fn tell_stops(&mut self, wakers: &mut Vec<Waker>) {
         let told = !self.stops.is_empty()
-            && (self.alive == 0 || self.cancelling || (self.stopping && !self.is_busy()));
+            && (self.alive == 0 || self.cancelling || (self.stopping && self.busy == 0));
         if told {
             self.stops.take_all(wakers);
         }
@@ -278,9 +290,10 @@ impl Roster {
             self.vacate(state, place);
             return false;
         }
-        let at = &mut state.places[place];
-        at.looking = true;
-        let rested = at.waker.take();
+        let rested = state.change(place, |at| {
+            at.looking = true;
+            at.waker.take()
+        });
         drop(state);
         drop(rested);
         true
@@ -306,9 +319,12 @@ impl Roster {
     /// meanwhile and the deadline has come, it is told at once.
     pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>, ends: Option<Arc<dyn Ends>>) {
         self.settles(place, |state| {
-            state.places[place].running = Some((told.clone(), ends));
-            if state.cancelling {
-                state.places[place].told = true;
+            let cancelling = state.cancelling;
+            state.change(place, |at| {
+                at.running = Some((told.clone(), ends));
+                at.told = cancelling;
+            });
+            if cancelling {
                 state.cancelled += 1;
                 told.cancel();
             }
@@ -319,8 +335,8 @@ impl Roster {
     fn settles<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        state.places[place].looking = false;
         let result = how(&mut state);
+        state.change(place, |at| at.looking = false);
         state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
@@ -330,10 +346,7 @@ impl Roster {
     pub(super) fn run_ended(&self, place: usize) {
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        let at = &mut state.places[place];
-        at.ends_soon = false;
-        let told = std::mem::take(&mut at.told);
-        let running = at.running.take();
+        let Place { running, told, .. } = state.change(place, std::mem::take);
         if !told {
             state.done += 1;
         }
@@ -357,7 +370,7 @@ impl Roster {
 
     fn vacate(&self, mut state: MutexGuard<'_, State>, place: usize) {
         let mut wakers = Vec::new();
-        let gone = std::mem::take(&mut state.places[place]);
+        let gone = state.change(place, std::mem::take);
         state.free.push(place);
         state.alive -= 1;
         state.tell_stops(&mut wakers);
@@ -378,7 +391,7 @@ impl Roster {
             self.vacate(state, place);
             return false;
         }
-        let gone = std::mem::take(&mut state.places[place]);
+        let gone = state.change(place, std::mem::take);
         drop(state);
         drop(gone);
         true
@@ -465,12 +478,6 @@ impl ReadWorkers for Roster {
         let state = self.state.lock();
         let busy = state.places.iter().filter(|place| place.running.is_some()).count();
         WorkerCounts { workers: state.alive, busy }
-    }
-}
-
-impl fmt::Debug for Roster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roster").field("workers", &self.workers()).finish_non_exhaustive()
     }
 }
 

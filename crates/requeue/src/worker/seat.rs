@@ -206,10 +206,6 @@ impl<K, V, Fut> Seat<K, V, Fut> {
         quietly(|| crew.finish(cell, end, late, false));
         crew.roster.run_ended(self.place);
     }
-
-    pub(super) fn has_run(&self) -> bool {
-        self.run.is_some()
-    }
 }
 
 impl<K, V> Going<K, V> {

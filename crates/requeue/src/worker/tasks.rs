@@ -102,8 +102,7 @@ where
 {
     fn end(&self) {
         let mut inside = self.state.lock();
-        let seat = inside.seat.take_if(|seat| seat.has_run());
-        let Some(mut seat) = seat else {
+        let Some(mut seat) = inside.seat.take() else {
             // it is being polled: another poll looks whether it was told to end
             let waker = inside.waker.clone();
             drop(inside);

@@ -1,12 +1,12 @@
-//! What is left of a future of workers once it was dropped.
+//! What the roster knows, and what is left of those who have gone.
 
 use super::super::{Run, Worker};
 use super::*;
-use crate::WorkQueue;
+use crate::{BoxError, FakeClock, RateLimiter, WorkQueue};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
@@ -63,4 +63,152 @@ fn a_dropped_future_lets_go_of_who_polled_it_and_wakes_it_no_more() {
     let waker: Option<Waker> = kept.lock().take();
     waker.expect("the handler was polled").wake();
     assert_eq!((count.0.load(SeqCst), handle.workers()), (0, 0));
+}
+
+/// Polls with a waker that counts.
+fn poll<F: Future + Unpin>(future: &mut F, count: &Arc<Count>) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(&count.clone().into()))
+}
+
+/// A future of workers that nobody polls, and the handle of its roster.
+fn idle(q: &WorkQueue<u32>) -> (impl Sized, Worker) {
+    let workers = Worker::of(q).workers(0).run(|_: Run<u32>| async {}).expect("not too many");
+    let handle = workers.worker();
+    (workers, handle)
+}
+
+#[test]
+fn a_stop_that_waits_is_woken_once_as_the_last_run_ends() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    let places = [wanted(&handle), wanted(&handle), wanted(&handle)];
+    for place in &places[..2] {
+        assert!(handle.roster.looks(*place));
+        handle.roster.run_begins(*place, &Arc::default(), None);
+    }
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let mut stop = handle.stop(Duration::MAX);
+    assert!(poll(&mut stop, &count).is_pending());
+    handle.roster.leave(places[2]);
+    handle.roster.run_ended(places[0]);
+    assert_eq!(count.0.load(SeqCst), 0, "a run goes on");
+    handle.roster.run_ended(places[1]);
+    assert_eq!(count.0.load(SeqCst), 1);
+    let Poll::Ready(report) = poll(&mut stop, &count) else { panic!("nothing runs") };
+    assert_eq!((report.complete, report.done, report.still_running), (true, 2, 0));
+    assert_eq!(handle.roster.state.lock().busy, 0);
+}
+
+#[test]
+fn a_stop_of_threads_waits_until_they_have_left() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    let is_awaited = |late| handle.roster.state.lock().is_awaited(late, true);
+    let place = wanted(&handle);
+    assert!(!is_awaited(false), "a task leaves when it is polled");
+    handle.roster.has_threads();
+    assert!(is_awaited(false) && !is_awaited(true));
+    handle.roster.leave(place);
+    assert!(!is_awaited(false));
+}
+
+#[test]
+fn a_stop_and_a_drain_that_are_dropped_or_over_keep_no_waker() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    let place = wanted(&handle);
+    assert!(handle.roster.looks(place));
+    handle.roster.run_begins(place, &Arc::default(), None);
+    q.add(1).unwrap();
+    let item = q.try_get().unwrap();
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    for mut ends in [handle.drain(Duration::MAX), handle.stop(Duration::MAX)] {
+        assert!(poll(&mut ends, &count).is_pending());
+        assert!(Arc::strong_count(&count) > 1);
+        drop(ends);
+        assert_eq!(Arc::strong_count(&count), 1);
+    }
+    let mut drain = handle.drain(Duration::MAX);
+    assert!(poll(&mut drain, &count).is_pending());
+    drop(item);
+    handle.roster.run_ended(place);
+    assert!(poll(&mut drain, &count).is_ready());
+    assert_eq!(Arc::strong_count(&count), 1, "the drain is still there");
+}
+
+#[test]
+fn a_drain_is_complete_if_nothing_is_left_of_any_kind_and_a_stop_whatever_is_left() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    let stats = |ready, held, waiting| {
+        let mut stats = Stats::default();
+        (stats.ready, stats.held, stats.waiting) = (ready, held, waiting);
+        stats
+    };
+    let complete = |stats, drained| handle.roster.report(stats, drained).complete;
+    assert!(complete(stats(0, 0, 0), Some(Drained::default())));
+    for left in [stats(1, 0, 0), stats(0, 1, 0), stats(0, 0, 1)] {
+        assert!(!complete(left, Some(Drained::default())) && complete(left, None), "{left:?}");
+    }
+    let place = wanted(&handle);
+    handle.roster.run_begins(place, &Arc::default(), None);
+    assert!(!complete(stats(0, 0, 0), None), "a run goes on");
+}
+
+#[test]
+fn as_many_workers_as_there_may_be_are_not_too_many() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    // nobody comes any more, so that this costs nothing
+    assert!(handle.stop(Duration::MAX).wait().complete);
+    assert!(handle.resize(MOST_WORKERS).is_ok());
+    let error = handle.resize(MOST_WORKERS + 1).expect_err("one more is");
+    assert!(error.to_string().contains("1048577 workers are too many"), "{error}");
+}
+
+#[test]
+fn metrics_read_how_many_workers_there_are_and_how_many_are_busy() {
+    let q = WorkQueue::<u32>::new();
+    let (_workers, handle) = idle(&q);
+    let (place, _idle) = (wanted(&handle), wanted(&handle));
+    handle.roster.run_begins(place, &Arc::default(), None);
+    let counts = ReadWorkers::workers(&*handle.roster);
+    assert_eq!((counts.workers, counts.busy), (2, 1));
+}
+
+/// Panics when it is asked for the first time, and when it is to forget for the first time.
+struct Moody(AtomicBool, AtomicBool);
+
+impl RateLimiter<u32> for Moody {
+    fn when(&self, _: &u32, _: Instant) -> Duration {
+        assert!(self.0.swap(true, SeqCst), "a limiter");
+        Duration::from_secs(1)
+    }
+    fn forget(&self, _: &u32) {
+        assert!(self.1.swap(true, SeqCst), "a limiter that is to forget");
+    }
+    fn num_requeues(&self, _: &u32) -> u32 {
+        0
+    }
+}
+
+/// What is left of a key whose handler said this, on a queue whose limiter panics.
+fn after_a_run<O: super::super::IntoOutcome>(says: fn() -> O) -> Stats {
+    let limiter = Moody(AtomicBool::new(false), AtomicBool::new(false));
+    let q = WorkQueue::builder().clock(FakeClock::new()).limiter(limiter).build().unwrap();
+    let mut workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| std::future::ready(says())).unwrap();
+    q.add(1).unwrap();
+    let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
+    q.stats()
+}
+
+#[test]
+fn a_run_that_succeeds_ends_although_its_limiter_panics_as_it_forgets() {
+    assert_eq!(after_a_run(|| ()).held, 0);
+}
+
+#[test]
+fn a_key_that_is_given_up_stays_so_although_its_limiter_panics_as_it_forgets() {
+    let stats = after_a_run(|| Err::<(), BoxError>("no".into()));
+    assert_eq!((stats.held, stats.ready, stats.waiting), (0, 0, 0), "it does not come back");
 }
