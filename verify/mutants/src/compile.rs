@@ -137,7 +137,7 @@ pub fn write_all(
         core_lib.push_str(CHOSEN);
         put(&tree.sources.join("crates/requeue-core/src/lib.rs"), core_lib.as_bytes())?;
 
-        let output = tree.cargo(&["check", "--all-features", "--lib", "--tests", "-p", package.name])?;
+        let output = check(tree, package)?;
         if output.status.success() {
             return Ok(());
         }
@@ -157,6 +157,11 @@ pub fn write_all(
         dropped.extend(found);
     }
     Ok(())
+}
+
+/// Compiles the package and its tests, without making programs.
+pub fn check(tree: &Tree, package: &Package) -> Result<Output> {
+    tree.cargo(&["check", "--all-features", "--lib", "--tests", "-p", package.name])
 }
 
 /// The compiler's errors in what cargo printed.

@@ -31,7 +31,7 @@ Runs the tests once for each mutant of a package's code and prints which mutants
   --package NAME  core (default): crates/requeue-core; requeue: wait.rs, waiting.rs, worker/ and limiter/
   --file TEXT     only mutants of files whose path contains TEXT
   --name TEXT     only mutants whose name contains TEXT
-  --stages N      only the first N programs of tests in the package's table
+  --stages N      only the first N programs of tests in the package's table (main.rs)
   --jobs N        so many at a time (default 1)
   --fresh         forgets what earlier runs found; without it caught mutants are not run again,
                   and missed ones only if anything changed
@@ -50,7 +50,6 @@ pub struct Package {
     files: &'static [&'static str],
     /// The function that tells whether a mutant is chosen, as the package's code calls it.
     chosen: &'static str,
-    /// The fastest and most telling ones first.
     tests: &'static [Tests],
 }
 
@@ -83,10 +82,12 @@ const CORE: Package = Package {
     files: &[],
     chosen: "crate::chosen_mutant",
     tests: &[
-        tests("requeue-core", "machine"),
-        tests("requeue-core", "lib"),
         tests("requeue-core", "short_ways"),
         tests("requeue-core", "loans"),
+        Tests { package: "requeue-core", target: "machine", arguments: &["--skip", "q13_"] },
+        Tests { package: "requeue-core", target: "lib", arguments: &["--skip", "table::", "--skip", "q13_"] },
+        Tests { package: "requeue-core", target: "lib", arguments: &["table::", "q13_"] },
+        Tests { package: "requeue-core", target: "machine", arguments: &["q13_"] },
         Tests { package: "requeue", target: "lib", arguments: &["filter::"] },
         tests("requeue-verify", "machine"),
         tests("requeue-verify", "model"),
@@ -310,10 +311,18 @@ fn try_all(
         eprintln!("{} mutants", todo.len());
         let next = AtomicUsize::new(0);
         let shared = Mutex::new(&mut *found);
+        // how many mutants of a file each program caught
+        let telling: Mutex<BTreeMap<&str, BTreeMap<String, u32>>> = Mutex::default();
         let failed = std::thread::scope(|scope| {
             let work = || -> Result<()> {
                 while let Some(mutant) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = try_one(&programs, mutant.id)?;
+                    let file = mutant.file.as_str();
+                    let caught = telling.lock().expect("no panic").get(file).cloned().unwrap_or_default();
+                    let result = try_one(&programs, mutant.id, &caught)?;
+                    if result.0 != "missed" {
+                        let mut telling = telling.lock().expect("no panic");
+                        *telling.entry(file).or_default().entry(result.1.clone()).or_default() += 1;
+                    }
                     let mut found = shared.lock().expect("no panic");
                     found.note(mutant, result);
                     found.write(kept)?;
@@ -334,14 +343,14 @@ fn try_all(
             continue;
         }
         compile::write_one(&plain, repository, mutant)?;
-        if !found.viable.contains_key(&mutant.id) {
-            let checked =
-                plain.cargo(&["check", "--all-features", "--lib", "--tests", "-p", package.name])?;
-            found.viable.insert(mutant.id, checked.status.success());
-        }
-        if found.viable[&mutant.id] && open(found, mutant) {
+        let viable = match found.viable.get(&mutant.id) {
+            Some(&viable) => viable,
+            None => compile::check(&plain, package)?.status.success(),
+        };
+        found.viable.insert(mutant.id, viable);
+        if viable && open(found, mutant) {
             let programs = run::build(&plain, package, options.stages)?;
-            let result = try_one(&programs, 0)?;
+            let result = try_one(&programs, 0, &BTreeMap::new())?;
             found.note(mutant, result);
         }
         found.write(kept)?;
@@ -359,8 +368,14 @@ impl Found {
     }
 }
 
-/// Runs the tests until one fails.
-fn try_one(programs: &[Program], id: usize) -> Result<(&'static str, String)> {
+/// Runs the tests until one fails: first those that cost least for what they caught in this file.
+fn try_one(
+    programs: &[Program],
+    id: usize,
+    caught: &BTreeMap<String, u32>,
+) -> Result<(&'static str, String)> {
+    let mut programs: Vec<&Program> = programs.iter().collect();
+    programs.sort_by_key(|program| program.took / (1 + caught.get(&program.name).copied().unwrap_or(0)));
     for program in programs {
         match program.run(id)? {
             Ending::Passed => {}

@@ -1,5 +1,6 @@
 //! Tests that are built once and run once for each mutant.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,7 +22,9 @@ pub struct Program {
     executable: PathBuf,
     directory: PathBuf,
     tests: Tests,
-    /// How long a mutant may take; a generous multiple of what the unchanged code took.
+    /// How long the unchanged code took.
+    pub took: Duration,
+    /// How long a mutant may take; a generous multiple of that.
     limit: Duration,
 }
 
@@ -35,14 +38,16 @@ pub enum Ending {
 /// Builds the tests of a package in the order of its table.
 pub fn build(tree: &Tree, package: &Package, stages: usize) -> Result<Vec<Program>> {
     let tests = &package.tests[..stages.min(package.tests.len())];
-    let mut arguments = vec!["test", "--no-run", "--all-features"];
+    let mut targets = BTreeSet::new();
     for tests in tests {
-        arguments.extend(["-p", tests.package]);
-        arguments.extend(match tests.target {
+        targets.insert(vec!["-p", tests.package]);
+        targets.insert(match tests.target {
             "lib" => vec!["--lib"],
             target => vec!["--test", target],
         });
     }
+    let mut arguments = vec!["test", "--no-run", "--all-features"];
+    arguments.extend(targets.iter().flatten());
     let output = tree.cargo(&arguments)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -64,11 +69,12 @@ pub fn build(tree: &Tree, package: &Package, stages: usize) -> Result<Vec<Progra
         let ours =
             ours.ok_or_else(|| format!("cargo built no test {} of {}", tests.target, tests.package))?;
         programs.push(Program {
-            name: format!("{} {}", tests.package, tests.target),
+            name: [&[tests.package, tests.target], tests.arguments].concat().join(" "),
             executable: ours["executable"].as_str().unwrap_or_default().into(),
             directory: tree.sources.join(tests.directory()),
             tests,
-            limit: Duration::from_secs(600),
+            took: Duration::from_secs(60),
+            limit: Duration::from_secs(300),
         });
     }
     Ok(programs)
@@ -82,9 +88,9 @@ pub fn measure(programs: &mut [Program]) -> Result<()> {
             Ending::Passed => {}
             ending => return Err(format!("{} on the unchanged code: {ending:?}", program.name).into()),
         }
-        let took = begin.elapsed();
-        program.limit = took * 4 + Duration::from_secs(5);
-        eprintln!("{}: {:.1} s", program.name, took.as_secs_f64());
+        program.took = begin.elapsed();
+        program.limit = program.took * 4 + Duration::from_secs(5);
+        eprintln!("{}: {:.1} s", program.name, program.took.as_secs_f64());
     }
     Ok(())
 }
