@@ -44,26 +44,18 @@ impl Tree {
         Self { sources: directory.join(name), target: directory.join(format!("{name}-target")) }
     }
 
-    /// Makes the copy what git knows of `repository`, with what is not committed, and without
-    /// touching files that have not changed. Returns the files of the copy.
-    pub fn copy(&self, repository: &Path) -> Result<BTreeSet<String>> {
-        let listed = Command::new("git")
-            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-            .current_dir(repository)
-            .output()?;
-        let listed = String::from_utf8(listed.stdout)?;
-        let files: BTreeSet<String> =
-            listed.lines().filter(|file| repository.join(file).is_file()).map(String::from).collect();
-        for file in &files {
-            put(&self.sources.join(file), &fs::read(repository.join(file))?)?;
+    /// Makes the copy hold these files as they are at `from`, and no others, without touching
+    /// those that have not changed.
+    pub fn copy(&self, from: &Path, files: &BTreeSet<String>) -> Result<()> {
+        for file in files {
+            put(&self.sources.join(file), &fs::read(from.join(file))?)?;
         }
         for old in walk(&self.sources)? {
-            let name = old.strip_prefix(&self.sources)?.to_string_lossy().into_owned();
-            if !files.contains(&name) {
+            if !files.contains(old.strip_prefix(&self.sources)?.to_string_lossy().as_ref()) {
                 fs::remove_file(old)?;
             }
         }
-        Ok(files)
+        Ok(())
     }
 
     pub fn cargo(&self, arguments: &[&str]) -> Result<Output> {
@@ -79,6 +71,16 @@ impl Tree {
             .output()?;
         Ok(output)
     }
+}
+
+/// The files that git knows at a place, and those that nobody has committed yet.
+pub fn files(repository: &Path) -> Result<BTreeSet<String>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(repository)
+        .output()?;
+    let listed = String::from_utf8(listed.stdout)?;
+    Ok(listed.lines().filter(|file| repository.join(file).is_file()).map(String::from).collect())
 }
 
 /// Writes a file unless that is what it says already: cargo builds anew what is younger.
@@ -106,11 +108,11 @@ fn walk(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Writes all mutants but `dropped` into the copy, and drops those at which the compiler finds an
+/// Writes all mutants of the `plain` copy but `dropped` into the other one, and drops those at which the compiler finds an
 /// error until it finds none. What was dropped may still compile where it is the only change.
 pub fn write_all(
     tree: &Tree,
-    repository: &Path,
+    plain: &Tree,
     package: &Package,
     mutants: &[Mutant],
     dropped: &mut BTreeSet<usize>,
@@ -121,9 +123,9 @@ pub fn write_all(
     }
     for round in 1.. {
         let mut pieces: BTreeMap<String, Vec<(Range<usize>, usize)>> = BTreeMap::new();
-        let mut core_lib = fs::read_to_string(repository.join("crates/requeue-core/src/lib.rs"))?;
+        let mut core_lib = fs::read_to_string(plain.sources.join("crates/requeue-core/src/lib.rs"))?;
         for (&file, mutants) in &by_file {
-            let text = fs::read_to_string(repository.join(file))?;
+            let text = fs::read_to_string(plain.sources.join(file))?;
             let kept: Vec<&Mutant> =
                 mutants.iter().copied().filter(|mutant| !dropped.contains(&mutant.id)).collect();
             let written = write(&text, &kept, package.chosen)?;
@@ -198,9 +200,11 @@ fn blame(error: &Value, pieces: &BTreeMap<String, Vec<(Range<usize>, usize)>>) -
     before.max_by_key(|(piece, _)| piece.end).map(|(_, id)| BTreeSet::from([*id]))
 }
 
-/// Makes `mutant` the only change of the copy.
-pub fn write_one(tree: &Tree, repository: &Path, mutant: &Mutant) -> Result<()> {
-    let text = fs::read_to_string(repository.join(&mutant.file))?;
+/// Makes `mutant` the only change of the copy, and returns how the file was.
+pub fn write_one(tree: &Tree, mutant: &Mutant) -> Result<String> {
+    let file = tree.sources.join(&mutant.file);
+    let text = fs::read_to_string(&file)?;
     let changed = format!("{}{}{}", &text[..mutant.from], mutant.replacement, &text[mutant.to..]);
-    put(&tree.sources.join(&mutant.file), changed.as_bytes())
+    put(&file, changed.as_bytes())?;
+    Ok(text)
 }

@@ -62,10 +62,8 @@ mod flag {
     /// Since it became ready or dirty it has been published: those who add it
     /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
     pub(super) const PUBLISHED: u32 = 1 << 6;
-    /// It stands in `limbo`.
-    pub(super) const LIMBO: u32 = 1 << 7;
 }
-use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, PICKED, PUBLISHED, READY};
+use flag::{BACKOFF, DIRTY, HELD, LOOSE, PICKED, PUBLISHED, READY};
 
 /// How two payloads of one key become one: the older first.
 ///
@@ -225,7 +223,8 @@ pub struct Core<K, V = ()> {
     hand: u32,
     /// Whether somebody may still read a pinned key, if keys are ever pinned.
     may_read: Option<MayRead<K>>,
-    /// Slots whose keys nothing kept any more but somebody who read them.
+    /// Slots whose keys nothing kept any more but somebody who read them: each once. The
+    /// keys may have been triggered again since, or have gone.
     limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
