@@ -2,11 +2,10 @@
 //! was handed out, and how long one stays that only a reader keeps.
 
 use requeue_core::{
-    Config, Core, Delay, Ended, Got, How, Limit, MayRead, Order, Policy, ReadyOrder, RetryDelay, RunRef,
-    Ticket, Trigger,
+    Config, Core, Delay, Got, How, Limit, MayRead, Order, Policy, ReadyOrder, RetryDelay, RunRef, Ticket,
+    Trigger,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -15,7 +14,7 @@ const LIMIT: Limit<'static> = Limit { delay: &|_, _| SECOND, counts: true, expir
 /// A state machine with keys that are numbers below 32, and a bit for each that is being read.
 struct Q {
     core: Core<u32>,
-    read: Arc<AtomicU32>,
+    read: Arc<Mutex<u32>>,
 }
 
 impl Q {
@@ -39,7 +38,7 @@ impl Q {
         let read = &self.read;
         let may_read = || -> MayRead<u32> {
             let read = Arc::clone(read);
-            Box::new(move |key| read.load(SeqCst) & (1 << key) != 0)
+            Box::new(move |key| *read.lock().expect("no panic") & (1 << key) != 0)
         };
         self.core.publish(ticket, Some(may_read)).is_some()
     }
@@ -53,11 +52,11 @@ impl Q {
     }
 
     fn begin_to_read(&self, key: u32) {
-        self.read.fetch_or(1 << key, SeqCst);
+        *self.read.lock().expect("no panic") |= 1 << key;
     }
 
     fn stop_reading(&self, key: u32) {
-        self.read.fetch_and(!(1 << key), SeqCst);
+        *self.read.lock().expect("no panic") &= !(1 << key);
     }
 
     fn known(&self) -> usize {
@@ -69,10 +68,6 @@ impl Q {
         self.core.retry_limbo();
         self.core.take_trash().into_iter().filter_map(|(key, _)| key).collect()
     }
-}
-
-fn key_of(ended: Ended<u32, ()>) -> Option<u32> {
-    ended.key
 }
 
 const NOBODY: Option<fn() -> MayRead<u32>> = None;
@@ -103,7 +98,7 @@ fn a_key_may_be_published_while_it_is_ready_or_dirty_and_the_queue_is_open() {
     q.core.close();
     assert_eq!(q.core.publish(ticket, NOBODY), None, "outsiders are refused");
     let run = q.get();
-    assert_eq!(key_of(q.core.finish(run, true)), Some(1));
+    assert_eq!(q.core.finish(run, true).key, Some(1));
     assert_eq!(q.core.publish(ticket, NOBODY), None, "it has gone");
 
     let mut q = Q::new();
@@ -154,7 +149,7 @@ fn a_key_that_only_a_reader_keeps_goes_when_the_reader_has_gone() {
     assert_eq!(q.known(), 2);
     for run in runs {
         assert!(!q.core.is_inert(&run));
-        assert_eq!(key_of(q.core.finish(run, true)), None);
+        assert_eq!(q.core.finish(run, true).key, None);
     }
     assert!(q.core.has_limbo() && q.core.has_trash());
     assert_eq!((q.known(), q.core.state(&1, 1)), (0, None), "nobody asked for a run");
@@ -175,7 +170,7 @@ fn a_key_that_nobody_reads_goes_at_the_end_of_its_run() {
     let mut q = Q::new();
     let run = q.read_and_held(1);
     q.stop_reading(1);
-    assert_eq!(key_of(q.core.finish(run, true)), Some(1));
+    assert_eq!(q.core.finish(run, true).key, Some(1));
     assert!(!q.core.has_limbo());
     assert_eq!(q.known(), 0);
 }
@@ -191,7 +186,7 @@ fn a_key_that_is_triggered_while_only_a_reader_keeps_it_is_known_again() {
     assert!(q.core.take_trash().is_empty());
     let run = q.get();
     assert_eq!(q.known(), 1);
-    assert_eq!(key_of(q.core.finish(run, true)), None, "it is still read");
+    assert_eq!(q.core.finish(run, true).key, None, "it is still read");
     assert_eq!(q.known(), 0);
     q.stop_reading(1);
     assert_eq!(q.let_go(), [1]);
@@ -201,7 +196,7 @@ fn a_key_that_is_triggered_while_only_a_reader_keeps_it_is_known_again() {
     let _ = q.core.finish(run, true);
     q.add(2, Delay::Now);
     let run = q.get();
-    assert_eq!(key_of(q.core.finish(run, true)), None);
+    assert_eq!(q.core.finish(run, true).key, None);
     assert!(q.core.has_limbo());
     q.stop_reading(2);
     assert_eq!(q.let_go(), [2]);
@@ -213,7 +208,7 @@ fn a_key_that_is_read_waits_for_its_timer_as_any_other() {
     let mut q = Q::new();
     let run = q.read_and_held(1);
     let ended = q.core.end(run, How::Again(SECOND), None).expect("open");
-    assert_eq!((key_of(ended), q.core.has_limbo(), q.known()), (None, false, 1));
+    assert_eq!((ended.key, q.core.has_limbo(), q.known()), (None, false, 1));
     q.stop_reading(1);
     assert!(q.let_go().is_empty());
     assert_eq!(q.core.stats().waiting, 1);
@@ -224,9 +219,9 @@ fn a_key_that_is_read_is_kept_by_its_failures_and_goes_when_they_are_forgotten()
     let mut q = Q::new();
     let run = q.read_and_held(1);
     let ended = q.core.end(run, How::Retry(RetryDelay::Instead(LIMIT, Duration::ZERO)), None).expect("open");
-    assert_eq!((key_of(ended), q.known()), (None, 1));
+    assert_eq!((ended.key, q.known()), (None, 1));
     let run = q.get();
-    assert_eq!(key_of(q.core.finish(run, false)), None, "done keeps the failures");
+    assert_eq!(q.core.finish(run, false).key, None, "done keeps the failures");
     assert_eq!((q.core.has_limbo(), q.known(), q.core.num_requeues(&1, 1)), (false, 1, 1));
     assert_eq!(q.core.forget(&1, 1), None, "it is read");
     assert_eq!((q.core.has_limbo(), q.known()), (true, 0));
@@ -240,7 +235,7 @@ fn a_key_that_is_read_is_kept_by_its_guard_when_its_run_was_ended_by_key() {
     let run = q.read_and_held(1);
     assert!(q.core.done(&1, 1).is_ok());
     assert_eq!((q.core.has_limbo(), q.known()), (false, 1), "its guard lends it");
-    assert_eq!(key_of(q.core.give_back(run)), None);
+    assert_eq!(q.core.give_back(run).key, None);
     assert_eq!((q.core.has_limbo(), q.known()), (true, 0));
     q.stop_reading(1);
     assert_eq!(q.let_go(), [1]);
@@ -255,11 +250,11 @@ fn a_place_that_another_key_has_taken_is_left_alone() {
     q.add(1, Delay::Now);
     q.stop_reading(1);
     let run = q.get();
-    assert_eq!(key_of(q.core.finish(run, true)), Some(1));
+    assert_eq!(q.core.finish(run, true).key, Some(1));
     assert_eq!(q.known(), 0);
     q.add(2, Delay::Now);
     assert_eq!(q.known(), 1);
     assert!(q.let_go().is_empty());
     let run = q.get();
-    assert_eq!(key_of(q.core.finish(run, true)), Some(2));
+    assert_eq!(q.core.finish(run, true).key, Some(2));
 }

@@ -2,8 +2,10 @@
 //! what they leave. Whoever may not is sent the long way, so that only these tests see it.
 
 use requeue_core::{
-    Config, Core, Delay, Ended, Got, Handout, How, Order, ReadyOrder, RunEnd, Ticket, Trigger,
+    Added, Config, Core, Delay, Ended, Got, Handout, How, Instant, Limit, Order, Policy, ReadyOrder, RunEnd,
+    Ticket, Trigger,
 };
+use std::cell::Cell;
 use std::time::Duration;
 
 fn new() -> Core<u32> {
@@ -54,7 +56,7 @@ fn a_key_is_had_the_short_way_where_one_is_ready_and_the_order_is_not_the_users(
 fn a_run_that_ended_the_short_way_is_counted() {
     let mut core = new();
     add(&mut core, 1);
-    let base = core.begin_drain(requeue_core::WaitingKeys::Drop, requeue_core::Instant::NEVER);
+    let base = core.begin_drain(requeue_core::WaitingKeys::Drop, Instant::NEVER);
     let run = get(&mut core).run;
     assert_eq!(core.stats().held, 1);
     assert_eq!(core.finish_plainly(run).ok(), Some(1));
@@ -110,4 +112,58 @@ fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
         assert_eq!(ended.end, name);
         assert_eq!((ended.worked, core.last_times()), (None, (None, None)));
     }
+}
+
+#[test]
+fn a_key_is_added_the_short_way_where_the_queue_is_open_and_the_order_is_not_the_users() {
+    let mut core = new();
+    let mut heard = Vec::new();
+    let mut key = Some(1);
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| heard.push(1)), Some(Added::Ready));
+    assert_eq!(key, None);
+    key = Some(1);
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| heard.push(2)), Some(Added::Coalesced));
+    assert_eq!(key, Some(1), "the queue has one");
+    let run = get(&mut core).run;
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| heard.push(3)), Some(Added::Dirty));
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| heard.push(4)), Some(Added::Coalesced));
+    assert_eq!(heard, [2, 4], "of what was redundant");
+    let counts = core.take_counts();
+    assert_eq!((counts.adds, counts.coalesced), (2, 2));
+    let _ = core.finish(run, true);
+    core.close();
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| ()), None);
+    let mut core = with_own_order();
+    assert_eq!(core.add_plainly(&mut key, 1, |_, _| ()), None);
+    assert_eq!((key, core.stats().known), (Some(1), 0), "nothing has changed");
+}
+
+#[test]
+fn an_immediate_trigger_fires_no_timer_even_of_its_own_key() {
+    let mut core = new();
+    let second = Duration::from_secs(1);
+    let delay = Delay::After(second, Policy::Earliest);
+    core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
+    assert!(!core.begin(Some(Instant::ORIGIN + second)));
+    add(&mut core, 1);
+    assert_eq!((core.len(), core.stats().waiting), (1, 1));
+}
+
+#[test]
+fn a_limiter_that_counts_by_itself_is_not_told_what_others_counted() {
+    let mut core = new();
+    let asked = Cell::new(Vec::new());
+    let delay = |failures: u32, _: Instant| {
+        let mut all = asked.take();
+        all.push(failures);
+        asked.set(all);
+        Duration::from_secs(1)
+    };
+    for counts in [true, true, false, true] {
+        let limit = Limit { delay: &delay, counts, expire_after: None };
+        let delay = Delay::Limited(limit, Policy::Earliest);
+        core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
+    }
+    assert_eq!(asked.take(), [0, 1, 0, 2]);
+    assert_eq!(core.num_requeues(&1, 1), 3);
 }

@@ -1,9 +1,7 @@
 //! The timestamps that metrics need: how long keys wait and runs take, which is the oldest, and
 //! how late timers fire.
 
-use requeue_core::{
-    Config, Core, Delay, Got, How, Instant, Order, Policy, RunRef, Trigger, WaitingKeys,
-};
+use requeue_core::{Config, Core, Delay, Got, How, Instant, Order, Policy, RunRef, Trigger, WaitingKeys};
 use std::time::Duration;
 
 fn secs(n: u64) -> Duration {

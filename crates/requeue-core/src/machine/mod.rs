@@ -550,7 +550,8 @@ impl<K, V> Core<K, V> {
         let slot = self.hand;
         let now = self.now;
         let Some(record) = self.records.get_mut(slot) else { return };
-        if record.failures > 0 && record.expires <= now {
+        // one without failures never expires
+        if record.expires <= now {
             record.failures = 0;
             record.expires = Instant::NEVER;
             if let Some(key) = self.release(slot) {
