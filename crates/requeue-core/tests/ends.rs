@@ -15,7 +15,7 @@ const RETRY_NOW: How<'static> = How::Retry(RetryDelay::Instead(UNCOUNTED, Durati
 type Queue = Core<u32, Vec<u32>>;
 
 fn queue() -> Queue {
-    let merge: Merge<Vec<u32>> = Box::new(|older, newer| older.extend(newer));
+    let merge: Merge<Vec<u32>> = Box::new(|older: &mut Vec<u32>, newer| older.extend(newer));
     Core::new(Config { merge: Some(merge), ..Config::default() })
 }
 

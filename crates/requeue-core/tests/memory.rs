@@ -157,3 +157,35 @@ fn q13_memory_of_waiting_keys_goes_back_at_a_shutdown() {
         assert!(left <= KEPT, "{left} bytes are left");
     }
 }
+
+#[test]
+fn a_queue_that_is_dropped_frees_everything_but_chunks_of_which_a_key_is_lent() {
+    let before = ALLOCATED.get();
+    let mut core = Core::<String, String>::new(Config::default());
+    let mut runs = Vec::with_capacity(300);
+    let for_runs = ALLOCATED.get() - before;
+    for key in 0..300u32 {
+        let mut trigger = Trigger::new(key.to_string(), Some(key.to_string()));
+        core.add(&mut trigger, hash(key), Delay::Now).map(|_| ()).expect("open");
+        let Got::Item(item) = core.get() else { panic!("it is ready") };
+        let run = item.run;
+        // one of each chunk stays lent
+        if key == 7 || key == 299 {
+            runs.push(run);
+        } else if key % 2 == 0 {
+            let _ = core.detach(run);
+        } else {
+            let _ = core.finish(run, true);
+        }
+    }
+    let mut lent = runs.pop().expect("two were kept");
+    let ended = core.finish(lent, true);
+    assert_eq!(ended.key.as_deref(), Some("299"));
+    drop(ended);
+    drop(core);
+    lent = runs.pop().expect("one is left");
+    let left = ALLOCATED.get() - before - for_runs;
+    let chunk = 256 * size_of::<String>() as isize;
+    assert!((chunk..2 * chunk).contains(&left), "{left} bytes are left, a chunk has {chunk}");
+    assert_eq!(lent.key(), "7");
+}
