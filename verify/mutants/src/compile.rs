@@ -108,14 +108,20 @@ fn walk(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Errors of types and names, which the mutant has wherever it stands. Others may come from
+/// its number, which cannot be asked for in a constant, say.
+const WRONG: [&str; 8] = ["E0277", "E0282", "E0283", "E0308", "E0369", "E0433", "E0599", "E0600"];
+
 /// Writes all mutants of the `plain` copy but `dropped` into the other one, and drops those at which the compiler finds an
-/// error until it finds none. What was dropped may still compile where it is the only change.
+/// error until it finds none. What was dropped may still compile where it is the only change,
+/// unless `viable` says now that it does not.
 pub fn write_all(
     tree: &Tree,
     plain: &Tree,
     package: &Package,
     mutants: &[Mutant],
     dropped: &mut BTreeSet<usize>,
+    viable: &mut BTreeMap<usize, bool>,
 ) -> Result<()> {
     let mut by_file: BTreeMap<&str, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
@@ -147,7 +153,12 @@ pub fn write_all(
         let mut strange = Vec::new();
         for message in errors(&output) {
             match blame(&message, &pieces) {
-                Some(ids) => found.extend(ids),
+                Some(ids) => {
+                    if message["code"]["code"].as_str().is_some_and(|code| WRONG.contains(&code)) {
+                        viable.extend(ids.iter().map(|id| (*id, false)));
+                    }
+                    found.extend(ids);
+                }
                 None => strange.push(message["rendered"].as_str().unwrap_or_default().to_string()),
             }
         }

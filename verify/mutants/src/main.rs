@@ -308,7 +308,7 @@ fn try_all(
     let together = Tree::new(directory, "together");
     let plain = Tree::new(directory, "alone");
     together.copy(&plain.sources, files)?;
-    compile::write_all(&together, &plain, package, mutants, &mut found.dropped)?;
+    compile::write_all(&together, &plain, package, mutants, &mut found.dropped, &mut found.viable)?;
     found.write(kept)?;
 
     let all = found.all;
