@@ -129,7 +129,8 @@ pub(crate) struct Arena<K> {
     chunks: Vec<Chunk<K>>,
     /// Beside each chunk a bit a slot, set while it is free.
     free: Vec<[u64; WORDS]>,
-    /// A bit a chunk, set while a slot of it may be free (an absent chunk counts).
+    /// A bit a chunk, set while a slot of it may be free (an absent chunk counts, as do some
+    /// beyond the last).
     vacant: Vec<u64>,
     /// No word of `vacant` before this one has a bit set.
     first_vacant: usize,
@@ -477,9 +478,6 @@ impl<K> Arena<K> {
         let len = self.chunks.len();
         self.free.truncate(len);
         self.vacant.truncate(len.div_ceil(64));
-        if let Some(last) = self.vacant.last_mut().filter(|_| len % 64 != 0) {
-            *last &= (1 << (len % 64)) - 1;
-        }
         if let Some(to) = roomy::shrink_to(len, self.chunks.capacity()) {
             self.chunks.shrink_to(to);
             self.free.shrink_to(to);
@@ -537,15 +535,6 @@ impl<K> Drop for Arena<K> {
                 unsafe { dealloc(slots.as_ptr().cast(), Self::LAYOUT) };
             }
         }
-    }
-}
-
-impl<K> fmt::Debug for Arena<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arena")
-            .field("len", &self.len)
-            .field("chunks", &self.chunks.len())
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,96 +1,195 @@
-//! Runs that end, alone and in batches: what they leave, and what is told of them.
+//! What the end of a run leaves: of the key's state, of its payload, of its attempts, and what
+//! each of the ways of ending one counts.
 
 use requeue_core::{
-    Config, Core, Delay, Ended, Got, Handout, How, Order, ReadyOrder, RunEnd, Ticket, Trigger,
+    Config, Core, Delay, Got, Handout, How, Instant, Limit, Merge, Policy, RetryDelay, Trigger, WaitingKeys,
 };
 use std::time::Duration;
 
-fn new() -> Core<u32> {
-    Core::new(Config::default())
+const SECOND: Duration = Duration::from_secs(1);
+/// A limiter that counts failures itself, and one whose failures the queue counts.
+const UNCOUNTED: Limit<'static> = Limit { delay: &|_, _| SECOND, counts: false, expire_after: None };
+const COUNTED: Limit<'static> = Limit { delay: &|_, _| SECOND, counts: true, expire_after: None };
+const RETRY_NOW: How<'static> = How::Retry(RetryDelay::Instead(UNCOUNTED, Duration::ZERO));
+
+type Queue = Core<u32, Vec<u32>>;
+
+fn queue() -> Queue {
+    let merge: Merge<Vec<u32>> = Box::new(|older: &mut Vec<u32>, newer| older.extend(newer));
+    Core::new(Config { merge: Some(merge), ..Config::default() })
 }
 
-fn add(core: &mut Core<u32>, key: u32) -> Ticket {
-    core.add(&mut Trigger::new(key, None), key, Delay::Now).expect("open").ticket
+fn at(n: u32) -> Instant {
+    Instant::ORIGIN + SECOND * n
 }
 
-fn get(core: &mut Core<u32>) -> Handout<u32, ()> {
+/// Adds a key with a payload, or without one where it is empty.
+fn add(core: &mut Queue, key: u32, value: &[u32]) {
+    let value = (!value.is_empty()).then(|| value.to_vec());
+    core.add(&mut Trigger::new(key, value), key, Delay::Now).expect("open");
+}
+
+fn get(core: &mut Queue) -> Handout<u32, Vec<u32>> {
     match core.get() {
         Got::Item(item) => item,
         other => panic!("no key, but {other:?}"),
     }
 }
 
-/// Last in, first out; a user's order all the same.
-struct Own(Vec<Ticket>);
-
-impl ReadyOrder<u32> for Own {
-    fn push(&mut self, _: &u32, ticket: Ticket) {
-        self.0.push(ticket);
-    }
-    fn pop(&mut self) -> Option<Ticket> {
-        self.0.pop()
-    }
+/// ready, held, dirty, known
+fn counts(core: &Queue) -> [usize; 4] {
+    let stats = core.stats();
+    [stats.ready, stats.held, stats.dirty, stats.known]
 }
 
-fn with_own_order() -> Core<u32> {
-    Core::new(Config { order: Order::Own(Box::new(Own(Vec::new()))), ..Config::default() })
+/// ready, held, dirty
+fn state(core: &Queue, key: u32) -> Option<[bool; 3]> {
+    core.state(&key, key).map(|state| [state.ready, state.held, state.dirty])
 }
 
 #[test]
-fn a_run_that_leaves_nothing_of_its_key_is_counted() {
-    let mut core = new();
-    add(&mut core, 1);
-    let base = core.begin_drain(requeue_core::WaitingKeys::Drop, requeue_core::Instant::NEVER);
-    let run = get(&mut core).run;
-    assert_eq!(core.stats().held, 1);
-    assert_eq!(core.finish(run, false).key, Some(1));
-    assert_eq!((core.stats().held, core.drain_counts(&base).done), (0, 1));
+fn a_key_that_is_put_back_is_ready_and_nothing_else() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    let ended = core.put_back(item.run, item.value);
+    assert_eq!((ended.key, ended.value, ended.worked), (None, None, None));
+    assert_eq!((counts(&core), state(&core, 1)), ([1, 0, 0, 1], Some([true, false, false])));
+    let item = get(&mut core);
+    assert_eq!((item.attempt, item.value), (1, None));
+    assert_eq!(state(&core, 1), Some([false, true, false]));
+    assert_eq!(core.finish_plainly(item.run).ok(), Some(1), "there is nothing else to be known of it");
+    assert_eq!(counts(&core), [0; 4]);
 }
 
 #[test]
-fn a_key_whose_run_was_ended_under_its_guard_goes_when_the_last_guard_does() {
-    let mut core = new();
-    add(&mut core, 1);
-    let first = get(&mut core).run;
-    assert!(core.done(&1, 1).is_ok());
-    add(&mut core, 1);
-    let second = get(&mut core).run;
-    assert_eq!(core.finish(second, false).key, None, "the first guard still lends the key");
-    assert_eq!(core.stats().held, 0);
-    assert_eq!(core.finish(first, false).key, Some(1));
-    assert_eq!(core.stats().known, 0);
+fn a_key_that_is_put_back_keeps_its_attempt_unless_it_was_triggered_during_the_run() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    let _ = core.end(item.run, RETRY_NOW, None).expect("open");
+    let item = get(&mut core);
+    assert_eq!(item.attempt, 2);
+    let _ = core.put_back(item.run, item.value);
+    let item = get(&mut core);
+    assert_eq!(item.attempt, 2);
+    add(&mut core, 1, &[2]);
+    assert_eq!((counts(&core), state(&core, 1)), ([0, 1, 1, 1], Some([false, true, true])));
+    let _ = core.put_back(item.run, Some(vec![1]));
+    assert_eq!((counts(&core), state(&core, 1)), ([1, 0, 0, 1], Some([true, false, false])));
+    let item = get(&mut core);
+    assert_eq!((item.attempt, item.value), (1, Some(vec![1, 2])));
+    assert!(matches!(core.get(), Got::Empty), "one run, not two");
+    let _ = core.finish(item.run, true);
 }
 
 #[test]
-fn a_batch_says_how_many_keys_it_took_whatever_the_order() {
-    for mut core in [new(), with_own_order()] {
-        for key in 0..5 {
-            add(&mut core, key);
+fn a_run_that_is_put_back_when_all_is_over_is_done_and_counts_as_a_refused_retry() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+    let item = get(&mut core);
+    let ended = core.put_back(item.run, Some(vec![1]));
+    assert_eq!((ended.key, ended.value), (Some(1), Some(vec![1])));
+    let counted = core.drain_counts(&base);
+    assert_eq!((counted.complete, counted.done, counted.refused_retries), (true, 1, 1));
+    assert_eq!(counts(&core), [0; 4]);
+}
+
+#[test]
+fn the_payload_of_a_run_goes_back_exactly_where_another_run_is_to_come() {
+    let retry_later = How::Retry(RetryDelay::Limited(UNCOUNTED));
+    for (how, triggered) in [
+        (RETRY_NOW, false),
+        (retry_later, false),
+        (How::Again(Duration::ZERO), false),
+        (How::Again(SECOND), false),
+        (RETRY_NOW, true),
+        (How::Done, true),
+        (How::GiveUp, true),
+    ] {
+        let mut core = queue();
+        add(&mut core, 1, &[1]);
+        let item = get(&mut core);
+        if triggered {
+            add(&mut core, 1, &[2]);
         }
-        let mut runs = Vec::new();
-        assert_eq!(core.get_up_to(3, |_, _| (), |item| runs.push(item.run)), 3);
-        assert_eq!(core.get_up_to(3, |_, _| (), |item| runs.push(item.run)), 2);
-        assert_eq!((runs.len(), core.stats().held, core.len()), (5, 5, 0));
-        for run in runs {
-            let _ = core.finish(run, true);
-        }
+        let ended = core.end(item.run, how, item.value).expect("open");
+        assert_eq!((ended.key, ended.value), (None, None), "{how:?}");
+        while core.settle(at(1)) {}
+        let item = get(&mut core);
+        let expected = if triggered { vec![1, 2] } else { vec![1] };
+        assert_eq!(item.value, Some(expected), "{how:?}");
+        let ended = core.end(item.run, How::Done, item.value).expect("open");
+        assert!(ended.value.is_some() && ended.key.is_some(), "no run is left for it");
     }
 }
 
 #[test]
-fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
-    let ends = [
-        (How::Done, RunEnd::Done),
-        (How::Succeed, RunEnd::Done),
-        (How::Again(Duration::ZERO), RunEnd::Again),
-        (How::GiveUp, RunEnd::GiveUp),
-    ];
-    for (how, name) in ends {
-        let mut core = new();
-        add(&mut core, 1);
-        let run = get(&mut core).run;
-        let ended: Ended<u32, ()> = core.end(run, how, None).expect("open");
-        assert_eq!(ended.end, name);
-        assert_eq!(ended.worked, None);
-    }
+fn failures_that_are_kept_close_the_short_way() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    let retry = How::Retry(RetryDelay::Instead(COUNTED, Duration::ZERO));
+    let _ = core.end(item.run, retry, None).expect("open");
+    let item = get(&mut core);
+    let ended = core.finish(item.run, false);
+    assert_eq!((ended.key, core.num_requeues(&1, 1)), (None, 1), "done keeps failures");
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    assert_eq!(item.attempt, 1);
+    let run = core.finish_plainly(item.run).expect_err("its failures are known");
+    assert_eq!(core.finish(run, false).key, None);
+    assert_eq!(core.num_requeues(&1, 1), 1);
+    assert_eq!(core.forget(&1, 1), Some(1));
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    assert_eq!(core.finish_plainly(item.run).ok(), Some(1));
+}
+
+#[test]
+fn retries_that_no_limiter_counts_are_not_the_next_key_s() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    let item = get(&mut core);
+    let _ = core.end(item.run, RETRY_NOW, None).expect("open");
+    let item = get(&mut core);
+    assert_eq!(item.attempt, 2);
+    let run = core.finish_plainly(item.run).expect_err("its retries are known");
+    assert_eq!(core.finish(run, true).key, Some(1));
+    add(&mut core, 2, &[]);
+    let item = get(&mut core);
+    assert_eq!(item.attempt, 1);
+    assert_eq!(core.finish_plainly(item.run).ok(), Some(2));
+}
+
+#[test]
+fn a_retry_whose_limiter_was_asked_counts_its_delay_from_the_asking() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    core.settle(at(1));
+    let item = get(&mut core);
+    let asking = core.ask(Some(&item.run)).expect("open");
+    core.settle(at(3));
+    let _ = core.end(item.run, How::Retry(RetryDelay::Asked(SECOND * 5, asking)), None).expect("open");
+    assert_eq!(core.state(&1, 1).and_then(|state| state.waiting_until), Some(at(6)));
+    // and a trigger as well
+    let asking = core.ask(None).expect("open");
+    core.settle(at(4));
+    let delay = Delay::Asked(SECOND * 7, Policy::Earliest, asking);
+    core.add(&mut Trigger::new(2, None), 2, delay).expect("open");
+    assert_eq!(core.state(&2, 2).and_then(|state| state.waiting_until), Some(at(10)));
+}
+
+#[test]
+fn a_call_that_is_no_look_is_told_when_a_drain_s_deadline_has_passed() {
+    let mut core = queue();
+    add(&mut core, 1, &[]);
+    core.begin_drain(WaitingKeys::Wait, at(5));
+    assert!(!core.begin(Some(at(4))));
+    assert!(!core.begin(None));
+    assert!(core.begin(Some(at(5))));
+    assert!(!core.is_shut_down(), "settle does it");
+    while core.settle(at(5)) {}
+    assert!(core.is_shut_down() && !core.begin(Some(at(6))));
 }

@@ -62,15 +62,13 @@ mod flag {
     /// Since it became ready or dirty it has been published: those who add it
     /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
     pub(super) const PUBLISHED: u32 = 1 << 6;
-    /// It stands in `limbo`.
-    pub(super) const LIMBO: u32 = 1 << 7;
     /// Something beside the slab may say something of it: a timer, a payload, a record, or
     /// a guard whose run was ended under it. Without it nothing does, and nobody looks.
     /// Set by whoever writes there, and taken away with the key. (Timestamps are apart:
     /// those of an earlier key do not matter to a later one.)
-    pub(super) const NOTED: u32 = 1 << 8;
+    pub(super) const NOTED: u32 = 1 << 7;
 }
-use flag::{BACKOFF, DIRTY, HELD, LIMBO, LOOSE, NOTED, PICKED, PUBLISHED, READY};
+use flag::{BACKOFF, DIRTY, HELD, LOOSE, NOTED, PICKED, PUBLISHED, READY};
 
 /// What wants to be looked at beside the call that was made. Each bit is set by whoever makes
 /// its condition, and taken away by whoever ends it, so that a call which has nothing of this
@@ -246,7 +244,8 @@ pub struct Core<K, V = ()> {
     hand: u32,
     /// Whether somebody may still read a pinned key, if keys are ever pinned.
     may_read: Option<MayRead<K>>,
-    /// Slots whose keys nothing kept any more but somebody who read them.
+    /// Slots whose keys nothing kept any more but somebody who read them: each once. The
+    /// keys may have been triggered again since, or have gone.
     limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
@@ -611,7 +610,8 @@ impl<K, V> Core<K, V> {
         let slot = self.hand;
         let now = self.now;
         let Some(record) = self.records.get_mut(slot) else { return };
-        if record.failures > 0 && record.expires <= now {
+        // one without failures never expires
+        if record.expires <= now {
             record.failures = 0;
             record.expires = Instant::NEVER;
             if let Some(key) = self.release(slot) {

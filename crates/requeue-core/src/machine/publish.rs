@@ -7,7 +7,7 @@
 //! is read by its address stays where it is.
 
 use super::shutdown::Phase;
-use super::{Core, DIRTY, HELD, LIMBO, PUBLISHED, READY, attention};
+use super::{Core, DIRTY, HELD, PUBLISHED, READY, attention};
 use crate::order::Ticket;
 use crate::segment::Slots;
 use alloc::boxed::Box;
@@ -80,7 +80,6 @@ impl<K, V> Core<K, V> {
                 self.limbo.push(slot);
                 self.attention |= attention::TRASH;
             }
-            self.arena.set_flags(slot, self.arena.flags(slot) | LIMBO);
             return false;
         }
         self.arena.unpin(slot);
@@ -111,13 +110,13 @@ impl<K, V> Core<K, V> {
     #[cold]
     pub fn retry_limbo(&mut self) -> bool {
         for slot in core::mem::take(&mut self.limbo) {
-            // it may have gone since, or be another key's, or have been triggered
-            let Some(flags) = self.arena.flags_if_occupied(slot) else { continue };
-            if flags & LIMBO != 0 {
-                self.arena.set_flags(slot, flags & !LIMBO);
-                if let Some(key) = self.release(slot) {
-                    self.discard(Some(key), None);
-                }
+            // It may have gone since. Where it was triggered again, or the slot is another
+            // key's, there is a reason to know the key, and it stays.
+            if self.arena.flags_if_occupied(slot).is_none() {
+                continue;
+            }
+            if let Some(key) = self.release(slot) {
+                self.discard(Some(key), None);
             }
         }
         self.set_attention(attention::TRASH, self.trash.len() + self.limbo.len() > 0);
@@ -126,9 +125,7 @@ impl<K, V> Core<K, V> {
 
     /// How many keys only readers keep.
     pub(super) fn in_limbo(&self) -> usize {
-        let only_read = |&&slot: &&u32| {
-            self.arena.flags_if_occupied(slot).is_some_and(|flags| flags & LIMBO != 0) && self.is_idle(slot)
-        };
+        let only_read = |&&slot: &&u32| self.arena.flags_if_occupied(slot).is_some() && self.is_idle(slot);
         self.limbo.iter().filter(only_read).count()
     }
 

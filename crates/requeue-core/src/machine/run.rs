@@ -584,7 +584,7 @@ impl<K, V> Core<K, V> {
             self.restart_attempts(slot);
         }
         self.ready += 1;
-        self.arena.set_flags(slot, flags & !(HELD | DIRTY | LOOSE) | READY);
+        self.arena.set_flags(slot, flags & !(HELD | DIRTY) | READY);
         if let Some(times) = &mut self.times {
             times.put_back(slot, self.now);
         }

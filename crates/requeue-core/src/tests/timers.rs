@@ -114,6 +114,11 @@ fn agrees_with_a_sorted_map_where_timers_are_due_in_days_or_never() {
 }
 
 #[test]
+fn a_bucket_is_two_to_the_nineteenth_nanoseconds_wide() {
+    assert_eq!([0, (1 << 19) - 1, 1 << 19, 5 << 19].map(bucket), [0, 0, 1, 5]);
+}
+
+#[test]
 fn d5_the_order_of_equal_instants_survives_the_counter_wrapping() {
     for due in [9, 5_000 * MS] {
         let mut timers = Timers::new();
