@@ -135,10 +135,3 @@ fn an_order_that_panics_in_the_middle_of_a_batch_loses_no_key() {
     finish(&mut core, runs);
     assert_eq!(core.stats().known, 0);
 }
-
-#[test]
-fn the_plain_get_is_none_of_an_order_of_the_users() {
-    let mut core = queue(Stack::default(), 1);
-    assert!(core.get_plainly(|_, _| ()).is_none());
-    assert_eq!(core.len(), 1);
-}
