@@ -124,16 +124,14 @@ fn waiting_keys_that_a_later_shutdown_drops_are_counted_by_both() {
 }
 
 #[test]
-fn a_timer_is_due_from_its_instant_until_it_fires() {
+fn time_matters_to_a_look_while_a_timer_is_set() {
     let mut core = new();
-    assert!(!core.is_due() && !core.has_timers());
+    assert!(core.is_settled() && !core.is_timed());
     add(&mut core, 1, SECOND);
-    assert!(!core.is_due() && core.has_timers());
-    core.pass(at(1));
-    assert!(core.is_due());
+    assert!(!core.is_settled() && core.is_timed());
     assert!(!core.settle(at(1)));
-    assert!(!core.is_due() && !core.has_timers());
     assert_eq!(core.len(), 1);
+    assert!(core.is_settled() && !core.is_timed());
 }
 
 #[test]
@@ -179,8 +177,14 @@ fn a_trigger_tells_what_the_queue_has_not_taken() {
     let mut core = new();
     let mut trigger = Trigger::<u32, u32>::new(1, None);
     assert_eq!(trigger.key(), Some(&1));
-    assert_eq!(trigger.plain(), Some(&mut Some(1)));
+    assert!(!trigger.is_empty());
     core.add(&mut trigger, 1, Delay::Now).expect("open");
     assert_eq!(trigger.key(), None);
-    assert_eq!(Trigger::new(1, Some(2)).plain(), None, "there is a payload");
+    assert!(trigger.is_empty());
+    // all of a trigger that is refused stays the caller's
+    let mut trigger = Trigger::new(2, Some(7));
+    core.close();
+    assert!(core.add(&mut trigger, 2, Delay::Now).is_err());
+    assert_eq!(trigger.take(), (Some(2), Some(7)));
+    assert!(trigger.is_empty());
 }

@@ -48,10 +48,17 @@ pub struct Acquire<'b> {
     bucket: Lent<'b, TokenBucket>,
     clock: Lent<'b, dyn Clock>,
     n: u32,
-    at_most: Duration,
+    limit: Limit,
     stage: Stage,
     /// Wakes the task that polled last.
     alarm: Option<Alarm>,
+}
+
+/// How long the wait may last.
+#[derive(Clone, Copy)]
+enum Limit {
+    For(Duration),
+    Until(Instant),
 }
 
 enum Stage {
@@ -93,7 +100,7 @@ impl std::error::Error for AcquireError {}
 
 impl<'b> Acquire<'b> {
     pub(super) fn new(bucket: Lent<'b, TokenBucket>, n: u32, clock: Lent<'b, dyn Clock>) -> Self {
-        Self { bucket, clock, n, at_most: Duration::MAX, stage: Stage::New, alarm: None }
+        Self { bucket, clock, n, limit: Limit::For(Duration::MAX), stage: Stage::New, alarm: None }
     }
 
     /// Waits for at most `timeout` from the first poll. When the tokens are there
@@ -110,7 +117,24 @@ impl<'b> Acquire<'b> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.at_most = timeout;
+        self.limit = Limit::For(timeout);
+        self
+    }
+
+    /// As [`timeout`](Self::timeout), but waits until `at`, a time of the clock that this
+    /// waits with. Of both the one that is set last counts.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, limiter::{TokenBucket, AcquireError}};
+    /// use std::time::Duration;
+    /// let (bucket, clock) = (TokenBucket::new(1.0, 1)?, FakeClock::new());
+    /// bucket.acquire(1, &clock).wait().unwrap();
+    /// let soon = clock.now() + Duration::from_millis(999);
+    /// assert_eq!(bucket.acquire(1, &clock).deadline(soon).wait(), Err(AcquireError::TimedOut));
+    /// # Ok::<_, requeue::limiter::LimiterError>(())
+    /// ```
+    pub fn deadline(mut self, at: Instant) -> Self {
+        self.limit = Limit::Until(at);
         self
     }
 
@@ -147,7 +171,11 @@ impl<'b> Acquire<'b> {
         }
         let now = self.clock.now();
         if let Stage::New = self.stage {
-            let reservation = match self.bucket.try_reserve(self.n, now, self.at_most) {
+            let at_most = match self.limit {
+                Limit::For(timeout) => timeout,
+                Limit::Until(at) => at.saturating_since(now),
+            };
+            let reservation = match self.bucket.try_reserve(self.n, now, at_most) {
                 Ok(reservation) => reservation,
                 Err(Refusal::Never) => return self.end(Err(AcquireError::Never)),
                 Err(Refusal::Later) => return self.end(Err(AcquireError::TimedOut)),

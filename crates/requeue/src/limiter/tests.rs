@@ -543,8 +543,11 @@ fn r_bucket_wait_that_cannot_succeed_fails_at_once_and_takes_nothing() {
     assert_eq!(bucket.acquire(4, &clock).wait(), Err(AcquireError::Never));
     assert_eq!(bucket.acquire(4, &clock).timeout(S).wait(), Err(AcquireError::Never));
     assert_eq!(bucket.acquire(3, &clock).timeout(ms(299)).wait(), Err(AcquireError::TimedOut));
-    assert_eq!(bucket.tokens(T0), 0.0);
+    let at = |after| clock.now() + ms(after);
+    assert_eq!(bucket.acquire(3, &clock).deadline(at(299)).wait(), Err(AcquireError::TimedOut));
     let wakes = Arc::default();
+    assert!(poll(&mut bucket.acquire(3, &clock).deadline(at(300)), &wakes).is_pending());
+    assert_eq!(bucket.tokens(T0), 0.0);
     let mut enough = bucket.acquire(3, &clock).timeout(ms(300));
     assert!(poll(&mut enough, &wakes).is_pending());
 }
