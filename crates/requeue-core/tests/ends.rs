@@ -58,7 +58,7 @@ fn a_key_that_is_put_back_is_ready_and_nothing_else() {
     let item = get(&mut core);
     assert_eq!((item.attempt, item.value), (1, None));
     assert_eq!(state(&core, 1), Some([false, true, false]));
-    assert_eq!(core.finish_plainly(item.run).ok(), Some(1), "there is nothing else to be known of it");
+    assert_eq!(core.finish(item.run, false).key, Some(1), "there is nothing else to be known of it");
     assert_eq!(counts(&core), [0; 4]);
 }
 
@@ -126,7 +126,7 @@ fn the_payload_of_a_run_goes_back_exactly_where_another_run_is_to_come() {
 }
 
 #[test]
-fn failures_that_are_kept_close_the_short_way() {
+fn failures_keep_a_key_whose_run_is_done_until_they_are_forgotten() {
     let mut core = queue();
     add(&mut core, 1, &[]);
     let item = get(&mut core);
@@ -138,13 +138,12 @@ fn failures_that_are_kept_close_the_short_way() {
     add(&mut core, 1, &[]);
     let item = get(&mut core);
     assert_eq!(item.attempt, 1);
-    let run = core.finish_plainly(item.run).expect_err("its failures are known");
-    assert_eq!(core.finish(run, false).key, None);
+    assert_eq!(core.finish(item.run, false).key, None, "its failures are known");
     assert_eq!(core.num_requeues(&1, 1), 1);
     assert_eq!(core.forget(&1, 1), Some(1));
     add(&mut core, 1, &[]);
     let item = get(&mut core);
-    assert_eq!(core.finish_plainly(item.run).ok(), Some(1));
+    assert_eq!(core.finish(item.run, false).key, Some(1));
 }
 
 #[test]
@@ -155,12 +154,11 @@ fn retries_that_no_limiter_counts_are_not_the_next_key_s() {
     let _ = core.end(item.run, RETRY_NOW, None).expect("open");
     let item = get(&mut core);
     assert_eq!(item.attempt, 2);
-    let run = core.finish_plainly(item.run).expect_err("its retries are known");
-    assert_eq!(core.finish(run, true).key, Some(1));
+    assert_eq!(core.finish(item.run, true).key, Some(1));
     add(&mut core, 2, &[]);
     let item = get(&mut core);
     assert_eq!(item.attempt, 1);
-    assert_eq!(core.finish_plainly(item.run).ok(), Some(2));
+    assert_eq!(core.finish(item.run, false).key, Some(2));
 }
 
 #[test]
