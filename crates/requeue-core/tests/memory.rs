@@ -172,10 +172,10 @@ fn a_queue_that_is_dropped_frees_everything_but_chunks_of_which_a_key_is_lent() 
         // one of each chunk stays lent
         if key == 7 || key == 299 {
             runs.push(run);
-        } else if key % 2 == 0 {
-            let _ = core.detach(run);
-        } else {
+        } else if key % 16 == 0 {
             let _ = core.finish(run, true);
+        } else {
+            let _ = core.detach(run);
         }
     }
     let mut lent = runs.pop().expect("two were kept");

@@ -24,7 +24,7 @@ use run::{Ending, Program};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const HELP: &str = "\
-usage: verify/mutants.sh [--package core|requeue] [--file TEXT] [--stages N] [--jobs N] [--fresh] [--report]
+usage: verify/mutants.sh [--package core|requeue] [--file TEXT] [--stages N] [--jobs N] [--explained] [--fresh] [--report]
 
 Runs the tests once for each mutant of a package's code and prints which mutants no test noticed.
 
@@ -33,6 +33,7 @@ Runs the tests once for each mutant of a package's code and prints which mutants
   --name TEXT     only mutants whose name contains TEXT
   --stages N      only the first N programs of tests in the package's table (main.rs)
   --jobs N        so many at a time (default 1)
+  --explained     also those that are explained: is it still true that no test notices them?
   --fresh         forgets what earlier runs found; without it caught mutants are not run again,
                   and missed ones only if anything changed
   --report        runs nothing: prints what earlier runs found
@@ -143,6 +144,7 @@ struct Options {
     name: String,
     stages: usize,
     jobs: usize,
+    explained: bool,
     fresh: bool,
     report: bool,
 }
@@ -154,6 +156,7 @@ fn options() -> Result<Option<Options>> {
         name: String::new(),
         stages: usize::MAX,
         jobs: 1,
+        explained: false,
         fresh: false,
         report: false,
     };
@@ -172,6 +175,7 @@ fn options() -> Result<Option<Options>> {
             "--name" => options.name = value()?,
             "--stages" => options.stages = value()?.parse()?,
             "--jobs" => options.jobs = value()?.parse()?,
+            "--explained" => options.explained = true,
             "--fresh" => options.fresh = true,
             "--report" => options.report = true,
             "--help" | "-h" => return Ok(None),
@@ -230,8 +234,8 @@ impl Found {
 
 /// Reasons by the names of mutants, from a file: a reason at the beginning of a line, and indented
 /// below it the names of the mutants that it explains. Lines that begin with `#` say nothing.
-fn explained(path: &Path) -> BTreeMap<String, String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+fn explained(package: &Package, root: &Path) -> Result<BTreeMap<String, String>> {
+    let text = fs::read_to_string(root.join(format!("verify/mutants/{}.txt", package.short)))?;
     let mut reason = String::new();
     let mut explained = BTreeMap::new();
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
@@ -241,7 +245,7 @@ fn explained(path: &Path) -> BTreeMap<String, String> {
             reason = line.trim().to_string();
         }
     }
-    explained
+    Ok(explained)
 }
 
 fn main() -> ExitCode {
@@ -292,7 +296,7 @@ fn all(options: &Options) -> Result<bool> {
     if !options.report {
         try_all(options, &files, &directory, &mutants, &mut found, &kept)?;
     }
-    let explained = explained(&repository.join(format!("verify/mutants/{}.txt", package.short)));
+    let explained = explained(package, &plain.sources)?;
     Ok(report(options, &mutants, &found, &explained))
 }
 
@@ -311,10 +315,13 @@ fn try_all(
     compile::write_all(&together, &plain, package, mutants, &mut found.dropped, &mut found.viable)?;
     found.write(kept)?;
 
+    let tests = &package.tests[..options.stages.min(package.tests.len())];
     let all = found.all;
+    let explained = explained(package, &plain.sources)?;
     let open = |found: &Found, mutant: &Mutant| {
         mutant.file.contains(&options.file)
             && mutant.name.contains(&options.name)
+            && (options.explained || !explained.contains_key(&mutant.name))
             && match found.results.get(&mutant.name) {
                 Some((how, _, of)) => how == "missed" && *of != all,
                 None => true,
@@ -322,15 +329,27 @@ fn try_all(
     };
     let (dropped, numbered): (Vec<&Mutant>, Vec<&Mutant>) =
         mutants.iter().partition(|mutant| found.dropped.contains(&mutant.id));
-    let todo: Vec<&Mutant> = numbered.into_iter().filter(|mutant| open(found, mutant)).collect();
+    let mut todo: Vec<&Mutant> = numbered.into_iter().filter(|mutant| open(found, mutant)).collect();
+    // what an interrupted run has found shall be a sample
+    todo.sort_by_cached_key(|mutant| {
+        let mut hasher = DefaultHasher::new();
+        mutant.name.hash(&mut hasher);
+        hasher.finish()
+    });
     if !todo.is_empty() {
-        let mut programs = run::build(&together, package, options.stages)?;
+        let mut programs = run::build(&together, tests)?;
         run::measure(&mut programs)?;
         eprintln!("{} mutants", todo.len());
         let next = AtomicUsize::new(0);
-        let shared = Mutex::new(&mut *found);
         // how many mutants of a file each program caught
-        let telling: Mutex<BTreeMap<&str, BTreeMap<String, u32>>> = Mutex::default();
+        let mut telling: BTreeMap<&str, BTreeMap<String, u32>> = BTreeMap::new();
+        for mutant in mutants {
+            if let Some((_, by, _)) = found.results.get(&mutant.name) {
+                *telling.entry(&mutant.file).or_default().entry(by.clone()).or_default() += 1;
+            }
+        }
+        let telling = Mutex::new(telling);
+        let shared = Mutex::new(&mut *found);
         let failed = std::thread::scope(|scope| {
             let work = || -> Result<()> {
                 while let Some(mutant) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -366,8 +385,13 @@ fn try_all(
         };
         found.viable.insert(mutant.id, viable);
         if viable && open(found, mutant) {
-            let programs = run::build(&plain, package, options.stages)?;
-            let result = try_one(&programs, 0, &BTreeMap::new())?;
+            // one program after the other: most mutants do not live to see the second
+            let mut result = ("missed", String::new());
+            for tests in tests.chunks(1) {
+                if result.0 == "missed" {
+                    result = try_one(&run::build(&plain, tests)?, 0, &BTreeMap::new())?;
+                }
+            }
             found.note(mutant, result);
         }
         found.write(kept)?;
@@ -419,7 +443,7 @@ fn report(
         let column = match found.results.get(&mutant.name).map(|(how, ..)| how.as_str()) {
             Some("caught") => 1,
             Some("timeout") => 2,
-            Some(_) if explained.contains_key(&mutant.name) => 3,
+            _ if explained.contains_key(&mutant.name) => 3,
             Some(_) => {
                 missed.push(mutant);
                 4

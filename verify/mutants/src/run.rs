@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::compile::{CHOOSES, Tree};
-use crate::{Package, Result, Tests};
+use crate::{Result, Tests};
 
 /// More than any test needs; a mutant that takes memory for ever ends here, in KiB.
 const MEMORY: u64 = 6 << 20;
@@ -35,9 +35,8 @@ pub enum Ending {
     TookTooLong,
 }
 
-/// Builds the tests of a package in the order of its table.
-pub fn build(tree: &Tree, package: &Package, stages: usize) -> Result<Vec<Program>> {
-    let tests = &package.tests[..stages.min(package.tests.len())];
+/// Builds programs of tests.
+pub fn build(tree: &Tree, tests: &[Tests]) -> Result<Vec<Program>> {
     let mut targets = BTreeSet::new();
     for tests in tests {
         targets.insert(vec!["-p", tests.package]);
@@ -74,7 +73,7 @@ pub fn build(tree: &Tree, package: &Package, stages: usize) -> Result<Vec<Progra
             directory: tree.sources.join(tests.directory()),
             tests,
             took: Duration::from_secs(60),
-            limit: Duration::from_secs(300),
+            limit: Duration::from_secs(60),
         });
     }
     Ok(programs)

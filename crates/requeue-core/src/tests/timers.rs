@@ -132,6 +132,93 @@ fn d5_the_order_of_equal_instants_survives_the_counter_wrapping() {
     }
 }
 
+/// Timers of which the first 512 are never due, so that the buckets are open.
+fn with_open_buckets() -> Timers {
+    let mut timers = Timers::new();
+    for slot in 0..512 {
+        timers.set(slot, Instant::NEVER, Instant::ORIGIN);
+    }
+    assert_eq!(timers.edge, NO_EDGE);
+    set(&mut timers, 512, 4_000 * MS);
+    assert_ne!(timers.edge, NO_EDGE);
+    timers
+}
+
+fn set(timers: &mut Timers, slot: u32, due: u64) {
+    timers.set(slot, Instant::from_nanos(due), Instant::ORIGIN);
+}
+
+#[test]
+fn the_soonest_instant_is_exact_again_when_the_soonest_of_a_few_in_its_bucket_goes() {
+    let soonest = |timers: &Timers| timers.soonest().map(Instant::as_nanos);
+    let first = 2_000 * MS;
+    for others in [1, 7, 8, 9, 30] {
+        let mut timers = with_open_buckets();
+        set(&mut timers, 600, 3_000 * MS);
+        for slot in (0..=others).rev() {
+            set(&mut timers, 1_000 + slot, first + u64::from(slot));
+        }
+        for slot in 0..=others {
+            assert_eq!(soonest(&timers), Some(first + u64::from(slot)), "{slot} of {others}");
+            assert!(timers.remove(1_000 + slot));
+        }
+        assert_eq!(soonest(&timers), Some(3_000 * MS));
+    }
+}
+
+#[test]
+fn timers_that_are_due_soon_stand_in_buckets_although_nothing_was_due_for_hours() {
+    let mut timers = with_open_buckets();
+    assert!(timers.remove(512));
+    let hour = 3_600_000 * MS;
+    for slot in 600..610 {
+        timers.set(slot, Instant::from_nanos(hour + 1_000 * MS), Instant::from_nanos(hour));
+    }
+    assert_eq!((timers.buckets.len(), timers.far.len()), (10, 0));
+    set(&mut timers, 610, hour + 6_000 * MS);
+    assert_eq!((timers.buckets.len(), timers.far.len()), (10, 1));
+}
+
+#[test]
+fn the_buckets_are_closed_when_half_as_many_timers_are_left_as_opened_them() {
+    let mut timers = with_open_buckets();
+    assert!(timers.remove(512));
+    for slot in 0..255 {
+        assert!(timers.remove(slot));
+    }
+    assert_ne!(timers.edge, NO_EDGE, "257 are left");
+    assert!(timers.remove(255));
+    assert_eq!(timers.edge, NO_EDGE, "256 are left");
+}
+
+#[test]
+fn q13_a_page_is_kept_beyond_those_that_are_used() {
+    const MANY: u32 = 5_000;
+    // each in a bucket of its own, and so in a chunk of its own, 128 of which are a page
+    let mut timers = with_open_buckets();
+    for slot in 0..MANY {
+        set(&mut timers, 1_000 + slot, 10 * MS + (u64::from(slot) << 19));
+    }
+    for left in (1..=MANY as usize).rev() {
+        let chunks = timers.buckets.len();
+        assert_eq!(chunks, left + 1);
+        assert!(timers.buckets.pages() <= chunks.div_ceil(128) + 1);
+        assert!(timers.buckets.pages() * 128 >= chunks);
+        assert!(timers.remove(1_000 + left as u32 - 1));
+    }
+    assert_eq!(timers.buckets.pages(), 2);
+    // 1,024 places of a heap are a page, of which the first three are not used
+    for slot in 0..MANY {
+        set(&mut timers, 1_000 + slot, 100_000 * MS);
+    }
+    for left in (1..=MANY as usize).rev() {
+        assert_eq!(timers.far.len(), left);
+        assert!(timers.far.pages() <= (left + 3).div_ceil(1024) + 1);
+        assert!(timers.remove(1_000 + left as u32 - 1));
+    }
+    assert_eq!(timers.far.pages(), 2);
+}
+
 #[test]
 fn q13_memory_goes_back_as_timers_go_whichever_are_left() {
     let n: u32 = if cfg!(miri) { 5_000 } else { 100_000 };
