@@ -75,7 +75,7 @@ fn goes_back(
                     let how = if item.attempt == 1 { end(*item.run.key()) } else { How::Succeed };
                     let _ = core.end(item.run, how, item.value).expect("open");
                 }
-                _ if core.is_timed() => now += 10,
+                _ if core.next_wake().is_some() => now += 10,
                 _ => break,
             }
         }
