@@ -22,6 +22,7 @@ pub mod queues;
 pub mod sink;
 pub mod w1;
 pub mod w10;
+pub mod w11;
 pub mod w2;
 pub mod w3;
 pub mod w4;
@@ -75,5 +76,6 @@ pub const WORKLOADS: &[&str] = &[
     "w8floor",
     "w9",
     "w10",
+    "w11",
     "fair",
 ];

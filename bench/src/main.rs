@@ -4,7 +4,7 @@ use requeue::WorkQueue;
 use requeue::limiter::{Exponential, TokenBucket};
 use requeue_bench::measure::Counting;
 use requeue_bench::ours::{NAME, Slow};
-use requeue_bench::{Args, Line, Usage, fair, floor, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10};
+use requeue_bench::{Args, Line, Usage, fair, floor, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -41,6 +41,7 @@ fn dispatch(args: &mut Args) -> Result<Line, Usage> {
         "w8" => w8::run::<U, S>(args),
         "w9" => w9::run::<U>(args),
         "w10" => w10::run::<U>(args),
+        "w11" => w11::run::<U, S>(args),
         "fair" => fair::run::<Slow>(args),
         _ => Err(args.unknown(requeue_bench::WORKLOADS)),
     }

@@ -36,6 +36,7 @@ var workloads = []struct {
 	{"w8", []string{"key=u64|string", "metrics=off|on", "form=plain|next", "n=1000000"}, w8},
 	{"w9", []string{"waiters=10000", "mode=goroutines|threads|tasks", "n=1000000"}, w9},
 	{"w10", []string{"what=grow|shrink|due", "n=1000000"}, w10},
+	{"w11", []string{"key=u64|string", "timers=one|many|none", "form=plain|next", "n=1000000"}, w11},
 	{"fair", []string{"load=2"}, fair},
 }
 

@@ -19,7 +19,7 @@ mod notify;
 use channels::{AsyncChannel, Crossbeam, Flume, Kanal};
 use client_go::{ExponentialMap, MutexBucket, Port};
 use requeue_bench::measure::Counting;
-use requeue_bench::{Args, Line, Usage, fair, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10};
+use requeue_bench::{Args, Line, Usage, fair, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -116,6 +116,7 @@ fn mutex(args: &mut Args) -> Result<Line, Usage> {
         "w8" => w8::run::<Port<u64>, Port<String>>(args),
         "w9" => threads_only(args, w9::run_threads::<Port<u64>>),
         "w10" => w10::run::<Port<u64>>(args),
+        "w11" => w11::run::<Port<u64>, Port<String>>(args),
         "fair" => fair::run::<Port<u64>>(args),
         _ => Err(cannot(args, "it is the floor of requeue itself")),
     }
