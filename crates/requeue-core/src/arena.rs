@@ -518,8 +518,9 @@ impl<K> Places for Arena<K> {
 
     #[inline]
     fn set_place(&mut self, slot: u32, block: u32) {
-        let word = &self.occupied(slot).word;
-        word.set((word.get() & !PLACE) | IN_LINE | (block << BLOCK_BIT & PLACE));
+        let Some(s) = self.slot(slot) else { return };
+        debug_assert!(s.word.get() & OCCUPIED != 0, "who stands in line has a key");
+        s.word.set((s.word.get() & !PLACE) | IN_LINE | (block << BLOCK_BIT & PLACE));
     }
 
     fn clear_place(&mut self, slot: u32) {

@@ -12,8 +12,8 @@
 //! 1. The blocks stand one behind the other from `first` to `last`. The first one is
 //!    used from `front` on, the last one up to `back`, each one between them (a *middle*
 //!    block) as a whole.
-//! 2. `holes` of a block counts the holes in the used part, and `len` all other entries
-//!    of all used parts.
+//! 2. `holes` of a block counts the holes in its used part, and `len` all other entries of
+//!    all used parts.
 //! 3. A slot stands in the line at most once, and its place is the number of its block,
 //!    cut to the bits that a place has. So two blocks may look the same to a place. Which
 //!    one it is shows when they are looked through, for only one has the slot in its used
@@ -52,11 +52,12 @@ const HOLE: u32 = u32::MAX;
 /// No block's number.
 const NONE: u32 = u32::MAX;
 
-/// `BLOCK` entries and the block's neighbours; without entries a number that no block has.
 #[derive(Debug)]
-struct Block {
-    entries: Box<[u32]>,
+struct Block<const BLOCK: usize> {
+    entries: [u32; BLOCK],
+    /// How many entries of the used part are holes.
     holes: usize,
+    /// The numbers of the blocks before and behind this one.
     before: u32,
     behind: u32,
 }
@@ -65,8 +66,8 @@ struct Block {
 /// anywhere. Blocks have 2 KiB.
 #[derive(Debug)]
 pub(crate) struct Ring<const BLOCK: usize = 512> {
-    /// The blocks by number.
-    blocks: Vec<Block>,
+    /// The blocks by number; `None` for a number that no block has.
+    blocks: Vec<Option<Box<Block<BLOCK>>>>,
     first: u32,
     last: u32,
     /// Where in the first block the front is, and where in the last one the next slot goes.
@@ -76,8 +77,8 @@ pub(crate) struct Ring<const BLOCK: usize = 512> {
     len: usize,
     /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
     vacant: BinaryHeap<Reverse<u32>>,
-    /// The entries of the block that went last.
-    spare: Option<Box<[u32]>>,
+    /// The block that went last, for the next one that is needed.
+    spare: Option<Box<Block<BLOCK>>>,
 }
 
 impl<const BLOCK: usize> Default for Ring<BLOCK> {
@@ -101,11 +102,22 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.len
     }
 
+    #[inline]
+    fn block(&self, number: u32) -> Option<&Block<BLOCK>> {
+        self.blocks.get(number as usize)?.as_deref()
+    }
+
+    #[inline]
+    fn block_mut(&mut self, number: u32) -> Option<&mut Block<BLOCK>> {
+        self.blocks.get_mut(number as usize)?.as_deref_mut()
+    }
+
     /// Lets a slot in that stands in no line.
     #[inline]
     pub(crate) fn push_back(&mut self, places: &mut impl Places, slot: u32) {
-        let last = self.blocks.get_mut(self.last as usize);
-        if let Some(entry) = last.and_then(|block| block.entries.get_mut(self.back)) {
+        debug_assert!(places.place(slot).is_none(), "a slot stands in one line, once");
+        let back = self.back;
+        if let Some(entry) = self.block_mut(self.last).and_then(|block| block.entries.get_mut(back)) {
             *entry = slot;
             self.back += 1;
             self.len += 1;
@@ -117,16 +129,16 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     #[cold]
     fn push_in_a_new_block(&mut self, places: &mut impl Places, slot: u32) {
-        let mut entries = self.take_entries();
-        entries[0] = slot;
         let full = if self.blocks.is_empty() { NONE } else { self.last };
-        let number = self.enter_block(Block { entries, holes: 0, before: full, behind: NONE });
-        self.last = number;
-        self.back = 1;
+        let mut block = self.take_block();
+        block.entries[0] = slot;
+        block.before = full;
+        let number = self.enter_block(block);
+        (self.last, self.back) = (number, 1);
         self.len += 1;
         places.set_place(slot, number);
-        if full != NONE {
-            self.blocks[full as usize].behind = number;
+        if let Some(block) = self.block_mut(full) {
+            block.behind = number;
             self.join_with_a_neighbour(places, full);
         }
     }
@@ -137,9 +149,9 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         if self.len == 0 {
             return None;
         }
-        let mut slot = *self.blocks.get(self.first as usize)?.entries.get(self.front)?;
+        let mut slot = *self.block(self.first)?.entries.get(self.front)?;
         if slot == HOLE {
-            slot = self.pass_holes_at_the_front();
+            slot = self.pass_holes_at_the_front()?;
         }
         self.front += 1;
         self.len -= 1;
@@ -157,9 +169,9 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         if self.len == 0 {
             return None;
         }
-        let mut slot = *self.blocks.get(self.last as usize)?.entries.get(self.back - 1)?;
+        let mut slot = *self.block(self.last)?.entries.get(self.back - 1)?;
         if slot == HOLE {
-            slot = self.pass_holes_at_the_back();
+            slot = self.pass_holes_at_the_back()?;
         }
         self.back -= 1;
         self.len -= 1;
@@ -173,12 +185,13 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     /// Moves the front up to a slot, which is there, and returns it.
     #[cold]
-    fn pass_holes_at_the_front(&mut self) -> u32 {
+    fn pass_holes_at_the_front(&mut self) -> Option<u32> {
         loop {
-            let block = &mut self.blocks[self.first as usize];
-            let slot = block.entries[self.front];
+            let front = self.front;
+            let block = self.block_mut(self.first)?;
+            let slot = *block.entries.get(front)?;
             if slot != HOLE {
-                return slot;
+                return Some(slot);
             }
             block.holes -= 1;
             self.front += 1;
@@ -190,12 +203,13 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     /// Moves the back down to behind a slot, which is there, and returns it.
     #[cold]
-    fn pass_holes_at_the_back(&mut self) -> u32 {
+    fn pass_holes_at_the_back(&mut self) -> Option<u32> {
         loop {
-            let block = &mut self.blocks[self.last as usize];
-            let slot = block.entries[self.back - 1];
+            let back = self.back;
+            let block = self.block_mut(self.last)?;
+            let slot = *block.entries.get(back - 1)?;
             if slot != HOLE {
-                return slot;
+                return Some(slot);
             }
             block.holes -= 1;
             self.back -= 1;
@@ -209,24 +223,24 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     pub(crate) fn leave<P: Places>(&mut self, places: &mut P, slot: u32) -> bool {
         let Some(place) = places.place(slot) else { return false };
         for number in (place..self.blocks.len()).step_by(P::NUMBERS) {
-            let used = self.used(number as u32);
+            let number = number as u32;
+            let used = self.used(number);
             let from = used.start;
-            // a number without a block has no entries
-            let entries = self.blocks[number].entries.get(used).unwrap_or_default();
-            if let Some(at) = position(entries, slot) {
+            let Some(block) = self.block_mut(number) else { continue };
+            if let Some(at) = position(&block.entries[used], slot) {
+                block.entries[from + at] = HOLE;
+                block.holes += 1;
+                self.len -= 1;
                 places.clear_place(slot);
-                self.make_hole(places, number as u32, from + at);
+                self.tidy(places, number);
                 return true;
             }
         }
         false
     }
 
-    fn make_hole(&mut self, places: &mut impl Places, number: u32, at: usize) {
-        let block = &mut self.blocks[number as usize];
-        block.entries[at] = HOLE;
-        block.holes += 1;
-        self.len -= 1;
+    /// Sets right what holds between two calls, after a slot has left this block.
+    fn tidy(&mut self, places: &mut impl Places, number: u32) {
         if self.len == 0 {
             self.restart();
         } else if self.slots_in(number) == 0 {
@@ -239,7 +253,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     /// The slot at the front.
     pub(crate) fn front(&self) -> Option<u32> {
         let mut number = self.first;
-        while let Some(block) = self.blocks.get(number as usize) {
+        while let Some(block) = self.block(number) {
             let mut entries = block.entries[self.used(number)].iter();
             if let Some(slot) = entries.find(|slot| **slot != HOLE) {
                 return Some(*slot);
@@ -255,7 +269,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
         let at = self.front + places;
         let end = if self.first == self.last { self.back } else { BLOCK };
-        let entry = if at < end { self.blocks.get(self.first as usize)?.entries.get(at) } else { None };
+        let entry = if at < end { self.block(self.first)?.entries.get(at) } else { None };
         entry.copied().filter(|slot| *slot != HOLE)
     }
 
@@ -267,14 +281,14 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     fn slots_in(&self, number: u32) -> usize {
-        self.used(number).len() - self.blocks[number as usize].holes
+        self.block(number).map_or(0, |block| self.used(number).len() - block.holes)
     }
 
     /// Joins a middle block, in which there are fewer slots than there were or which was not
     /// a middle block before, with a middle block beside it, if they fit into one. One join
     /// is enough: with the block on the other side there were too many already.
     fn join_with_a_neighbour(&mut self, places: &mut impl Places, number: u32) {
-        let Block { before, behind, .. } = self.blocks[number as usize];
+        let Some(&Block { before, behind, .. }) = self.block(number) else { return };
         for (one, next) in [(before, number), (number, behind)] {
             let middle = [one, next].iter().all(|at| *at != NONE && *at != self.first && *at != self.last);
             if middle && self.slots_in(one) + self.slots_in(next) <= BLOCK {
@@ -289,59 +303,62 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     #[cold]
     fn join(&mut self, places: &mut impl Places, one: u32, next: u32) {
         let (stays, goes) = if self.slots_in(one) < self.slots_in(next) { (next, one) } else { (one, next) };
-        let mut entries = self.take_entries();
+        let mut entries = [HOLE; BLOCK];
         let mut len = 0;
         for number in [one, next] {
-            for slot in self.blocks[number as usize].entries.iter().copied().filter(|slot| *slot != HOLE) {
-                entries[len] = slot;
+            let Some(block) = self.block(number) else { return };
+            for slot in block.entries.iter().filter(|slot| **slot != HOLE) {
+                entries[len] = *slot;
                 len += 1;
                 if number == goes {
-                    places.set_place(slot, stays);
+                    places.set_place(*slot, stays);
                 }
             }
         }
-        entries[len..].fill(HOLE);
-        let block = &mut self.blocks[stays as usize];
+        let Some(block) = self.block_mut(stays) else { return };
         block.entries = entries;
         block.holes = BLOCK - len;
         self.remove_block(goes);
     }
 
-    fn take_entries(&mut self) -> Box<[u32]> {
-        self.spare.take().unwrap_or_else(|| alloc::vec![HOLE; BLOCK].into())
+    /// A block without holes or neighbours.
+    fn take_block(&mut self) -> Box<Block<BLOCK>> {
+        let new = || Box::new(Block { entries: [HOLE; BLOCK], holes: 0, before: NONE, behind: NONE });
+        let mut block = self.spare.take().unwrap_or_else(new);
+        (block.holes, block.before, block.behind) = (0, NONE, NONE);
+        block
     }
 
     /// Gives a block a number: the lowest that there is, so that the list of numbers can
     /// become shorter again.
-    fn enter_block(&mut self, block: Block) -> u32 {
+    fn enter_block(&mut self, block: Box<Block<BLOCK>>) -> u32 {
         if let Some(Reverse(number)) = self.vacant.pop() {
             if let Some(vacant) = self.blocks.get_mut(number as usize) {
-                *vacant = block;
+                *vacant = Some(block);
                 return number;
             }
             // all the others are higher
             self.vacant.clear();
         }
-        self.blocks.push(block);
+        self.blocks.push(Some(block));
         (self.blocks.len() - 1) as u32
     }
 
     /// Takes a block out of the line that is not the only one.
     #[cold]
     fn remove_block(&mut self, number: u32) {
-        let block = &mut self.blocks[number as usize];
-        let (before, behind) = (block.before, block.behind);
-        self.spare = Some(core::mem::take(&mut block.entries));
-        match self.blocks.get_mut(before as usize) {
-            Some(before) => before.behind = behind,
-            None => (self.first, self.front) = (behind, 0),
+        let Some(block) = self.blocks[number as usize].take() else { return };
+        match self.block_mut(block.before) {
+            Some(before) => before.behind = block.behind,
+            None => (self.first, self.front) = (block.behind, 0),
         }
-        match self.blocks.get_mut(behind as usize) {
-            Some(behind) => behind.before = before,
-            None => (self.last, self.back) = (before, BLOCK),
+        match self.block_mut(block.behind) {
+            Some(behind) => behind.before = block.before,
+            None => (self.last, self.back) = (block.before, BLOCK),
         }
+        self.spare = Some(block);
         self.vacant.push(Reverse(number));
-        while self.blocks.last().is_some_and(|block| block.entries.is_empty()) {
+        while let Some(None) = self.blocks.last() {
             self.blocks.pop();
         }
         self.shrink();
@@ -352,7 +369,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     fn restart(&mut self) {
         self.front = 0;
         self.back = 0;
-        if let [only] = &mut *self.blocks {
+        if let [Some(only)] = &mut *self.blocks {
             only.holes = 0;
         } else {
             self.keep_one_block();
@@ -361,11 +378,11 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     #[cold]
     fn keep_one_block(&mut self) {
-        let mut entries = core::mem::take(&mut self.blocks[self.last as usize].entries);
-        core::mem::swap(&mut entries, &mut self.blocks[0].entries);
+        self.blocks.swap(0, self.last as usize);
         self.blocks.truncate(1);
-        let block = &mut self.blocks[0];
-        (block.holes, block.before, block.behind) = (0, NONE, NONE);
+        if let Some(block) = self.block_mut(0) {
+            (block.holes, block.before, block.behind) = (0, NONE, NONE);
+        }
         (self.first, self.last) = (0, 0);
         self.vacant.clear();
         self.shrink();

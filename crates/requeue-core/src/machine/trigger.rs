@@ -621,7 +621,7 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     /// A key was entered as ready: it goes to the back of the line.
-    #[inline]
+    #[inline(always)]
     fn entered_ready(&mut self, slot: u32) {
         self.ready += 1;
         self.counts.adds += 1;
