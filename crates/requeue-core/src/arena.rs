@@ -331,6 +331,13 @@ impl<K> Arena<K> {
         (word & OCCUPIED != 0).then_some(word & FLAGS)
     }
 
+    /// The hash at a slot number that may be anything; `None` if no key is there.
+    #[inline]
+    pub(crate) fn hash_if_occupied(&self, slot: u32) -> Option<u32> {
+        let slot = self.slot(slot)?;
+        (slot.word.get() & OCCUPIED != 0).then(|| slot.hash.get())
+    }
+
     #[inline]
     pub(crate) fn set_flags(&mut self, slot: u32, flags: u32) {
         let word = &self.occupied(slot).word;

@@ -171,11 +171,11 @@ impl<K> Line<K> {
         self.ring.len() + told + self.raised.as_ref().map_or(0, |raised| raised.len())
     }
 
-    /// The slot that will be handed out after so many others, if that is known. It is for
-    /// those who ask for memory ahead: it may be wrong once a key was raised.
+    /// The slots that will be handed out next, as far as that is easily known, among numbers
+    /// that no slot has. It is for those who ask for memory ahead, and only a guess.
     #[inline]
-    pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
-        if matches!(self.kind, Kind::Fifo) { self.ring.ahead(places) } else { None }
+    pub(crate) fn ahead(&self) -> &[u32] {
+        if matches!(self.kind, Kind::Fifo) { self.ring.ahead() } else { &[] }
     }
 
     /// Whether the order is a user's own and must not be believed.

@@ -263,17 +263,16 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         None
     }
 
-    /// The slot that stands so many places behind the front, as long as it is
-    /// in the front's block and there is no hole.
+    /// What stands in the front's block, from the front on: slots, and numbers that no slot has
+    /// where there are holes.
     #[inline]
-    pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
-        let at = self.front + places;
-        let end = if self.first == self.last { self.back } else { BLOCK };
-        let entry = if at < end { self.block(self.first)?.entries.get(at) } else { None };
-        entry.copied().filter(|slot| *slot != HOLE)
+    pub(crate) fn ahead(&self) -> &[u32] {
+        let used = self.used(self.first);
+        self.block(self.first).and_then(|block| block.entries.get(used)).unwrap_or_default()
     }
 
     /// The used part of a block.
+    #[inline]
     fn used(&self, number: u32) -> Range<usize> {
         let from = if number == self.first { self.front } else { 0 };
         let to = if number == self.last { self.back } else { BLOCK };

@@ -416,15 +416,22 @@ impl<K, V> Core<K, V> {
         Some(self.hand_out(slot, withdraw))
     }
 
-    /// Asks for the memory that the next keys' runs will touch: their slots, and
-    /// nearer by, when those have come, their places in the table.
+    /// Asks for the memory that the next keys' runs will touch, if there are so many.
     #[inline]
     fn look_ahead(&self) {
-        if let Some(slot) = self.line.ahead(SLOT_AHEAD) {
-            self.arena.prefetch(slot);
-            if let Some(slot) = self.line.ahead(ENTRY_AHEAD) {
-                self.table.prefetch(self.arena.hash(slot));
-            }
+        if self.ready > SLOT_AHEAD {
+            self.look_far_ahead();
+        }
+    }
+
+    /// Their slots, and nearer by, when those have come, their places in the table.
+    fn look_far_ahead(&self) {
+        let ahead = self.line.ahead();
+        if let Some(slot) = ahead.get(SLOT_AHEAD) {
+            self.arena.prefetch(*slot);
+        }
+        if let Some(hash) = ahead.get(ENTRY_AHEAD).and_then(|slot| self.arena.hash_if_occupied(*slot)) {
+            self.table.prefetch(hash);
         }
     }
 

@@ -129,10 +129,8 @@ fn a_ring_agrees_with_a_list_over_block_edges_and_where_places_look_the_same() {
             assert!(places.writes <= 1 + 4 / 2, "at most half a block moves in a call");
             assert_eq!((ring.len(), ring.front()), (list.len(), list.first().copied()));
             assert_eq!(ring.slots(), list);
-            for ahead in 0..4 {
-                let slot = ring.ahead(ahead);
-                assert!(slot.is_none_or(|slot| list.iter().take(ahead + 1).any(|other| *other == slot)));
-            }
+            let ahead: Vec<u32> = ring.ahead().iter().copied().filter(|slot| *slot != HOLE).collect();
+            assert!(list.starts_with(&ahead));
             most_blocks = most_blocks.max(ring.numbers().len());
         }
         assert!(cfg!(miri) || most_blocks > 8, "places looked the same");
@@ -167,7 +165,7 @@ fn nobody_leaves_who_does_not_stand_in_line() {
 #[test]
 fn an_emptied_line_keeps_a_block_and_a_spare() {
     let (mut ring, mut places) = (Ring::<512>::default(), Few::<1_000>::default());
-    let n = if cfg!(miri) { 1_600 } else { 300_000 };
+    let n = if cfg!(miri) { 1_600 } else { 100_000 };
     for i in 0..n {
         ring.push_back(&mut places, i);
     }
@@ -180,7 +178,7 @@ fn an_emptied_line_keeps_a_block_and_a_spare() {
 #[test]
 fn what_a_burst_allocated_goes_back_as_its_slots_leave() {
     let (mut ring, mut places) = (Ring::<512>::default(), Few::<1_000>::default());
-    let n = if cfg!(miri) { 4_000 } else { 200_000 };
+    let n = if cfg!(miri) { 4_000 } else { 50_000 };
     for i in 0..n {
         ring.push_back(&mut places, i);
     }
