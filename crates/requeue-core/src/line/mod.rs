@@ -37,7 +37,7 @@ pub(crate) struct Line<K> {
 enum Kind<K> {
     Fifo,
     Lifo,
-    Custom(Custom<K>),
+    Custom(Box<Custom<K>>),
 }
 
 impl<K> Line<K> {
@@ -45,7 +45,7 @@ impl<K> Line<K> {
         let kind = match order {
             Order::Fifo => Kind::Fifo,
             Order::Lifo => Kind::Lifo,
-            Order::Own(order) => Kind::Custom(Custom::new(order)),
+            Order::Own(order) => Kind::Custom(Box::new(Custom::new(order))),
         };
         Self { ring: Ring::default(), raised: None, kind }
     }
