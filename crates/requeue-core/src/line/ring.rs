@@ -25,8 +25,10 @@
 //! 5. While `len` is 0 there is one block, number 0, and its used part is empty; before the
 //!    first push there is none.
 //!
-//! No call does more work than for two blocks and the list of blocks' numbers. Two blocks
-//! are joined at most as often as blocks are made: once in `BLOCK` pushes.
+//! No call looks through more than a few blocks, whatever the length of the line: `leave`
+//! through one, and one more for each 33 million slots in line, whose blocks look the same to
+//! a place. Two blocks are joined, which moves at most half a block's slots, at most as often as
+//! blocks are made: once in `BLOCK` pushes.
 
 use crate::roomy;
 use alloc::boxed::Box;
@@ -52,6 +54,7 @@ const HOLE: u32 = u32::MAX;
 /// No block's number.
 const NONE: u32 = u32::MAX;
 
+/// A part of the line.
 #[derive(Debug)]
 struct Block<const BLOCK: usize> {
     entries: [u32; BLOCK],
