@@ -4,7 +4,9 @@ use requeue::WorkQueue;
 use requeue::limiter::{Exponential, TokenBucket};
 use requeue_bench::measure::Counting;
 use requeue_bench::ours::{NAME, Slow};
-use requeue_bench::{Args, Line, Usage, fair, floor, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
+use requeue_bench::{
+    Args, Line, Usage, fair, floor, main_with, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11,
+};
 use std::process::ExitCode;
 
 #[global_allocator]

@@ -26,6 +26,7 @@
 //!    the `Send` of both types.
 
 use crate::count::one_more;
+use crate::line::Places;
 use crate::prefetch::prefetch;
 use crate::roomy;
 use crate::segment::Slots;
@@ -48,13 +49,19 @@ const OCCUPIED: u32 = 1 << 31;
 const LENT: u32 = 1 << 30;
 /// Somebody may read the key by its address.
 const PINNED: u32 = 1 << 29;
+/// What the slot remembers of its place in the ready line: `IN_LINE` and above that, in
+/// the other bits, the last bits of its block's number. None of them while it stands in no
+/// line.
+const PLACE: u32 = (PINNED - 1) & !FLAGS;
+const IN_LINE: u32 = FLAGS + 1;
+const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
 /// What is left of the word for the state machine.
-pub(crate) const FLAGS: u32 = PINNED - 1;
+pub(crate) const FLAGS: u32 = (1 << 12) - 1;
 
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
     hash: Cell<u32>,
-    /// `OCCUPIED`, `LENT`, `PINNED` and the state machine's flags.
+    /// `OCCUPIED`, `LENT`, `PINNED`, the place and the state machine's flags.
     word: Cell<u32>,
 }
 
@@ -325,21 +332,28 @@ impl<K> Arena<K> {
         (word & OCCUPIED != 0).then_some(word & FLAGS)
     }
 
+    /// The hash at a slot number that may be anything; `None` if no key is there.
+    #[inline]
+    pub(crate) fn hash_if_occupied(&self, slot: u32) -> Option<u32> {
+        let slot = self.slot(slot)?;
+        (slot.word.get() & OCCUPIED != 0).then(|| slot.hash.get())
+    }
+
     #[inline]
     pub(crate) fn set_flags(&mut self, slot: u32, flags: u32) {
         let word = &self.occupied(slot).word;
         word.set((word.get() & !FLAGS) | (flags & FLAGS));
     }
 
-    /// Lends the key: it stays in its place until the loan is given back. Its
-    /// flags become what `change` makes of them; returns what they were.
+    /// Lends the key, which has been taken out of the line: its address stays until the loan
+    /// is given back. Its flags become what `change` makes of them; returns what they were.
     #[inline(always)]
     pub(crate) fn lend(&mut self, slot: u32, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
         let s = self.occupied(slot);
         let word = s.word.get();
         // SAFETY: (3) the slot is occupied.
         let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
-        s.word.set(word & !FLAGS | LENT | (change(word & FLAGS) & FLAGS));
+        s.word.set(word & !(FLAGS | PLACE) | LENT | (change(word & FLAGS) & FLAGS));
         if word & LENT != 0 {
             let extra = self.extra.entry(slot).or_insert(0);
             *extra = one_more(*extra);
@@ -497,6 +511,27 @@ fn no_key(slot: u32) -> ! {
 #[inline(never)]
 fn not_ours() -> ! {
     panic!("a key was given back to a queue that did not lend it")
+}
+
+impl<K> Places for Arena<K> {
+    const NUMBERS: usize = 1 << (PLACE.count_ones() - 1);
+
+    fn place(&self, slot: u32) -> Option<usize> {
+        let place = self.slot(slot)?.word.get() & PLACE;
+        (place & IN_LINE != 0).then_some((place >> BLOCK_BIT) as usize)
+    }
+
+    #[inline]
+    fn set_place(&mut self, slot: u32, block: u32) {
+        let Some(s) = self.slot(slot) else { return };
+        debug_assert!(s.word.get() & OCCUPIED != 0, "who stands in line has a key");
+        s.word.set((s.word.get() & !PLACE) | IN_LINE | (block << BLOCK_BIT & PLACE));
+    }
+
+    fn clear_place(&mut self, slot: u32) {
+        let word = &self.occupied(slot).word;
+        word.set(word.get() & !PLACE);
+    }
 }
 
 impl<K> Slots for Arena<K> {

@@ -42,10 +42,9 @@ mod bytes;
 mod column;
 mod count;
 mod heap;
+mod line;
 mod machine;
-mod order;
 mod prefetch;
-mod ring;
 mod roomy;
 mod segment;
 mod table;
@@ -53,6 +52,7 @@ mod time;
 mod timers;
 
 pub use arena::KeyRef;
+pub use line::{Order, ReadyOrder, Ticket};
 #[doc(hidden)]
 pub use machine::MayRead;
 pub use machine::{
@@ -60,5 +60,4 @@ pub use machine::{
     How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef, ShutDown,
     Stats, Trigger, WaitingKeys,
 };
-pub use order::{Order, ReadyOrder, Ticket};
 pub use time::Instant;

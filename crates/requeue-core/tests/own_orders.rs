@@ -129,9 +129,9 @@ fn an_order_that_panics_in_the_middle_of_a_batch_loses_no_key() {
     let panicked = catch_unwind(AssertUnwindSafe(|| batch(&mut core, 5)));
     assert!(panicked.is_err());
     assert_eq!((core.len(), core.stats().held), (5, 0), "nothing was handed out");
-    // the three that it had given stand in line again, behind each other, and it hears of them
+    // the three that it had given go first, as it gave them
     let runs = batch(&mut core, 5);
-    assert_eq!(keys(&runs), [2, 3, 4, 1, 0]);
+    assert_eq!(keys(&runs), [4, 3, 2, 1, 0]);
     finish(&mut core, runs);
     assert_eq!(core.stats().known, 0);
 }

@@ -17,6 +17,7 @@
 //!
 //! `waiting` is apart from the rest: a key may have a timer and be ready or held.
 
+mod leave;
 mod observe;
 mod publish;
 mod run;
@@ -34,7 +35,7 @@ use self::shutdown::{Phase, Sweep};
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
 use crate::column::Column;
-use crate::order::{Line, Order};
+use crate::line::{Line, Order};
 use crate::table::Table;
 use crate::timers::Timers;
 use alloc::boxed::Box;
@@ -45,7 +46,7 @@ use core::time::Duration;
 
 /// What a slot's flags say of its key.
 mod flag {
-    /// It stands in the ready line.
+    /// It is ready.
     pub(super) const READY: u32 = 1;
     /// A worker has it.
     pub(super) const HELD: u32 = 1 << 1;
@@ -56,9 +57,6 @@ mod flag {
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
-    /// A user's order has picked it for the batch that is being handed out. Only
-    /// with `READY`, and only while the order is being asked.
-    pub(super) const PICKED: u32 = 1 << 5;
     /// Since it became ready or dirty it has been published: those who add it
     /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
     pub(super) const PUBLISHED: u32 = 1 << 6;
@@ -67,8 +65,11 @@ mod flag {
     /// Set by whoever writes there, and taken away with the key. (Timestamps are apart:
     /// those of an earlier key do not matter to a later one.)
     pub(super) const NOTED: u32 = 1 << 7;
+
+    /// What ends with the key being pending: see `end_pending`.
+    pub(super) const PENDING: u32 = READY | DIRTY | PUBLISHED;
 }
-use flag::{BACKOFF, DIRTY, HELD, LOOSE, NOTED, PICKED, PUBLISHED, READY};
+use flag::{BACKOFF, DIRTY, HELD, LOOSE, NOTED, PENDING, PUBLISHED, READY};
 
 /// What wants to be looked at beside the call that was made. Each bit is set by whoever makes
 /// its condition, and taken away by whoever ends it, so that a call which has nothing of this
@@ -562,7 +563,7 @@ impl<K, V> Core<K, V> {
                 self.restart_attempts(slot);
             }
             self.make_ready(slot, since);
-            self.line.enter(slot);
+            self.line.enter(&mut self.arena, slot);
         }
     }
 

@@ -446,6 +446,12 @@ impl Times {
         now.saturating_since(stamp.triggered)
     }
 
+    /// The ready key will not run.
+    pub(super) fn left(&mut self, slot: u32) {
+        let stamp = self.of(slot);
+        self.ready.leave(&mut self.stamps, stamp);
+    }
+
     /// The key is held no more; returns what was known of its run.
     #[inline]
     fn let_go(&mut self, slot: u32) -> Stamp {

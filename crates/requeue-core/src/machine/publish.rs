@@ -7,8 +7,8 @@
 //! is read by its address stays where it is.
 
 use super::shutdown::Phase;
-use super::{Core, DIRTY, HELD, PUBLISHED, READY, attention};
-use crate::order::Ticket;
+use super::{Core, DIRTY, HELD, PENDING, PUBLISHED, READY, attention};
+use crate::line::Ticket;
 use crate::segment::Slots;
 use alloc::boxed::Box;
 
@@ -66,6 +66,22 @@ impl<K, V> Core<K, V> {
         }
         self.arena.set_flags(slot, flags | PUBLISHED);
         Some((self.arena.key(slot), self.arena.hash(slot)))
+    }
+
+    /// The one end of pending, whoever asks for it: the key, which had these `flags`, is neither
+    /// ready nor dirty any more. If it was published `withdraw` is given it and its hash. The
+    /// caller has taken [`PENDING`] from its flags, and it out of the line.
+    #[inline]
+    pub(super) fn end_pending(&mut self, slot: u32, flags: u32, withdraw: impl FnOnce(&K, u32)) {
+        debug_assert!(flags & (READY | DIRTY) != 0 && self.arena.flags(slot) & PENDING == 0);
+        if flags & PUBLISHED != 0 {
+            withdraw(self.arena.key(slot), self.arena.hash(slot));
+        }
+        if flags & READY != 0 {
+            self.ready -= 1;
+        } else {
+            self.dirty -= 1;
+        }
     }
 
     /// Whether a key that is kept in its place may go. One that only a reader

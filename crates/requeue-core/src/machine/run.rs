@@ -2,12 +2,10 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PICKED, PUBLISHED, READY};
-use crate::arena::{Arena, KeyRef};
+use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PENDING, READY};
+use crate::arena::KeyRef;
 use crate::count::one_more;
-use crate::order::Line;
 use crate::segment::Slots;
-use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
@@ -283,9 +281,6 @@ const AT_HAND: usize = 1_024;
 /// What is to be done about keys that are not in any filter.
 fn unpublished<K>(_: &K, _: u32) {}
 
-/// How often a user's order may answer nonsense before the queue looks itself.
-const NONSENSE: u32 = 1_000;
-
 impl<K, V> Core<K, V> {
     /// Hands out the next key.
     ///
@@ -325,7 +320,7 @@ impl<K, V> Core<K, V> {
         if self.ready == 0 {
             return if self.is_over() { Got::ShutDown } else { Got::Empty };
         }
-        match self.next_ready() {
+        match self.line.pop(&mut self.arena) {
             Some(slot) => {
                 self.look_ahead();
                 Got::Item(self.hand_out(slot, withdraw))
@@ -365,19 +360,12 @@ impl<K, V> Core<K, V> {
         mut withdraw: impl FnMut(&K, u32),
         mut each: impl FnMut(Handout<K, V>),
     ) -> usize {
-        let most = most.min(self.ready);
-        if self.line.is_own() {
-            let picked = self.pick(most);
-            for slot in &picked {
-                self.arena.set_flags(*slot, self.arena.flags(*slot) & !PICKED);
-                each(self.hand_out(*slot, &mut withdraw));
-            }
-            return picked.len();
-        }
+        let most = most.min(self.line.servable());
+        self.line.choose(&mut self.arena, most);
         // of a few keys all is at hand
         let far = self.arena.len() > AT_HAND;
         for taken in 0..most {
-            let Some(slot) = self.line.pop(&self.arena) else { return taken };
+            let Some(slot) = self.line.pop(&mut self.arena) else { return taken };
             if far {
                 self.look_ahead();
             }
@@ -386,67 +374,29 @@ impl<K, V> Core<K, V> {
         most
     }
 
-    /// Lets a user's order pick `most` keys; there are so many.
-    #[cold]
-    fn pick(&mut self, most: usize) -> Vec<u32> {
-        let Self { arena, line, .. } = self;
-        let mut picked = Picked { arena, line, slots: Vec::with_capacity(most) };
-        let mut nonsense = 0;
-        while picked.slots.len() < most && nonsense < NONSENSE {
-            let Some(slot) = picked.line.pop(picked.arena) else { break };
-            if !picked.pick(slot) {
-                nonsense += 1;
-            }
-        }
-        for slot in 0..picked.arena.slots() {
-            // the order has lost keys: they are not lost for that
-            if picked.slots.len() == most {
-                break;
-            }
-            picked.pick(slot);
-        }
-        core::mem::take(&mut picked.slots)
-    }
-
-    /// Takes the next key out of the line; there is one.
-    #[inline(always)]
-    fn next_ready(&mut self) -> Option<u32> {
-        if self.line.is_own() { self.next_of_users_order() } else { self.line.pop(&self.arena) }
-    }
-
-    /// The same of a user's order, which is not believed.
-    #[cold]
-    fn next_of_users_order(&mut self) -> Option<u32> {
-        for _ in 0..NONSENSE {
-            let Some(slot) = self.line.pop(&self.arena) else { break };
-            if self.arena.flags_if_occupied(slot).is_some_and(|f| f & READY != 0) {
-                return Some(slot);
-            }
-        }
-        // the order has lost keys: they are not lost for that
-        (0..self.arena.slots()).find(|&s| self.arena.flags_if_occupied(s).is_some_and(|f| f & READY != 0))
-    }
-
-    /// Asks for the memory that the next keys' runs will touch: their slots, and
-    /// nearer by, when those have come, their places in the table.
+    /// Asks for the memory that the next keys' runs will touch, if there are so many.
     #[inline(always)]
     fn look_ahead(&self) {
-        if let Some(slot) = self.line.ahead(SLOT_AHEAD) {
-            self.arena.prefetch(slot);
-            if let Some(slot) = self.line.ahead(ENTRY_AHEAD) {
-                self.table.prefetch(self.arena.hash(slot));
-            }
+        if self.ready > SLOT_AHEAD {
+            self.look_far_ahead();
+        }
+    }
+
+    /// Their slots, and nearer by, when those have come, their places in the table.
+    fn look_far_ahead(&self) {
+        let ahead = self.line.ahead();
+        if let Some(slot) = ahead.get(SLOT_AHEAD) {
+            self.arena.prefetch(*slot);
+        }
+        if let Some(hash) = ahead.get(ENTRY_AHEAD).and_then(|slot| self.arena.hash_if_occupied(*slot)) {
+            self.table.prefetch(hash);
         }
     }
 
     #[inline(always)]
     fn hand_out(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
-        let (key, flags) =
-            self.arena.lend(slot, |flags| (flags | HELD) & !(READY | BACKOFF | LOOSE | PUBLISHED));
-        if flags & PUBLISHED != 0 {
-            withdraw(key.get(), self.arena.hash(slot));
-        }
-        self.ready -= 1;
+        let (key, flags) = self.arena.lend(slot, |flags| (flags | HELD) & !(PENDING | BACKOFF | LOOSE));
+        self.end_pending(slot, flags, withdraw);
         self.held += 1;
         let number = self.runs;
         self.runs += 1;
@@ -588,7 +538,7 @@ impl<K, V> Core<K, V> {
         if let Some(times) = &mut self.times {
             times.put_back(slot, self.now);
         }
-        self.line.enter(slot);
+        self.line.enter(&mut self.arena, slot);
         // users' code, so the state is set before it
         self.merge_back(slot, value);
         Ended::nothing()
@@ -784,7 +734,7 @@ impl<K, V> Core<K, V> {
             if let Some(times) = &mut self.times {
                 times.readied(slot, now);
             }
-            self.line.enter(slot);
+            self.line.enter(&mut self.arena, slot);
         }
 
         let mut delay = None;
@@ -824,7 +774,7 @@ impl<K, V> Core<K, V> {
                 }
             } else if !dirty {
                 self.make_ready(slot, now);
-                self.line.enter(slot);
+                self.line.enter(&mut self.arena, slot);
             }
         }
         self.merge_back(slot, goes_back);
@@ -858,37 +808,6 @@ impl<K, V> Core<K, V> {
                 let now = self.phase == Phase::ShutDown;
                 live.then_some(if now { Duration::ZERO } else { delay })
             }
-        }
-    }
-}
-
-/// Keys that a user's order has picked for one batch, and that are still ready:
-/// if it panics over a later one, they stand in line again.
-struct Picked<'a, K> {
-    arena: &'a mut Arena<K>,
-    line: &'a mut Line<K>,
-    slots: Vec<u32>,
-}
-
-impl<K> Picked<'_, K> {
-    /// Picks a slot, whose number may be anything; false if it cannot be handed
-    /// out, or was picked before.
-    fn pick(&mut self, slot: u32) -> bool {
-        let flags = self.arena.flags_if_occupied(slot).unwrap_or(0);
-        let fits = flags & (READY | PICKED) == READY;
-        if fits {
-            self.arena.set_flags(slot, flags | PICKED);
-            self.slots.push(slot);
-        }
-        fits
-    }
-}
-
-impl<K> Drop for Picked<'_, K> {
-    fn drop(&mut self) {
-        for slot in self.slots.drain(..) {
-            self.arena.set_flags(slot, self.arena.flags(slot) & !PICKED);
-            self.line.enter(slot);
         }
     }
 }

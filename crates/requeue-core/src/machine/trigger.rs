@@ -5,7 +5,7 @@ use super::shutdown::Phase;
 use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
-use crate::order::Ticket;
+use crate::line::Ticket;
 use crate::segment::Slots;
 use crate::table::Found;
 use core::borrow::Borrow;
@@ -604,7 +604,7 @@ impl<K: Eq, V> Core<K, V> {
         if let Some(times) = &mut self.times {
             times.triggered_ready(slot, self.now);
         }
-        self.line.enter(slot);
+        self.line.enter(&mut self.arena, slot);
     }
 
     /// A trigger from outside for a key that is known already: `None` if it is
@@ -711,15 +711,15 @@ impl<K: Eq, V> Core<K, V> {
             self.merge_in(slot, value.take());
             if self.make_dirty(slot, self.now) { Added::Dirty } else { self.coalesced() }
         } else if flags & READY != 0 {
-            self.line.touch(&self.arena, slot);
+            self.line.touch(&mut self.arena, slot);
             self.merge_in(slot, value.take());
             self.coalesced()
         } else {
-            self.line.announce(&self.arena, slot);
+            self.line.announce(&mut self.arena, slot);
             self.merge_in(slot, value.take());
             self.restart_attempts(slot);
             self.make_ready(slot, self.now);
-            self.line.enter_announced(slot);
+            self.line.enter_announced(&mut self.arena, slot);
             Added::Ready
         }
     }

@@ -8,9 +8,10 @@
 //! * A key is entered when an `add` that came through the lock was redundant, so
 //!   that queues without such adds have no filter and pay one load an add. Not
 //!   where the order is a user's own: it wants to hear of each.
-//! * It is withdrawn when it is handed out, which is the only end of pending, in
-//!   the same lock hold. The state machine remembers for each key whether it has
-//!   been entered (`PUBLISHED`), so that others pay one test of a flag.
+//! * It is withdrawn when its being pending ends, in the same lock hold: when it is
+//!   handed out, or leaves the line. The state machine has one function for that,
+//!   and remembers for each key whether it has been entered (`PUBLISHED`), so that
+//!   others pay one test of a flag.
 //! * It may be ousted by another key that wants its entry.
 //!
 //! # The protocol

@@ -12,10 +12,10 @@
 //!    by [`publish`], of a key that the state machine then keeps in its place: it
 //!    is neither moved nor dropped until [`Hazards::protects`] has said no for it
 //!    once nothing else kept it. Under the mutex.
-//! 2. A key that is handed out is withdrawn from every table in the same hold of
-//!    the mutex, and a full barrier follows before the hold ends (the state machine
-//!    calls `Filter::withdraw` as it hands a published key out). Nothing else ends
-//!    the time for which a key is pending. So when `protects` is asked, the key
+//! 2. A key that is handed out or leaves the line is withdrawn from every table in the
+//!    same hold of the mutex, and a full barrier follows before the hold ends (the one
+//!    function of the state machine that ends the time for which a key is pending calls
+//!    `Filter::withdraw` for a published one). So when `protects` is asked, the key
 //!    stands in no place, and a barrier has come after it was cleared.
 //! 3. A reader loads the address, stores it into its hazard record, lets a full
 //!    barrier follow and loads the address again. If that is still there, the

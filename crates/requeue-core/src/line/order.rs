@@ -1,7 +1,5 @@
-//! The ready line and who decides its order (rule B10).
+//! The orders of the ready line, as users see them (rule B10).
 
-use crate::arena::Arena;
-use crate::ring::Ring;
 use alloc::boxed::Box;
 use core::fmt;
 
@@ -132,109 +130,5 @@ impl<K> fmt::Debug for Order<K> {
             Self::Lifo => "Lifo",
             Self::Own(_) => "Own(..)",
         })
-    }
-}
-
-/// The line itself.
-///
-/// A user's order may panic, and time that passes or a run that ends must not
-/// fail for it. So keys that become ready by those only wait in `ring`, and the
-/// order hears of them at the next `add` or `get`: at calls whose callers can
-/// be told.
-pub(crate) struct Line<K> {
-    /// The line, or what a user's order was not told yet.
-    ring: Ring,
-    kind: Kind<K>,
-}
-
-enum Kind<K> {
-    Fifo,
-    Lifo,
-    Own(Box<dyn ReadyOrder<K>>),
-}
-
-impl<K> Line<K> {
-    pub(crate) fn new(order: Order<K>) -> Self {
-        let kind = match order {
-            Order::Fifo => Kind::Fifo,
-            Order::Lifo => Kind::Lifo,
-            Order::Own(order) => Kind::Own(order),
-        };
-        Self { ring: Ring::default(), kind }
-    }
-
-    /// Lets a key in without calling users' code.
-    #[inline(always)]
-    pub(crate) fn enter(&mut self, slot: u32) {
-        self.ring.push_back(slot);
-    }
-
-    /// Lets a key in that was announced.
-    #[inline]
-    pub(crate) fn enter_announced(&mut self, slot: u32) {
-        if !self.is_own() {
-            self.ring.push_back(slot);
-        }
-    }
-
-    /// Tells a user's order of a key that is about to enter. If it panics the
-    /// key must not enter.
-    #[inline]
-    pub(crate) fn announce(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Kind::Own(order) = &mut self.kind {
-            tell(&mut **order, &mut self.ring, arena);
-            order.push(arena.key(slot), Ticket(slot));
-        }
-    }
-
-    #[inline]
-    pub(crate) fn touch(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Kind::Own(order) = &mut self.kind {
-            tell(&mut **order, &mut self.ring, arena);
-            order.touch(arena.key(slot), Ticket(slot));
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn pop(&mut self, arena: &Arena<K>) -> Option<u32> {
-        match &self.kind {
-            Kind::Fifo => self.ring.pop_front(),
-            Kind::Lifo | Kind::Own(_) => self.pop_other(arena),
-        }
-    }
-
-    #[inline(never)]
-    fn pop_other(&mut self, arena: &Arena<K>) -> Option<u32> {
-        match &mut self.kind {
-            Kind::Fifo => self.ring.pop_front(),
-            Kind::Lifo => self.ring.pop_back(),
-            Kind::Own(order) => {
-                tell(&mut **order, &mut self.ring, arena);
-                order.pop().map(|t| t.0)
-            }
-        }
-    }
-
-    /// The slot that will be handed out after so many others, if that is known.
-    #[inline(always)]
-    pub(crate) fn ahead(&self, places: usize) -> Option<u32> {
-        if matches!(self.kind, Kind::Fifo) { self.ring.ahead(places) } else { None }
-    }
-
-    /// Whether the order is somebody else's and must not be believed.
-    #[inline]
-    pub(crate) fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Own(_))
-    }
-}
-
-/// Lets a user's order hear the news. If it panics it has missed one key, which
-/// is handed out when the order says that it has none.
-fn tell<K>(order: &mut dyn ReadyOrder<K>, news: &mut Ring, arena: &Arena<K>) {
-    while let Some(slot) = news.pop_front() {
-        // an entry whose key has been handed out meanwhile is stale
-        if arena.flags_if_occupied(slot).is_some() {
-            order.push(arena.key(slot), Ticket(slot));
-        }
     }
 }

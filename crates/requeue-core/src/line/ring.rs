@@ -1,0 +1,413 @@
+//! A line of slot numbers from which any of them can be taken out.
+//!
+//! The line is a list of blocks; it grows and shrinks a block at a time, so that no push
+//! ever copies a long line. A slot that stands in it remembers the number of its block (its
+//! *place*, see [`Places`]). To leave is to look through that one block and to put a
+//! [`HOLE`] where the slot stood. So no entry ever outlives its key's stay in the line: each
+//! one is a hole, or a slot that stands in line just there. A slot that is used again for
+//! another key has no older entry that could let the new key jump the line.
+//!
+//! What holds between two calls:
+//!
+//! 1. The blocks stand one behind the other from `first` to `last`. The first one is
+//!    used from `front` on, the last one up to `back`, each one between them (a *middle*
+//!    block) as a whole.
+//! 2. `holes` of a block counts the holes in its used part, and `len` all other entries of
+//!    all used parts.
+//! 3. A slot stands in the line at most once, and its place is the number of its block,
+//!    cut to the bits that a place has. So two blocks may look the same to a place. Which
+//!    one it is shows when they are looked through, for only one has the slot in its used
+//!    part.
+//! 4. A middle block has an entry that is no hole, and two middle blocks one behind the
+//!    other have more than `BLOCK` of them together. So there are at most as many holes
+//!    as other entries and three blocks more, and a pop passes fewer than `BLOCK` holes a
+//!    block in at most two blocks.
+//! 5. While `len` is 0 there is one block, number 0, and its used part is empty; before the
+//!    first push there is none.
+//!
+//! No call looks through more than a few blocks, whatever the length of the line: `leave`
+//! through one, and one more for each 33 million slots in line, whose blocks look the same to
+//! a place. Two blocks are joined, which moves at most half a block's slots, at most as often as
+//! blocks are made: once in `BLOCK` pushes.
+
+use crate::roomy;
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::ops::Range;
+
+/// Where slots remember the block that they stand in.
+pub(crate) trait Places {
+    /// How many block numbers a place can tell from each other.
+    const NUMBERS: usize;
+    /// The place of a slot, whose number may be anything; `None` if it stands in no line.
+    fn place(&self, slot: u32) -> Option<usize>;
+    /// The slot stands in this block from now on.
+    fn set_place(&mut self, slot: u32, block: u32);
+    /// The slot stands in no line any more.
+    fn clear_place(&mut self, slot: u32);
+}
+
+/// An entry that is no slot's.
+const HOLE: u32 = u32::MAX;
+/// No block's number.
+const NONE: u32 = u32::MAX;
+
+/// A part of the line.
+#[derive(Debug)]
+struct Block<const BLOCK: usize> {
+    entries: [u32; BLOCK],
+    /// How many entries of the used part are holes.
+    holes: usize,
+    /// The numbers of the blocks before and behind this one.
+    before: u32,
+    behind: u32,
+}
+
+/// First in, first out from the front, last in, first out from the back, and a way out from
+/// anywhere. Blocks have 2 KiB.
+#[derive(Debug)]
+pub(crate) struct Ring<const BLOCK: usize = 512> {
+    /// The blocks by number; `None` for a number that no block has.
+    blocks: Vec<Option<Box<Block<BLOCK>>>>,
+    first: u32,
+    last: u32,
+    /// Where in the first block the front is, and where in the last one the next slot goes.
+    front: usize,
+    back: usize,
+    /// How many slots stand in line.
+    len: usize,
+    /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
+    vacant: BinaryHeap<Reverse<u32>>,
+    /// The block that went last, for the next one that is needed.
+    spare: Option<Box<Block<BLOCK>>>,
+}
+
+impl<const BLOCK: usize> Default for Ring<BLOCK> {
+    fn default() -> Self {
+        Self {
+            blocks: Vec::new(),
+            first: 0,
+            last: 0,
+            front: 0,
+            back: 0,
+            len: 0,
+            vacant: BinaryHeap::new(),
+            spare: None,
+        }
+    }
+}
+
+impl<const BLOCK: usize> Ring<BLOCK> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn block(&self, number: u32) -> Option<&Block<BLOCK>> {
+        self.blocks.get(number as usize)?.as_deref()
+    }
+
+    #[inline]
+    fn block_mut(&mut self, number: u32) -> Option<&mut Block<BLOCK>> {
+        self.blocks.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    /// Lets a slot in that stands in no line.
+    #[inline]
+    pub(crate) fn push_back(&mut self, places: &mut impl Places, slot: u32) {
+        debug_assert!(places.place(slot).is_none(), "a slot stands in one line, once");
+        let back = self.back;
+        if let Some(entry) = self.block_mut(self.last).and_then(|block| block.entries.get_mut(back)) {
+            *entry = slot;
+            self.back += 1;
+            self.len += 1;
+            places.set_place(slot, self.last);
+        } else {
+            self.push_in_a_new_block(places, slot);
+        }
+    }
+
+    #[cold]
+    fn push_in_a_new_block(&mut self, places: &mut impl Places, slot: u32) {
+        let full = if self.blocks.is_empty() { NONE } else { self.last };
+        let mut block = self.take_block();
+        block.entries[0] = slot;
+        block.before = full;
+        let number = self.enter_block(block);
+        (self.last, self.back) = (number, 1);
+        self.len += 1;
+        places.set_place(slot, number);
+        if let Some(block) = self.block_mut(full) {
+            block.behind = number;
+            self.join_with_a_neighbour(places, full);
+        }
+    }
+
+    /// Takes the slot at the front. It has its place still, and whoever takes it clears that.
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut slot = *self.block(self.first)?.entries.get(self.front)?;
+        if slot == HOLE {
+            slot = self.pass_holes_at_the_front()?;
+        }
+        self.front += 1;
+        self.len -= 1;
+        if self.len == 0 {
+            self.restart();
+        } else if self.front == BLOCK {
+            self.remove_block(self.first);
+        }
+        Some(slot)
+    }
+
+    /// As [`pop_front`](Self::pop_front) at the other end.
+    #[inline]
+    pub(crate) fn pop_back(&mut self) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut slot = *self.block(self.last)?.entries.get(self.back - 1)?;
+        if slot == HOLE {
+            slot = self.pass_holes_at_the_back()?;
+        }
+        self.back -= 1;
+        self.len -= 1;
+        if self.len == 0 {
+            self.restart();
+        } else if self.back == 0 {
+            self.remove_block(self.last);
+        }
+        Some(slot)
+    }
+
+    /// Moves the front up to a slot, which is there, and returns it.
+    #[cold]
+    fn pass_holes_at_the_front(&mut self) -> Option<u32> {
+        loop {
+            let front = self.front;
+            let block = self.block_mut(self.first)?;
+            let slot = *block.entries.get(front)?;
+            if slot != HOLE {
+                return Some(slot);
+            }
+            block.holes -= 1;
+            self.front += 1;
+            if self.front == BLOCK {
+                self.remove_block(self.first);
+            }
+        }
+    }
+
+    /// Moves the back down to behind a slot, which is there, and returns it.
+    #[cold]
+    fn pass_holes_at_the_back(&mut self) -> Option<u32> {
+        loop {
+            let back = self.back;
+            let block = self.block_mut(self.last)?;
+            let slot = *block.entries.get(back - 1)?;
+            if slot != HOLE {
+                return Some(slot);
+            }
+            block.holes -= 1;
+            self.back -= 1;
+            if self.back == 0 {
+                self.remove_block(self.last);
+            }
+        }
+    }
+
+    /// Takes a slot out, whose number may be anything; false if it does not stand here.
+    pub(crate) fn leave<P: Places>(&mut self, places: &mut P, slot: u32) -> bool {
+        let Some(place) = places.place(slot) else { return false };
+        for number in (place..self.blocks.len()).step_by(P::NUMBERS) {
+            let number = number as u32;
+            let used = self.used(number);
+            let from = used.start;
+            let Some(block) = self.block_mut(number) else { continue };
+            if let Some(at) = position(&block.entries[used], slot) {
+                block.entries[from + at] = HOLE;
+                block.holes += 1;
+                self.len -= 1;
+                places.clear_place(slot);
+                self.tidy(places, number);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sets right what holds between two calls, after a slot has left this block.
+    fn tidy(&mut self, places: &mut impl Places, number: u32) {
+        if self.len == 0 {
+            self.restart();
+        } else if self.slots_in(number) == 0 {
+            self.remove_block(number);
+        } else {
+            self.join_with_a_neighbour(places, number);
+        }
+    }
+
+    /// The slot at the front.
+    pub(crate) fn front(&self) -> Option<u32> {
+        let mut number = self.first;
+        while let Some(block) = self.block(number) {
+            let mut entries = block.entries[self.used(number)].iter();
+            if let Some(slot) = entries.find(|slot| **slot != HOLE) {
+                return Some(*slot);
+            }
+            number = block.behind;
+        }
+        None
+    }
+
+    /// What stands in the front's block, from the front on: slots, and numbers that no slot has
+    /// where there are holes.
+    #[inline]
+    pub(crate) fn ahead(&self) -> &[u32] {
+        let used = self.used(self.first);
+        self.block(self.first).and_then(|block| block.entries.get(used)).unwrap_or_default()
+    }
+
+    /// The used part of a block.
+    #[inline]
+    fn used(&self, number: u32) -> Range<usize> {
+        let from = if number == self.first { self.front } else { 0 };
+        let to = if number == self.last { self.back } else { BLOCK };
+        from..to
+    }
+
+    fn slots_in(&self, number: u32) -> usize {
+        self.block(number).map_or(0, |block| self.used(number).len() - block.holes)
+    }
+
+    /// Joins a middle block, in which there are fewer slots than there were or which was not
+    /// a middle block before, with a middle block beside it, if they fit into one. One join
+    /// is enough: with the block on the other side there were too many already.
+    fn join_with_a_neighbour(&mut self, places: &mut impl Places, number: u32) {
+        let Some(&Block { before, behind, .. }) = self.block(number) else { return };
+        for (one, next) in [(before, number), (number, behind)] {
+            let middle = [one, next].iter().all(|at| *at != NONE && *at != self.first && *at != self.last);
+            if middle && self.slots_in(one) + self.slots_in(next) <= BLOCK {
+                self.join(places, one, next);
+                return;
+            }
+        }
+    }
+
+    /// Puts what stands in two middle blocks, one behind the other, into one: that in which
+    /// more slots stand, for each of the others is told of its new place.
+    #[cold]
+    fn join(&mut self, places: &mut impl Places, one: u32, next: u32) {
+        let (stays, goes) = if self.slots_in(one) < self.slots_in(next) { (next, one) } else { (one, next) };
+        let mut entries = [HOLE; BLOCK];
+        let mut len = 0;
+        for number in [one, next] {
+            let Some(block) = self.block(number) else { return };
+            for slot in block.entries.iter().filter(|slot| **slot != HOLE) {
+                entries[len] = *slot;
+                len += 1;
+                if number == goes {
+                    places.set_place(*slot, stays);
+                }
+            }
+        }
+        let Some(block) = self.block_mut(stays) else { return };
+        block.entries = entries;
+        block.holes = BLOCK - len;
+        self.remove_block(goes);
+    }
+
+    /// A block without holes or neighbours.
+    fn take_block(&mut self) -> Box<Block<BLOCK>> {
+        let new = || Box::new(Block { entries: [HOLE; BLOCK], holes: 0, before: NONE, behind: NONE });
+        let mut block = self.spare.take().unwrap_or_else(new);
+        (block.holes, block.before, block.behind) = (0, NONE, NONE);
+        block
+    }
+
+    /// Gives a block a number: the lowest that there is, so that the list of numbers can
+    /// become shorter again.
+    fn enter_block(&mut self, block: Box<Block<BLOCK>>) -> u32 {
+        if let Some(Reverse(number)) = self.vacant.pop() {
+            if let Some(vacant) = self.blocks.get_mut(number as usize) {
+                *vacant = Some(block);
+                return number;
+            }
+            // all the others are higher
+            self.vacant.clear();
+        }
+        self.blocks.push(Some(block));
+        (self.blocks.len() - 1) as u32
+    }
+
+    /// Takes a block out of the line that is not the only one.
+    #[cold]
+    fn remove_block(&mut self, number: u32) {
+        let Some(block) = self.blocks[number as usize].take() else { return };
+        match self.block_mut(block.before) {
+            Some(before) => before.behind = block.behind,
+            None => (self.first, self.front) = (block.behind, 0),
+        }
+        match self.block_mut(block.behind) {
+            Some(behind) => behind.before = block.before,
+            None => (self.last, self.back) = (block.before, BLOCK),
+        }
+        self.spare = Some(block);
+        self.vacant.push(Reverse(number));
+        while let Some(None) = self.blocks.last() {
+            self.blocks.pop();
+        }
+        self.shrink();
+    }
+
+    /// The line has become empty: it begins anew at the start of a block.
+    #[inline]
+    fn restart(&mut self) {
+        self.front = 0;
+        self.back = 0;
+        if let [Some(only)] = &mut *self.blocks {
+            only.holes = 0;
+        } else {
+            self.keep_one_block();
+        }
+    }
+
+    #[cold]
+    fn keep_one_block(&mut self) {
+        self.blocks.swap(0, self.last as usize);
+        self.blocks.truncate(1);
+        if let Some(block) = self.block_mut(0) {
+            (block.holes, block.before, block.behind) = (0, NONE, NONE);
+        }
+        (self.first, self.last) = (0, 0);
+        self.vacant.clear();
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        if let Some(to) = roomy::shrink_to(self.blocks.len(), self.blocks.capacity()) {
+            self.blocks.shrink_to(to);
+        }
+        if let Some(to) = roomy::shrink_to(self.vacant.len(), self.vacant.capacity()) {
+            self.vacant.shrink_to(to);
+        }
+    }
+}
+
+/// Where a slot stands among entries. Looks at sixteen at a time, without a branch for each.
+fn position(entries: &[u32], slot: u32) -> Option<usize> {
+    const AT_ONCE: usize = 16;
+    let has_it = |some: &[u32]| some.iter().fold(false, |found, entry| found | (*entry == slot));
+    let from = entries.chunks(AT_ONCE).position(has_it)? * AT_ONCE;
+    entries[from..].iter().position(|entry| *entry == slot).map(|at| from + at)
+}
+
+#[cfg(test)]
+#[path = "tests/ring.rs"]
+mod tests;

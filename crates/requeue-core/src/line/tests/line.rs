@@ -1,0 +1,227 @@
+use super::*;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+extern crate std;
+use std::sync::Mutex;
+
+/// A line and the keys that stand in it, beside the same as lists.
+struct Rig {
+    line: Line<u32>,
+    arena: Arena<u32>,
+    lifo: bool,
+    raised: Vec<u32>,
+    unraised: Vec<u32>,
+    next: u32,
+}
+
+impl Rig {
+    fn new(order: Order<u32>) -> Self {
+        let lifo = matches!(order, Order::Lifo);
+        let (line, arena) = (Line::new(order), Arena::new(0));
+        Self { line, arena, lifo, raised: Vec::new(), unraised: Vec::new(), next: 0 }
+    }
+
+    /// A new key becomes ready: as a timer does it, or as an add.
+    fn enter(&mut self, announced: bool) -> u32 {
+        let slot = self.arena.insert(self.next, 0, 0);
+        self.next += 1;
+        if announced {
+            self.line.announce(&mut self.arena, slot);
+            self.line.enter_announced(&mut self.arena, slot);
+        } else {
+            self.line.enter(&mut self.arena, slot);
+        }
+        self.unraised.push(slot);
+        slot
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let slot = self.line.pop(&mut self.arena)?;
+        self.forget(slot);
+        Some(slot)
+    }
+
+    fn leave(&mut self, slot: u32) -> bool {
+        let left = self.line.leave(&mut self.arena, slot);
+        if left {
+            self.forget(slot);
+        }
+        left
+    }
+
+    fn raise(&mut self, slot: u32) {
+        let was = self.unraised.contains(&slot);
+        assert_eq!(self.line.raise(&mut self.arena, slot), was);
+        if was {
+            self.unraised.retain(|other| *other != slot);
+            self.raised.push(slot);
+        }
+    }
+
+    /// The key's slot is another key's soon.
+    fn forget(&mut self, slot: u32) {
+        let before = self.raised.len() + self.unraised.len();
+        for list in [&mut self.raised, &mut self.unraised] {
+            list.retain(|other| *other != slot);
+        }
+        assert_eq!(self.raised.len() + self.unraised.len(), before - 1, "it stood in line once");
+        self.arena.remove(slot).expect("nobody lends it");
+    }
+
+    /// Which slot goes next.
+    fn expected(&self) -> Option<u32> {
+        let by_order = if self.lifo { self.unraised.last() } else { self.unraised.first() };
+        self.raised.first().or(by_order).copied()
+    }
+
+    fn any(&self, random: usize) -> Option<u32> {
+        let all: Vec<u32> = self.raised.iter().chain(&self.unraised).copied().collect();
+        (!all.is_empty()).then(|| all[random % all.len()])
+    }
+}
+
+/// The smallest key first, and what it was told.
+#[derive(Default)]
+struct Smallest {
+    keys: BTreeSet<(u32, Ticket)>,
+}
+
+impl ReadyOrder<u32> for Smallest {
+    fn push(&mut self, key: &u32, ticket: Ticket) {
+        self.keys.insert((*key, ticket));
+    }
+    fn pop(&mut self) -> Option<Ticket> {
+        self.keys.pop_first().map(|(_, ticket)| ticket)
+    }
+}
+
+fn random(seed: &mut u32) -> usize {
+    *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    (*seed >> 8) as usize
+}
+
+#[test]
+fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
+    for (order, exact) in
+        [(Order::Fifo, true), (Order::Lifo, true), (Order::Own(Box::<Smallest>::default()), false)]
+    {
+        let (mut q, mut seed, mut most) = (Rig::new(order), 3, 0);
+        let steps = if cfg!(miri) { 2_000 } else { 16_000 };
+        for step in 0..steps {
+            let grows = (step / 4_000) % 2 == 0;
+            let by = random(&mut seed);
+            match random(&mut seed) % 10 {
+                0..=4 if grows => {
+                    q.enter(by % 2 == 0);
+                }
+                0..=1 => {
+                    let expected = q.expected();
+                    let popped = q.pop();
+                    assert!(if exact { popped == expected } else { popped.is_some() == expected.is_some() });
+                }
+                2..=4 => {
+                    let slot = q.any(by);
+                    assert!(slot.is_none_or(|slot| q.leave(slot)));
+                }
+                5 => {
+                    if let Some(slot) = q.any(by) {
+                        q.raise(slot);
+                    }
+                }
+                6 => assert!(!q.leave(1_000_000)),
+                7 if by % 50 == 0 => {
+                    q.line.choose(&mut q.arena, 5);
+                    if !exact {
+                        // those that the order gave go next, as those that were raised
+                        let raised = q.line.raised.as_ref().map_or(0, |raised| raised.len());
+                        assert_eq!(raised, (q.raised.len() + q.unraised.len()).min(5).max(q.raised.len()));
+                        for _ in 0..raised {
+                            assert!(q.pop().is_some());
+                        }
+                    }
+                }
+                _ => {
+                    q.enter(by % 2 == 0);
+                }
+            }
+            most = most.max(q.line.servable());
+            assert_eq!(q.line.servable(), q.raised.len() + q.unraised.len());
+            if exact {
+                assert_eq!(q.line.oldest(), q.unraised.first().or(q.raised.first()).copied());
+            } else {
+                assert_eq!(q.line.oldest().is_some(), q.line.servable() > 0);
+            }
+        }
+        assert!(cfg!(miri) || most > 1_100, "the line went over block edges");
+        while q.line.servable() > 0 {
+            let expected = q.expected();
+            let popped = q.pop();
+            assert!(popped.is_some() && (!exact || popped == expected));
+        }
+        assert_eq!(q.pop(), None);
+        assert_eq!(q.arena.len(), 0, "no key is lost");
+    }
+}
+
+#[test]
+fn a_slot_that_left_gives_its_next_key_no_better_place() {
+    let mut q = Rig::new(Order::Fifo);
+    let (first, second, third) = (q.enter(false), q.enter(false), q.enter(false));
+    assert!(q.leave(first));
+    assert_eq!(q.enter(false), first, "the new key has the old one's slot");
+    // and once more, while it stands in line
+    assert!(q.leave(second));
+    assert_eq!(q.enter(false), second);
+    assert_eq!([q.pop(), q.pop(), q.pop(), q.pop()], [Some(third), Some(first), Some(second), None]);
+}
+
+#[test]
+fn a_key_that_was_raised_is_not_the_oldest_while_others_stand_in_line() {
+    let mut q = Rig::new(Order::Fifo);
+    let (a, b) = (q.enter(false), q.enter(false));
+    q.raise(a);
+    assert_eq!(q.line.oldest(), Some(b));
+    q.raise(b);
+    assert_eq!(q.line.oldest(), Some(a));
+    // the one that was raised first goes first, and raising it again changes nothing
+    q.raise(b);
+    assert_eq!((q.pop(), q.line.oldest(), q.pop()), (Some(a), Some(b), Some(b)));
+    assert_eq!(q.line.oldest(), None);
+}
+
+#[test]
+fn a_users_order_hears_nothing_of_a_key_that_leaves_and_again_of_one_that_comes_back() {
+    /// What it was told, and what it will give, the last first.
+    #[derive(Default, Clone)]
+    struct Heard(Arc<Mutex<(Vec<Ticket>, Vec<Ticket>)>>);
+    impl ReadyOrder<u32> for Heard {
+        fn push(&mut self, _: &u32, ticket: Ticket) {
+            self.0.lock().expect("no panic").0.push(ticket);
+        }
+        fn pop(&mut self) -> Option<Ticket> {
+            self.0.lock().expect("no panic").1.pop()
+        }
+    }
+    let heard = Heard::default();
+    let mut q = Rig::new(Order::Own(Box::new(heard.clone())));
+    let (a, b) = (q.enter(true), q.enter(true));
+    let c = q.enter(false);
+    assert_eq!(heard.0.lock().expect("no panic").0, [Ticket(a), Ticket(b)]);
+    // one that it was told of, and one that it was not told of yet
+    assert!(q.leave(a) && q.leave(c));
+    assert_eq!((q.line.servable(), q.line.oldest()), (1, Some(b)));
+    // its ticket for the one that left is nonsense, and what it lost comes all the same
+    heard.0.lock().expect("no panic").1 = [Ticket(c), Ticket(a)].into();
+    assert_eq!((q.pop(), q.pop()), (Some(b), None));
+    assert_eq!(
+        heard.0.lock().expect("no panic").0,
+        [Ticket(a), Ticket(b)],
+        "it never hears of one that left"
+    );
+    let again = q.enter(true);
+    assert_eq!(heard.0.lock().expect("no panic").0, [Ticket(a), Ticket(b), Ticket(again)]);
+    heard.0.lock().expect("no panic").1 = [Ticket(again), Ticket(again)].into();
+    assert_eq!((q.pop(), q.pop()), (Some(again), None));
+}

@@ -1,0 +1,233 @@
+//! Keys that leave the line without a run, and keys that go before the others.
+
+use requeue_core::{
+    Added, Config, Core, Delay, Got, How, Instant, MayRead, Order, Policy, ReadyOrder, Ticket, Trigger,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+const SEC: Duration = Duration::from_secs(1);
+
+type Q = Core<u32, u32>;
+
+fn new(config: Config<u32, u32>) -> Q {
+    Core::new(config)
+}
+
+fn add(q: &mut Q, key: u32) -> Added {
+    q.add(&mut Trigger::new(key, Some(key)), key, Delay::Now).expect("open").added
+}
+
+/// A key that may not be withdrawn, for nobody published it.
+fn leave(q: &mut Q, key: u32) -> Option<(Option<u32>, Option<u32>)> {
+    q.leave(&key, key, |_, _| panic!("it was not published"))
+}
+
+fn work_off(q: &mut Q) -> Vec<u32> {
+    let mut keys = Vec::new();
+    while let Got::Item(item) = q.get() {
+        keys.push(*item.run.key());
+        let _ = q.finish(item.run, true);
+    }
+    keys
+}
+
+#[test]
+fn a_ready_key_leaves_with_its_payload_and_comes_back_at_the_end_of_the_line() {
+    let mut q = new(Config::default());
+    for key in 1..=3 {
+        add(&mut q, key);
+    }
+    assert_eq!(leave(&mut q, 1), Some((Some(1), Some(1))));
+    assert_eq!((q.len(), leave(&mut q, 1)), (2, None));
+    assert_eq!(add(&mut q, 4), Added::Ready, "it has the slot that 1 had");
+    assert_eq!(add(&mut q, 1), Added::Ready);
+    assert_eq!(work_off(&mut q), [2, 3, 4, 1]);
+    assert_eq!(q.stats().known, 0);
+}
+
+#[test]
+fn a_key_that_leaves_keeps_its_timer_its_payload_for_it_and_its_run() {
+    let mut q = new(Config::default());
+    q.settle(Instant::ORIGIN);
+    // ready, with a timer
+    add(&mut q, 1);
+    q.add(&mut Trigger::new(1, None), 1, Delay::After(SEC, Policy::Earliest)).expect("open");
+    assert_eq!(leave(&mut q, 1), Some((None, None)));
+    assert!(matches!(q.get(), Got::Empty));
+    q.settle(Instant::ORIGIN + SEC);
+    let Got::Item(item) = q.get() else { panic!("its timer came") };
+    assert_eq!((*item.run.key(), item.value), (1, Some(1)));
+    // held and dirty
+    add(&mut q, 1);
+    assert_eq!((q.stats().dirty, leave(&mut q, 1)), (1, Some((None, Some(1)))));
+    assert_eq!((q.stats().dirty, q.stats().held, leave(&mut q, 1)), (0, 1, None));
+    let Ok(ended) = q.end(item.run, How::Done, None) else { panic!("only retries are refused") };
+    assert_eq!((ended.key, q.len(), q.stats().known), (Some(1), 0, 0));
+}
+
+#[test]
+fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
+    let mut q = new(Config::default());
+    let mut withdrawn = Vec::new();
+    // ready
+    let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
+    assert!(q.publish(ticket, None::<fn() -> MayRead<u32>>).is_some());
+    assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
+    assert_eq!(withdrawn, [(1, 7)]);
+    // and in line again: it is no longer published
+    q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open");
+    let Got::Item(item) = q.get_and(|_, _| panic!("it is not published")) else { panic!("it is ready") };
+    // dirty
+    let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
+    assert!(q.publish(ticket, None::<fn() -> MayRead<u32>>).is_some());
+    assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
+    assert_eq!(withdrawn, [(1, 7), (1, 7)]);
+    let _ = q.finish(item.run, true);
+    assert_eq!((q.len(), q.stats().known), (0, 0));
+}
+
+#[test]
+fn the_oldest_ready_key_of_the_gauges_goes_with_the_key_that_leaves() {
+    let mut q = new(Config { timestamps: true, ..Config::default() });
+    for key in 1..=2 {
+        q.settle(Instant::ORIGIN + SEC * key);
+        add(&mut q, key);
+    }
+    q.settle(Instant::ORIGIN + SEC * 4);
+    assert_eq!(q.gauges().oldest_ready, SEC * 3);
+    let _ = leave(&mut q, 1);
+    assert_eq!((q.gauges().oldest_ready, q.gauges().depth), (SEC * 2, 1));
+    let _ = leave(&mut q, 2);
+    assert_eq!((q.gauges().oldest_ready, q.gauges().depth), (Duration::ZERO, 0));
+}
+
+#[test]
+fn a_batch_takes_what_is_left_in_line_raised_keys_first() {
+    for (order, expected) in [(Order::Fifo, [4, 2, 1]), (Order::Lifo, [4, 2, 5])] {
+        let mut q = new(Config { order, ..Config::default() });
+        for key in 1..=5 {
+            add(&mut q, key);
+        }
+        assert!(q.raise(&4, 4) && q.raise(&2, 2) && !q.raise(&4, 4) && !q.raise(&9, 9));
+        let _ = leave(&mut q, 3);
+        let mut items = Vec::new();
+        assert_eq!(q.get_up_to(3, |_, _| (), |item| items.push(item)), 3);
+        let keys: Vec<u32> = items.iter().map(|item| *item.run.key()).collect();
+        assert_eq!((keys, q.len()), (expected.to_vec(), 1));
+        assert_eq!(q.get_up_to(3, |_, _| (), |item| items.push(item)), 1);
+        for item in items {
+            let _ = q.finish(item.run, true);
+        }
+        assert_eq!(q.stats().known, 0);
+    }
+}
+
+/// Last in, first out, and a panic at one of its answers.
+struct Panics {
+    tickets: Vec<Ticket>,
+    /// How many it gives until it panics.
+    answers: Arc<Mutex<u32>>,
+}
+
+impl ReadyOrder<u32> for Panics {
+    fn push(&mut self, _: &u32, ticket: Ticket) {
+        self.tickets.push(ticket);
+    }
+    fn pop(&mut self) -> Option<Ticket> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(*answers > 0, "as told");
+        *answers -= 1;
+        self.tickets.pop()
+    }
+}
+
+#[test]
+fn an_order_that_panics_in_the_middle_of_a_batch_loses_no_key_that_it_gave_before() {
+    let answers = Arc::new(Mutex::new(2));
+    let order = Panics { tickets: Vec::new(), answers: Arc::clone(&answers) };
+    let mut q = new(Config { order: Order::Own(Box::new(order)), ..Config::default() });
+    for key in 1..=5 {
+        add(&mut q, key);
+    }
+    let mut handed_out = 0;
+    let batch = catch_unwind(AssertUnwindSafe(|| q.get_up_to(4, |_, _| (), |_| handed_out += 1)));
+    assert!(batch.is_err() && handed_out == 0, "it is asked for all of them first");
+    assert_eq!(q.len(), 5);
+    *answers.lock().unwrap_or_else(PoisonError::into_inner) = 100;
+    // one of those that it gave leaves, and the others go first
+    let _ = leave(&mut q, 5);
+    assert_eq!(work_off(&mut q), [4, 3, 2, 1]);
+}
+
+#[test]
+fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
+    for seed in 0..8u64 {
+        let mut q = new(Config { timestamps: seed % 2 == 0, ..Config::default() });
+        let (mut raised, mut line) = (Vec::new(), Vec::new());
+        let (mut held, mut dirty) = (Vec::new(), Vec::new());
+        let mut random = seed;
+        for step in 0..if cfg!(miri) { 400 } else { 10_000 } {
+            q.settle(Instant::ORIGIN + Duration::from_millis(step));
+            random =
+                random.wrapping_mul(6_364_136_223_846_793_005u64).wrapping_add(1_442_695_040_888_963_407);
+            let key = (random >> 40) as u32 % 50;
+            let is_held = held.iter().any(|run: &requeue_core::RunRef<u32>| *run.key() == key);
+            let is_ready = line.contains(&key) || raised.contains(&key);
+            match (random >> 33) % 8 {
+                0..=2 => {
+                    let added = add(&mut q, key);
+                    if is_held {
+                        let was = dirty.contains(&key);
+                        assert_eq!(added, if was { Added::Coalesced } else { Added::Dirty });
+                        dirty.extend((!was).then_some(key));
+                    } else {
+                        assert_eq!(added, if is_ready { Added::Coalesced } else { Added::Ready });
+                        line.extend((!is_ready).then_some(key));
+                    }
+                }
+                3..=4 => {
+                    let expected = raised.first().or(line.first()).copied();
+                    match q.get() {
+                        Got::Item(item) => {
+                            assert_eq!(Some(*item.run.key()), expected);
+                            held.push(item.run);
+                        }
+                        _ => assert_eq!(expected, None),
+                    }
+                    raised.retain(|other| Some(*other) != expected);
+                    line.retain(|other| Some(*other) != expected);
+                }
+                5 if !held.is_empty() => {
+                    let run = held.swap_remove(key as usize % held.len());
+                    let ended = *run.key();
+                    let _ = q.finish(run, true);
+                    if dirty.contains(&ended) {
+                        dirty.retain(|other| *other != ended);
+                        line.push(ended);
+                    }
+                }
+                6 => {
+                    assert_eq!(q.raise(&key, key), line.contains(&key));
+                    if line.contains(&key) {
+                        line.retain(|other| *other != key);
+                        raised.push(key);
+                    }
+                }
+                _ => {
+                    let pending = is_ready || dirty.contains(&key);
+                    assert_eq!(leave(&mut q, key).is_some(), pending);
+                    for list in [&mut raised, &mut line, &mut dirty] {
+                        list.retain(|other| *other != key);
+                    }
+                }
+            }
+            let stats = q.stats();
+            assert_eq!((stats.ready, stats.held), (line.len() + raised.len(), held.len()));
+            assert_eq!((stats.dirty, stats.known), (dirty.len(), stats.ready + stats.held));
+            assert_eq!(q.oldest(), line.first().or(raised.first()));
+        }
+        assert_eq!(work_off(&mut q), [raised, line].concat());
+    }
+}
