@@ -121,6 +121,25 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
+    fn what_stands_ahead_is_known_within_a_block() {
+        let mut ring = Ring::default();
+        assert_eq!(ring.ahead(0), None);
+        let n = BLOCK + 3;
+        for slot in 0..n {
+            ring.push_back(slot as u32);
+        }
+        for front in 0..n {
+            let end = if front < BLOCK { BLOCK } else { n };
+            for places in [0, 1, 2, 3, 8] {
+                let at = front + places;
+                assert_eq!(ring.ahead(places), (at < end).then_some(at as u32));
+            }
+            assert_eq!(ring.pop_front(), Some(front as u32));
+        }
+        assert_eq!(ring.ahead(0), None);
+    }
+
+    #[test]
     fn front_and_back_agree_with_a_deque_over_block_edges() {
         let (mut ring, mut deque) = (Ring::default(), VecDeque::new());
         let mut seed = 7u32;
