@@ -35,7 +35,7 @@ pub(crate) const ROOT: usize = 3;
 pub(crate) struct Node {
     pub(crate) due: u64,
     /// Which of the calls that set equal instants came first (rule D5). It
-    /// wraps: what must be told apart is much closer than 2^31 calls.
+    /// wraps: what must be told apart is much closer than 2^32 calls.
     pub(crate) seq: u32,
     pub(crate) slot: u32,
 }
@@ -93,8 +93,8 @@ impl Index {
     /// which would be guessed wrongly every other time.
     #[inline]
     fn rank(&self, node: &Node) -> u128 {
-        let oldest = self.next_seq.wrapping_add(1 << 31);
-        u128::from(node.due) << 32 | u128::from(node.seq.wrapping_sub(oldest))
+        // all calls were before the next one: the earlier ones are further below it
+        u128::from(node.due) << 32 | u128::from(node.seq.wrapping_sub(self.next_seq))
     }
 }
 

@@ -286,4 +286,31 @@ mod tests {
         assert_eq!(segment.len(), 0);
         assert!(segment.buckets.iter().all(|b| b.low == 0 && b.high == 0));
     }
+
+    #[test]
+    fn a_table_is_full_when_25_of_32_places_are_taken() {
+        for (buckets, full) in [(1, 9), (4, 37), (128, 1_200)] {
+            let mut segment = Segment::new(buckets);
+            for hash in 0..full {
+                assert!(!segment.is_full(), "{hash} of {full}");
+                segment.enter(Home::of(hash), hash);
+            }
+            assert!(segment.is_full());
+        }
+    }
+
+    #[test]
+    fn hashes_are_spread_over_buckets_and_tags() {
+        let (mut buckets, mut tags) = ([0; 64], [0; 256]);
+        for hash in 0..12_800u32 {
+            let home = Home::of(hash);
+            buckets[home.bucket(64)] += 1;
+            tags[usize::from(home.tag())] += 1;
+        }
+        assert!(buckets.iter().all(|n| (150..250).contains(n)), "{buckets:?}");
+        // a tag is never 0: its lowest bit is set
+        let (with, without): (Vec<_>, Vec<_>) = (0..256).partition(|tag| tag % 2 == 1);
+        assert!(with.iter().all(|tag| (50..150).contains(&tags[*tag])), "{tags:?}");
+        assert!(without.iter().all(|tag| tags[*tag] == 0), "{tags:?}");
+    }
 }

@@ -330,11 +330,12 @@ fn try_all(
     let (dropped, numbered): (Vec<&Mutant>, Vec<&Mutant>) =
         mutants.iter().partition(|mutant| found.dropped.contains(&mutant.id));
     let mut todo: Vec<&Mutant> = numbered.into_iter().filter(|mutant| open(found, mutant)).collect();
-    // what an interrupted run has found shall be a sample
+    // those that were missed before, then the others so that what an interrupted run has found
+    // is a sample
     todo.sort_by_cached_key(|mutant| {
         let mut hasher = DefaultHasher::new();
         mutant.name.hash(&mut hasher);
-        hasher.finish()
+        (!found.results.contains_key(&mutant.name), hasher.finish())
     });
     if !todo.is_empty() {
         let mut programs = run::build(&together, tests)?;

@@ -192,6 +192,34 @@ fn the_buckets_are_closed_when_half_as_many_timers_are_left_as_opened_them() {
 }
 
 #[test]
+#[should_panic(expected = "a queue keeps at most 262144 timers")]
+fn the_buckets_make_no_place_that_the_index_cannot_tell() {
+    let mut timers = with_open_buckets();
+    // one bucket has one timer, and another all the places that are left
+    for slot in 0..=(1 << 18) - 8 {
+        set(&mut timers, 1_000 + slot, 2_000 * MS);
+    }
+}
+
+#[test]
+fn the_soonest_bucket_is_found_all_around() {
+    let in_bucket = |n: u64| Instant::from_nanos(n << 19);
+    for (from, next) in [(10, 8_197), (10, 8_201), (63, 8_192), (64, 8_255), (70, 8_200)] {
+        let mut timers = Timers::new();
+        for slot in 0..512 {
+            timers.set(slot, Instant::NEVER, in_bucket(from));
+        }
+        timers.set(512, in_bucket(from), in_bucket(from));
+        timers.set(513, in_bucket(next), in_bucket(from));
+        assert_eq!((timers.buckets.len(), timers.soonest()), (2, Some(in_bucket(from))));
+        assert!(timers.remove(512));
+        assert_eq!(timers.soonest(), Some(in_bucket(next)));
+        timers.set(514, in_bucket(from + 1), in_bucket(from));
+        assert_eq!(timers.soonest(), Some(in_bucket(from + 1)));
+    }
+}
+
+#[test]
 fn q13_a_page_is_kept_beyond_those_that_are_used() {
     const MANY: u32 = 5_000;
     // each in a bucket of its own, and so in a chunk of its own, 128 of which are a page
