@@ -26,10 +26,10 @@
 //!    the `Send` of both types.
 
 use crate::count::one_more;
-use crate::line::Places;
 use crate::prefetch::prefetch;
 use crate::roomy;
-use crate::segment::Slots;
+use crate::slots::Places;
+use crate::slots::Slots;
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -47,6 +47,7 @@ mod machine;
 mod prefetch;
 mod roomy;
 mod segment;
+mod slots;
 mod table;
 mod time;
 mod timers;

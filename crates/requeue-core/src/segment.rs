@@ -11,15 +11,8 @@
 
 use crate::bytes::equal;
 use crate::prefetch::prefetch;
+use crate::slots::Slots;
 use alloc::boxed::Box;
-
-/// Where the slots live: the table keeps their numbers alone.
-pub(crate) trait Slots {
-    /// The hash of a slot's key.
-    fn hash(&self, slot: u32) -> u32;
-    /// Says that the hash of a slot will be asked for soon.
-    fn prefetch(&self, slot: u32);
-}
 
 /// Entries that a bucket has room for.
 const PLACES: usize = 12;

@@ -8,7 +8,8 @@
 //! hashing" (ACM TODS 4(3), 1979).
 
 use crate::roomy;
-use crate::segment::{Home, Segment, Slots};
+use crate::segment::{Home, Segment};
+use crate::slots::Slots;
 use alloc::vec::Vec;
 
 /// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are

@@ -10,8 +10,9 @@
 //! entered the line.
 
 use super::order::{ReadyOrder, Ticket};
-use super::ring::{Places, Ring};
+use super::ring::Ring;
 use crate::arena::Arena;
+use crate::slots::Places;
 use alloc::boxed::Box;
 
 /// How often a user's order may answer nonsense in a call before the queue looks itself.

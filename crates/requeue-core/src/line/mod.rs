@@ -13,11 +13,11 @@ mod order;
 mod ring;
 
 pub use self::order::{Order, ReadyOrder, Ticket};
-pub(crate) use self::ring::Places;
 
 use self::custom::{Custom, NONSENSE};
 use self::ring::Ring;
 use crate::arena::Arena;
+use crate::slots::Places;
 use alloc::boxed::Box;
 
 /// The line.

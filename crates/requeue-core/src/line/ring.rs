@@ -31,23 +31,12 @@
 //! blocks are made: once in `BLOCK` pushes.
 
 use crate::roomy;
+use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
-
-/// Where slots remember the block that they stand in.
-pub(crate) trait Places {
-    /// How many block numbers a place can tell from each other.
-    const NUMBERS: usize;
-    /// The place of a slot, whose number may be anything; `None` if it stands in no line.
-    fn place(&self, slot: u32) -> Option<usize>;
-    /// The slot stands in this block from now on.
-    fn set_place(&mut self, slot: u32, block: u32);
-    /// The slot stands in no line any more.
-    fn clear_place(&mut self, slot: u32);
-}
 
 /// An entry that is no slot's.
 const HOLE: u32 = u32::MAX;

@@ -9,7 +9,7 @@
 use super::shutdown::Phase;
 use super::{Core, DIRTY, HELD, PENDING, PUBLISHED, READY, attention};
 use crate::line::Ticket;
-use crate::segment::Slots;
+use crate::slots::Slots;
 use alloc::boxed::Box;
 
 /// Whether somebody may still read a key that was published by its address and

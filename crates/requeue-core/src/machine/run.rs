@@ -5,7 +5,7 @@ use super::trigger::{Asking, Limit, Policy, Refused};
 use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PENDING, READY};
 use crate::arena::KeyRef;
 use crate::count::one_more;
-use crate::segment::Slots;
+use crate::slots::Slots;
 use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;

@@ -6,7 +6,7 @@ use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
 use crate::line::Ticket;
-use crate::segment::Slots;
+use crate::slots::Slots;
 use crate::table::Found;
 use core::borrow::Borrow;
 use core::fmt;
