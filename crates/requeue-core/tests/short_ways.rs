@@ -167,3 +167,15 @@ fn a_limiter_that_counts_by_itself_is_not_told_what_others_counted() {
     assert_eq!(asked.take(), [0, 1, 0, 2]);
     assert_eq!(core.num_requeues(&1, 1), 3);
 }
+
+#[test]
+fn the_short_way_is_open_after_a_run_whose_guard_was_taken_and_that_was_ended_by_key() {
+    let mut core = new();
+    add(&mut core, 1);
+    let run = get(&mut core).run;
+    let _ = core.detach(run);
+    assert!(core.done(&1, 1).is_ok());
+    add(&mut core, 2);
+    let run = get(&mut core).run;
+    assert_eq!(core.finish_plainly(run).ok(), Some(2));
+}
