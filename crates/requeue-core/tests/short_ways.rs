@@ -104,6 +104,7 @@ fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
         (How::Again(Duration::ZERO), RunEnd::Again),
         (How::GiveUp, RunEnd::GiveUp),
     ];
+    assert_eq!(RunEnd::ALL.map(RunEnd::name), ["done", "again", "retry", "give_up"]);
     for (how, name) in ends {
         let mut core = new();
         add(&mut core, 1);
