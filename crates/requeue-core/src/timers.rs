@@ -73,8 +73,8 @@ impl Timers {
         if self.edge == NO_EDGE {
             return near.map(Instant::from_nanos);
         }
-        let soonest = near.unwrap_or(u64::MAX).min(self.soonest_beyond());
-        (self.len() > 0).then(|| Instant::from_nanos(soonest))
+        // the buckets are closed before the last timer goes
+        Some(Instant::from_nanos(near.unwrap_or(u64::MAX).min(self.soonest_beyond())))
     }
 
     /// What is due by `until`, if that is known without much work: at most one

@@ -189,3 +189,21 @@ fn a_queue_that_is_dropped_frees_everything_but_chunks_of_which_a_key_is_lent() 
     assert!((chunk..2 * chunk).contains(&left), "{left} bytes are left, a chunk has {chunk}");
     assert_eq!(lent.key(), "7");
 }
+
+#[test]
+fn a_key_that_comes_to_an_empty_queue_and_goes_allocates_nothing() {
+    let mut core = Core::<u32, u64>::new(Config::default());
+    let mut come_and_go = |key: u32| {
+        add_now(&mut core, key);
+        let added = ALLOCATED.get();
+        let Got::Item(item) = core.get() else { panic!("it is ready") };
+        let handed_out = ALLOCATED.get();
+        assert_eq!(core.finish(item.run, true).key, Some(key));
+        [added, handed_out, ALLOCATED.get()]
+    };
+    // the first one makes room
+    let [.., empty] = come_and_go(0);
+    for key in 1..5 {
+        assert_eq!(come_and_go(key), [empty; 3]);
+    }
+}

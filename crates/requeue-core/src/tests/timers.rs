@@ -202,6 +202,15 @@ fn the_buckets_make_no_place_that_the_index_cannot_tell() {
 }
 
 #[test]
+fn nothing_moves_while_nothing_is_due() {
+    let mut timers = with_open_buckets();
+    let (edge, near) = (timers.edge, timers.near.len());
+    assert_eq!(timers.next(Instant::from_nanos(4_000 * MS - 1)), Next::Nothing);
+    assert_eq!((timers.edge, timers.near.len()), (edge, near));
+    assert_eq!(pop(&mut timers, 4_000 * MS), Some((512, 4_000 * MS)));
+}
+
+#[test]
 fn the_soonest_bucket_is_found_all_around() {
     let in_bucket = |n: u64| Instant::from_nanos(n << 19);
     for (from, next) in [(10, 8_197), (10, 8_201), (63, 8_192), (64, 8_255), (70, 8_200)] {
