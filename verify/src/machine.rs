@@ -245,6 +245,8 @@ impl<'q> Many<'q> for Hands<'q> {
         let mut ending = Some(self);
         Box::pin(poll_fn(move |_| {
             if let Some(hands) = ending.take() {
+                // one call, which is a look: what is due fires before the runs end
+                machine.0.with(|_| ());
                 hands.end(How::Done);
             }
             match machine.try_get_many(most)? {
@@ -505,6 +507,8 @@ impl<'q> Held<'q> for Hand<'q> {
         let mut ending = Some(self);
         Box::pin(poll_fn(move |_| {
             if let Some(hand) = ending.take() {
+                // one call, which is a look: what is due fires before the run ends
+                machine.0.with(|_| ());
                 hand.done()?;
             }
             match machine.try_get()? {

@@ -1,8 +1,10 @@
 //! Runs that end, alone and in batches: what they leave, and what is told of them.
 
 use requeue_core::{
-    Config, Core, Delay, Ended, Got, Handout, How, Order, ReadyOrder, RunEnd, Ticket, Trigger,
+    Config, Core, Delay, Ended, Got, Handout, How, Instant, Limit, Order, Policy, ReadyOrder, RunEnd, Ticket,
+    Trigger,
 };
+use std::cell::Cell;
 use std::time::Duration;
 
 fn new() -> Core<u32> {
@@ -79,6 +81,7 @@ fn a_batch_says_how_many_keys_it_took_whatever_the_order() {
 
 #[test]
 fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
+    assert_eq!(RunEnd::ALL.map(RunEnd::name), ["done", "again", "retry", "give_up"]);
     let ends = [
         (How::Done, RunEnd::Done),
         (How::Succeed, RunEnd::Done),
@@ -93,4 +96,46 @@ fn each_end_of_a_run_has_its_name_and_a_queue_without_metrics_has_no_times() {
         assert_eq!(ended.end, name);
         assert_eq!(ended.worked, None);
     }
+}
+
+#[test]
+fn an_immediate_trigger_fires_no_timer_even_of_its_own_key() {
+    let mut core = new();
+    let second = Duration::from_secs(1);
+    let delay = Delay::After(second, Policy::Earliest);
+    core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
+    assert!(!core.begin(Some(Instant::ORIGIN + second)));
+    add(&mut core, 1);
+    assert_eq!((core.len(), core.stats().waiting), (1, 1));
+}
+
+#[test]
+fn a_limiter_that_counts_by_itself_is_not_told_what_others_counted() {
+    let mut core = new();
+    let asked = Cell::new(Vec::new());
+    let delay = |failures: u32, _: Instant| {
+        let mut all = asked.take();
+        all.push(failures);
+        asked.set(all);
+        Duration::from_secs(1)
+    };
+    for counts in [true, true, false, true] {
+        let limit = Limit { delay: &delay, counts, expire_after: None };
+        let delay = Delay::Limited(limit, Policy::Earliest);
+        core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
+    }
+    assert_eq!(asked.take(), [0, 1, 0, 2]);
+    assert_eq!(core.num_requeues(&1, 1), 3);
+}
+
+#[test]
+fn the_short_way_is_open_after_a_run_whose_guard_was_taken_and_that_was_ended_by_key() {
+    let mut core = new();
+    add(&mut core, 1);
+    let run = get(&mut core).run;
+    let _ = core.detach(run);
+    assert!(core.done(&1, 1).is_ok());
+    add(&mut core, 2);
+    let run = get(&mut core).run;
+    assert_eq!(core.finish_plainly(run).ok(), Some(2));
 }

@@ -72,6 +72,8 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
             *left = Some(hold.core.finish(run, false));
+            // this may have been the last run that a drain waited for
+            hold.core.conclude();
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),

@@ -100,6 +100,8 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         if !items.is_empty() {
             end_in(hold, owner.shared(), items, false, &mut left.ended);
             items.clear();
+            // these may have been the last runs that a drain waited for
+            hold.core.conclude();
         }
         let ready = (*most).min(hold.core.len());
         if ready == 0 {

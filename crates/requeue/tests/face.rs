@@ -441,3 +441,15 @@ fn a_value_that_a_handler_sets_goes_back_with_its_failed_run() {
     clock.advance(SEC);
     assert_eq!(q.try_get().unwrap().take_value(), Some(6));
 }
+
+#[test]
+fn the_last_batch_of_a_drain_that_waits_hears_of_the_end_whatever_it_asks_for_next() {
+    for most in [0, 1] {
+        let q = WorkQueue::new();
+        q.add("a").unwrap();
+        let drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+        let items = q.try_get_many(1).unwrap();
+        assert!(items.next(most).wait().is_none());
+        assert!(drain.wait().complete);
+    }
+}
