@@ -492,8 +492,11 @@ mod tests {
             assert_eq!(records.read(&Same(n), |&n| n), (n % 2 == 1).then_some(n));
         }
         check(&records);
-        // all are in one shard, whose first chunk keeps its room until nothing is left
-        let room = || records.shards.iter().map(|shard| shard.0.lock().chunks[0].capacity()).max();
+        // all are in one shard, which keeps its room for chunks and in the first until nothing is left
+        let room = || {
+            let shards = records.shards.iter().map(|shard| shard.0.lock());
+            shards.map(|shard| (shard.chunks.capacity(), shard.chunks[0].capacity())).max()
+        };
         let most = room();
         for n in 0..299 {
             records.forget(&Same(n * 2 + 1));
@@ -515,15 +518,19 @@ mod tests {
                 "each is filled before one splits"
             );
         }
-        let mut tables = places.tables.len();
+        let (mut tables, mut room) = (places.tables.len(), places.tables.capacity());
         for at in 0..10 * SPLIT_AT as u32 {
             places.remove(hash(at), at);
             assert_eq!(places.len as u32, 10 * SPLIT_AT as u32 - 1 - at);
             tables -= usize::from(tables > 1 && places.len < tables * MERGE_AT);
             assert_eq!(places.tables.len(), tables, "one merges as soon as they are a quarter full, {at}");
             assert!(places.tables.iter().all(|table| table.len() < 3 * SPLIT_AT));
+            if tables < room / 4 {
+                room = places.tables.capacity();
+            }
+            assert_eq!(places.tables.capacity(), room, "while a quarter of it is used, {tables}");
         }
-        assert_eq!(tables, 1);
+        assert!(tables == 1 && room < 4);
     }
 
     #[test]

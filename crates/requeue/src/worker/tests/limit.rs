@@ -68,6 +68,7 @@ fn nobody_watches_any_more_once_all_threads_have_ended_and_all_runs_have_returne
     let runs = [begins(&q, &limits, 1, 0), begins(&q, &limits, 2, 0)];
     limits.end();
     assert_eq!(count.0.load(SeqCst), 2, "told of the first run and of the end");
+    assert!(!look(&limits), "two runs go on");
     runs[0].told.return_now();
     assert!(!look(&limits), "a run goes on");
     assert!(limits.state.lock().started);
