@@ -15,10 +15,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::{self, Write};
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// Locks, probes, readings of the clock, allocations.
@@ -48,6 +48,7 @@ const TABLE: &[Row] = &[
     row("try_get, nothing ready",                               Cost(1, 0, 0, 0), try_get_empty),
     row("get_blocking, a ready key",                            Cost(1, 0, 0, 0), get_blocking),
     row("get, polled, a ready key",                             Cost(1, 0, 0, 0), get_polled),
+    row("get, polled again by its task, nothing ready",         Cost(1, 0, 0, 0), get_polled_again),
     row("Item::done",                                           Cost(1, 1, 0, 0), done),
     row("Item::done, a dirty key",                              Cost(1, 0, 0, 0), done_dirty),
     row("an item is dropped",                                   Cost(1, 1, 0, 0), item_dropped),
@@ -321,6 +322,20 @@ fn get_polled(till: &mut Till) {
         let got = till.pays(&q, || pin!(q.get()).poll(&mut context));
         let Poll::Ready(Some(item)) = got else { panic!("{key} is ready") };
         item.done();
+    }
+}
+
+fn get_polled_again(till: &mut Till) {
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let q = till.queue();
+    let (task, mut get) = (Waker::from(Arc::new(Task)), q.get());
+    let mut context = Context::from_waker(&task);
+    assert!(Pin::new(&mut get).poll(&mut context).is_pending());
+    for _ in keys() {
+        assert!(till.pays(&q, || Pin::new(&mut get).poll(&mut context)).is_pending());
     }
 }
 

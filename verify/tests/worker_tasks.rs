@@ -1,10 +1,10 @@
 //! W: what becomes of tasks that an executor drops, turns away or polls late, on an
 //! executor that the test drives by hand.
 
-use requeue::{Failure, Outcome, Run, Tokio, Worker, WorkerTask};
+use requeue::{Failure, FakeClock, Outcome, Run, Tokio, Worker, WorkerTask};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
-use requeue_verify::workers::{puppets, queue};
+use requeue_verify::workers::{Lists, Puppets, puppets, queue};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,6 +31,13 @@ impl ByHand {
     fn take(&self) -> WorkerTask {
         self.0.lock().unwrap().remove(0)
     }
+}
+
+/// A worker of so many tasks, whose runs end as the test says.
+fn by_hand(workers: usize) -> (Lists, FakeClock, ByHand, Worker, Puppets) {
+    let ((q, clock), hand, (puppets, handler)) = (queue(), ByHand::default(), puppets());
+    let worker = Worker::of(&q).workers(workers).start_on(hand.spawn(), handler).expect("not too many");
+    (q, clock, hand, worker, puppets)
 }
 
 #[test]
@@ -79,10 +86,7 @@ fn w_a_cancelled_task_is_a_failure_of_its_key_which_comes_back_with_its_payload(
 #[test]
 fn w_a_task_that_is_dropped_while_it_waits_for_a_key_is_replaced_and_loses_no_key() {
     run("w_a_task_that_is_dropped_while_it_waits…", || {
-        let (q, _clock) = queue();
-        let hand = ByHand::default();
-        let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, _clock, hand, worker, puppets) = by_hand(2);
         let (mut one, mut two) = (hand.take(), hand.take());
         let (first, second) = (Count::new(), Count::new());
         assert!(first.poll(&mut one).is_pending() && second.poll(&mut two).is_pending());
@@ -102,10 +106,7 @@ fn w_a_task_that_is_dropped_while_it_waits_for_a_key_is_replaced_and_loses_no_ke
 #[test]
 fn w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them() {
     run("w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them", || {
-        let (q, clock) = queue();
-        let hand = ByHand::default();
-        let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(3).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, clock, hand, worker, puppets) = by_hand(3);
         q.add(1).unwrap();
         q.add(2).unwrap();
         let mut tasks: Vec<WorkerTask> = (0..3).map(|_| hand.take()).collect();
@@ -136,10 +137,7 @@ fn idle<const N: usize>(hand: &ByHand) -> ([WorkerTask; N], [Arc<Count>; N]) {
 #[test]
 fn w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
     run("w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled", || {
-        let (q, _clock) = queue();
-        let hand = ByHand::default();
-        let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, _clock, hand, worker, puppets) = by_hand(2);
         let ([mut works, mut late], woken) = idle(&hand);
         q.add(1).unwrap();
         q.add(2).unwrap();
@@ -168,10 +166,7 @@ fn w_a_drain_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
 #[test]
 fn w_a_drain_of_idle_tasks_that_are_not_polled_ends_with_the_run_of_somebody_else() {
     run("w_a_drain_of_idle_tasks_that_are_not_polled_ends…", || {
-        let (q, _clock) = queue();
-        let hand = ByHand::default();
-        let (_puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, _clock, hand, worker, _puppets) = by_hand(2);
         let (tasks, _woken) = idle::<2>(&hand);
         q.add(1).unwrap();
         let count = Count::new();
@@ -193,10 +188,7 @@ fn w_a_drain_of_idle_tasks_that_are_not_polled_ends_with_the_run_of_somebody_els
 #[test]
 fn w_a_stop_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
     run("w_a_stop_waits_for_runs_and_for_no_idle_task_that_is_not_polled", || {
-        let (q, _clock) = queue();
-        let hand = ByHand::default();
-        let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, _clock, hand, worker, puppets) = by_hand(2);
         let ([mut works, mut late], _woken) = idle(&hand);
         q.add(1).unwrap();
         assert!(Count::new().poll(&mut works).is_pending());
@@ -219,10 +211,7 @@ fn w_a_stop_waits_for_runs_and_for_no_idle_task_that_is_not_polled() {
 #[test]
 fn w_a_task_that_is_dropped_by_a_stopped_worker_is_not_replaced() {
     run("w_a_task_that_is_dropped_by_a_stopped_worker_is_not_replaced", || {
-        let (q, _clock) = queue();
-        let hand = ByHand::default();
-        let (puppets, handler) = puppets();
-        let worker = Worker::of(&q).workers(2).start_on(hand.spawn(), handler).expect("not too many");
+        let (q, _clock, hand, worker, puppets) = by_hand(2);
         q.add(1).unwrap();
         let mut tasks = [hand.take(), hand.take()];
         assert!(tasks.iter_mut().all(|task| Count::new().poll(task).is_pending()));

@@ -1,6 +1,6 @@
 //! Batches: who is woken for several keys, and who passes on what others leave.
 
-use crate::support::{block_on, bounded, every, poll, queue, take};
+use crate::support::{block_on, bounded, every, poll, queue, taker};
 use loom::thread;
 use requeue::{Items, Parker};
 use std::task::Poll;
@@ -91,10 +91,7 @@ fn loom_b9_a_dropped_done_and_next_of_many_loses_no_key() {
         let (q, _) = queue();
         q.add_many([1, 2]).all().expect("open");
         let items = q.try_get_many(2).expect("ready").into_owned();
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let stays = taker(&q);
         let leaves = thread::spawn(move || {
             let parker = Parker::current();
             let mut next = items.next(2);

@@ -1,6 +1,6 @@
 //! Shutting down: everybody who waits for the end is told of it, once there is one.
 
-use crate::support::{Hash, Queue, block_on, bounded, every, nanos, queue, take, work};
+use crate::support::{Hash, Queue, block_on, bounded, every, nanos, queue, taker, work};
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use requeue::{DrainOptions, FakeClock, Instant, RateLimiter, WaitingKeys, WorkQueue, limiter};
@@ -205,10 +205,7 @@ fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
     every(|| {
         let (q, clock) = queue();
         q.add_after(1, nanos(50)).expect("open");
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         drop(q.shut_down_with(waits().timeout(nanos(5))));
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), None);

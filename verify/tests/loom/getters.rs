@@ -1,6 +1,6 @@
 //! A key becomes ready while somebody waits, or stops waiting.
 
-use crate::support::{at, block_on, bounded, every, hold, nanos, poll, queue, take};
+use crate::support::{at, block_on, bounded, every, hold, nanos, poll, queue, taker};
 use loom::thread;
 use requeue::{GetError, Item, Parker};
 use std::task::Poll;
@@ -9,10 +9,7 @@ use std::task::Poll;
 fn loom_q7_an_add_ends_a_blocking_get_whenever_it_began() {
     every(|| {
         let (q, _) = queue();
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         q.add(1).expect("open");
         assert_eq!(getter.join().expect("no panic"), Some(1));
     });
@@ -90,10 +87,7 @@ fn loom_q8_a_cancelled_getter_that_was_chosen_passes_the_wake_up_on() {
 fn loom_q8_a_chosen_getter_that_got_its_key_by_a_chance_poll_holds_up_nobody() {
     bounded(|| {
         let (q, _) = queue();
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let stays = taker(&q);
         let polls = {
             let q = q.clone();
             thread::spawn(move || {
@@ -120,10 +114,7 @@ fn loom_q8_a_chosen_getter_that_got_its_key_by_a_chance_poll_holds_up_nobody() {
 fn key_and_deadline(key_comes_first: bool) {
     bounded(move || {
         let (q, clock) = queue();
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let stays = taker(&q);
         let times_out = {
             let q = q.clone();
             thread::spawn(move || q.get().deadline(at(5)).wait().map(|item| *item.key()))
@@ -163,10 +154,7 @@ fn loom_q8_a_getter_whose_time_is_up_before_the_key_comes_is_not_chosen() {
 fn loom_q10_a_shutdown_releases_a_thread_and_a_task_that_wait() {
     bounded(|| {
         let (q, _) = queue();
-        let threads = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let threads = taker(&q);
         let tasks = {
             let q = q.clone();
             thread::spawn(move || block_on(q.get()).is_none())

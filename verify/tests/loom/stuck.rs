@@ -3,7 +3,7 @@
 //!
 //! In each model `stuck` is polled last and so woken first. Nobody polls it after that.
 
-use crate::support::{Queue, bounded, every, nanos, poll, queue, take};
+use crate::support::{Queue, bounded, every, nanos, poll, queue, taker};
 use loom::thread::{self, JoinHandle};
 use requeue::{FakeClock, Get, Parker};
 use std::task::Poll;
@@ -71,10 +71,7 @@ fn loom_d4_a_thread_that_comes_as_the_watch_rings_takes_no_wake_up_away() {
         q.add(1).expect("open");
         q.add(2).expect("open");
         let rings = advances(&clock, PASSED_ON);
-        let comes = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let comes = taker(&q);
         let got = [when_woken(idle, &hand.idle), comes.join().expect("no panic")];
         assert!(got == [Some(1), Some(2)] || got == [Some(2), Some(1)], "{got:?}");
         rings.join().expect("no panic");
@@ -139,10 +136,7 @@ fn loom_d4_a_first_timer_beside_a_stuck_task_is_a_threads() {
         let parker = Parker::current();
         let mut stuck = q.get();
         assert!(poll(&mut stuck, &parker).is_pending());
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         q.add_after(1, nanos(5)).expect("open");
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), Some(1));
@@ -157,10 +151,7 @@ fn loom_d4_a_sooner_timer_beside_a_stuck_task_is_a_threads() {
         let parker = Parker::current();
         let mut stuck = q.get();
         assert!(poll(&mut stuck, &parker).is_pending());
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         q.add_after(1, nanos(5)).expect("open");
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), Some(1));
@@ -173,10 +164,7 @@ fn loom_d4_a_sooner_timer_beside_a_stuck_task_is_a_threads() {
 fn loom_d4_a_key_beside_a_stuck_task_is_a_threads() {
     every(|| {
         let (q, _clock) = queue();
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         let parker = Parker::current();
         let mut stuck = q.get();
         if poll(&mut stuck, &parker).is_pending() {

@@ -1,5 +1,6 @@
 //! What the models share.
 
+use loom::thread::{self, JoinHandle};
 use requeue::{Clock, FakeClock, Instant, Item, Parker, WorkQueue};
 use std::future::Future;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -87,6 +88,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 /// Takes the next key and says done of it; `None` once the queue is shut down.
 pub(crate) fn take(queue: &Queue) -> Option<u32> {
     queue.get_blocking().map(|item| *item.key())
+}
+
+/// A thread that takes the next key.
+pub(crate) fn taker(queue: &Queue) -> JoinHandle<Option<u32>> {
+    let queue = queue.clone();
+    thread::spawn(move || take(&queue))
 }
 
 /// Takes the next key and keeps it, so that no `done` makes up for a wake-up that

@@ -1,7 +1,7 @@
 //! Leader and followers: somebody sleeps towards the soonest timer, whoever
 //! comes, goes, or sets a sooner one.
 
-use crate::support::{block_on, bounded, every, hold, nanos, now, poll, queue, take};
+use crate::support::{block_on, bounded, every, hold, nanos, now, poll, queue, take, taker};
 use loom::thread;
 use requeue::Parker;
 use std::task::Poll;
@@ -41,10 +41,7 @@ fn loom_d4_a_sooner_timer_wakes_the_leader() {
     every(|| {
         let (q, clock) = queue();
         q.add_after(9, nanos(50)).expect("open");
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         q.add_after(1, nanos(5)).expect("open");
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), Some(1));
@@ -72,10 +69,7 @@ fn loom_d2_an_earlier_instant_for_the_same_key_wakes_the_leader() {
     every(|| {
         let (q, clock) = queue();
         q.add_after(1, nanos(50)).expect("open");
-        let getter = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let getter = taker(&q);
         q.add_after(1, nanos(5)).expect("open");
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), Some(1));
@@ -88,10 +82,7 @@ fn loom_d4_a_follower_takes_over_from_a_leader_that_is_cancelled() {
     bounded(|| {
         let (q, clock) = queue();
         q.add_after(1, nanos(5)).expect("open");
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || take(&q))
-        };
+        let stays = taker(&q);
         let leaves = {
             let q = q.clone();
             thread::spawn(move || {

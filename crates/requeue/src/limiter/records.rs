@@ -421,13 +421,22 @@ mod tests {
         for key in 0..100_000u32 {
             records.update(&key, || (), |()| false, |()| ());
         }
-        for key in 0..100_000u32 {
+        let room = || {
+            let shards = records.shards.iter().map(|shard| shard.0.lock());
+            shards.map(|s| (s.chunks.capacity(), s.places.tables.capacity())).collect::<Vec<_>>()
+        };
+        let most = room();
+        for key in 0..50_000u32 {
+            records.forget(&key);
+        }
+        assert_eq!(room(), most, "half as many may soon be as many again");
+        for key in 50_000..100_000u32 {
             records.forget(&key);
         }
         for shard in &records.shards {
             let shard = shard.0.lock();
             let Shard { chunks, places: Places { tables, .. }, .. } = &*shard;
-            assert!(chunks.len() == 1 && chunks.capacity() <= 8 && chunks[0].capacity() <= 16);
+            assert!(chunks.len() == 1 && chunks.capacity() <= 8 && (1..=16).contains(&chunks[0].capacity()));
             assert!(tables.len() == 1 && tables.capacity() <= 8 && tables[0].capacity() <= 64);
         }
         check(&records);
@@ -448,16 +457,19 @@ mod tests {
 
     #[test]
     fn keys_are_spread_however_poor_their_hasher_is() {
-        const KEYS: u64 = 100_000;
-        let records = Records::new(BuildHasherDefault::<Itself>::default());
-        for key in 0..KEYS {
-            records.update_lasting(&key, || (), |()| ());
-        }
-        for shard in &records.shards {
-            let shard = shard.0.lock();
-            let fair = KEYS as usize / SHARDS;
-            assert!((fair / 2..fair * 2).contains(&shard.len), "{} of {KEYS} in one shard", shard.len);
-            assert!(shard.places.tables.iter().all(|table| table.len() < 3 * SPLIT_AT));
+        const KEYS: u64 = 50_000;
+        // they differ in the lowest bits, or in the highest
+        for shift in [0, 40] {
+            let records = Records::new(BuildHasherDefault::<Itself>::default());
+            for key in 0..KEYS {
+                records.update_lasting(&(key << shift), || (), |()| ());
+            }
+            for shard in &records.shards {
+                let shard = shard.0.lock();
+                let fair = KEYS as usize / SHARDS;
+                assert!((fair / 2..fair * 2).contains(&shard.len), "{} of {KEYS} in one shard", shard.len);
+                assert!(shard.places.tables.iter().all(|table| table.len() < 3 * SPLIT_AT));
+            }
         }
     }
 
@@ -480,6 +492,18 @@ mod tests {
             assert_eq!(records.read(&Same(n), |&n| n), (n % 2 == 1).then_some(n));
         }
         check(&records);
+        // all are in one shard, which keeps its room for chunks and in the first until nothing is left
+        let room = || {
+            let shards = records.shards.iter().map(|shard| shard.0.lock());
+            shards.map(|shard| (shard.chunks.capacity(), shard.chunks[0].capacity())).max()
+        };
+        let most = room();
+        for n in 0..299 {
+            records.forget(&Same(n * 2 + 1));
+            assert_eq!(room(), most);
+        }
+        records.forget(&Same(599));
+        assert!(room() < most);
     }
 
     #[test]
@@ -494,14 +518,19 @@ mod tests {
                 "each is filled before one splits"
             );
         }
-        let mut tables = places.tables.len();
+        let (mut tables, mut room) = (places.tables.len(), places.tables.capacity());
         for at in 0..10 * SPLIT_AT as u32 {
             places.remove(hash(at), at);
             assert_eq!(places.len as u32, 10 * SPLIT_AT as u32 - 1 - at);
             tables -= usize::from(tables > 1 && places.len < tables * MERGE_AT);
             assert_eq!(places.tables.len(), tables, "one merges as soon as they are a quarter full, {at}");
+            assert!(places.tables.iter().all(|table| table.len() < 3 * SPLIT_AT));
+            if tables < room / 4 {
+                room = places.tables.capacity();
+            }
+            assert_eq!(places.tables.capacity(), room, "while a quarter of it is used, {tables}");
         }
-        assert_eq!(tables, 1);
+        assert!(tables == 1 && room < 4);
     }
 
     #[test]

@@ -135,11 +135,10 @@ impl Swift {
                     return Some(Err(Refusal::Later));
                 }
             }
+            // somebody who raises it further at this moment comes after this one, or first: then the
+            // swap fails
             if at > seen {
-                seen = self.last.fetch_max(at, Relaxed).max(at);
-                if seen > at {
-                    continue;
-                }
+                self.last.fetch_max(at, Relaxed);
             }
             match self.zero.compare_exchange_weak(zero, after, AcqRel, Acquire) {
                 Ok(_) => return Some(Ok(grant)),

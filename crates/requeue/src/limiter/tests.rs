@@ -757,6 +757,8 @@ fn r_fast_slow_is_fast_n_times_and_slow_then() {
     assert_eq!(delays(&limiter, 1), [ms(5)]);
     let counted = |failures| RateLimiter::<u32>::when_counted(&limiter, failures, T0, Token(()));
     assert_eq!([counted(2), counted(3), counted(u32::MAX)], [ms(5), 10 * S, 10 * S]);
+    let longest = |n| RateLimiter::<u32>::longest(&FastSlow::<u32>::new(2 * S, S, n), Token(()));
+    assert_eq!([longest(0), longest(1)], [S, 2 * S], "without fast tries the fast delay is never used");
     let expiring = FastSlow::new(ms(5), 10 * S, 1).expire_after(S);
     assert_eq!(delays(&expiring, 2), [ms(5), 10 * S]);
     assert_eq!(expiring.num_requeues_at(&7, T0 + 10 * S, Token(())), 2);

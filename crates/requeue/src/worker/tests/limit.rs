@@ -1,8 +1,82 @@
 //! Which of several runs is past its time limit, and when nobody watches any more.
 
-use crate::{FakeClock, Instant, Run, WorkQueue, Worker};
+use super::super::{Run, Worker};
+use super::*;
+use crate::{FakeClock, WorkQueue};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant as StdInstant};
+use std::task::Wake;
+use std::time::Instant as StdInstant;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// Limits that no thread watches: the test looks itself.
+fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
+    let rules = Rules { time_limit: None, max_attempts: 0, on_failure: None, on_give_up: None, on_end: None };
+    let limits = Limits::new(Duration::from_millis(100), Arc::new(FakeClock::new()), &rules);
+    let count = Arc::new(Count::default());
+    {
+        let mut state = limits.state.lock();
+        (state.started, state.waker) = (true, Some(count.clone().into()));
+    }
+    (WorkQueue::new(), Arc::new(limits), count)
+}
+
+/// A run that began then is watched.
+fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<Cell<u32, ()>> {
+    q.add(key).unwrap();
+    let cell = Arc::new(Cell::new(q.try_get().unwrap().into_owned(), Arc::default()));
+    limits.watch(ms(began), &cell);
+    cell
+}
+
+/// What the watching thread does each time it is woken.
+fn look(limits: &Limits<u32, ()>) -> bool {
+    let parker = Parker::current();
+    parker.waker().wake_by_ref(); // it does not sleep
+    limits.look(&parker)
+}
+
+#[test]
+fn who_watches_is_woken_for_a_run_whose_limit_ends_before_all_others() {
+    let (q, limits, count) = by_hand();
+    let mut runs = Vec::new();
+    for (key, (began, wakes)) in
+        [(1_000, 1), (1_050, 1), (950, 2), (950, 2), (1_020, 2)].into_iter().enumerate()
+    {
+        runs.push(begins(&q, &limits, key as u32, began));
+        assert_eq!(count.0.load(SeqCst), wakes, "began at {began} ms");
+    }
+    let ends: Vec<_> = limits.state.lock().runs.iter().map(|run| run.until).collect();
+    assert_eq!(ends, [1_050, 1_050, 1_100, 1_120, 1_150].map(ms));
+    runs[2].told.return_now();
+    runs[3].told.return_now();
+    runs.push(begins(&q, &limits, 9, 1_200));
+    assert_eq!(limits.state.lock().runs.len(), 4, "what has returned is watched no longer");
+}
+
+#[test]
+fn nobody_watches_any_more_once_all_threads_have_ended_and_all_runs_have_returned() {
+    let (q, limits, count) = by_hand();
+    let runs = [begins(&q, &limits, 1, 0), begins(&q, &limits, 2, 0)];
+    limits.end();
+    assert_eq!(count.0.load(SeqCst), 2, "told of the first run and of the end");
+    assert!(!look(&limits), "two runs go on");
+    runs[0].told.return_now();
+    assert!(!look(&limits), "a run goes on");
+    assert!(limits.state.lock().started);
+    runs[1].told.return_now();
+    assert!(look(&limits));
+    let state = limits.state.lock();
+    assert!(!state.started && state.waker.is_none() && state.runs.is_empty());
+}
 
 fn ms(n: u64) -> Instant {
     Instant::from_nanos(n * 1_000_000)

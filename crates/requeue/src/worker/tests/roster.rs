@@ -2,7 +2,7 @@
 
 use super::super::{Run, Worker};
 use super::*;
-use crate::{BoxError, FakeClock, RateLimiter, WorkQueue};
+use crate::{BoxError, FakeClock, RateLimiter, Unfinished, WorkQueue};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
@@ -195,7 +195,12 @@ impl RateLimiter<u32> for Moody {
 /// What is left of a key whose handler said this, on a queue whose limiter panics.
 fn after_a_run<O: super::super::IntoOutcome>(says: fn() -> O) -> Stats {
     let limiter = Moody(AtomicBool::new(false), AtomicBool::new(false));
-    let q = WorkQueue::builder().clock(FakeClock::new()).limiter(limiter).build().unwrap();
+    let q = WorkQueue::builder()
+        .clock(FakeClock::new())
+        .limiter(limiter)
+        .unfinished(Unfinished::Retry)
+        .build()
+        .unwrap();
     let mut workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| std::future::ready(says())).unwrap();
     q.add(1).unwrap();
     let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
