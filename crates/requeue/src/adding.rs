@@ -8,7 +8,7 @@
 
 use crate::filter::Open;
 use crate::hold::Shared;
-use crate::panics::in_drop;
+use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant, Metrics};
 use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Trigger};
 use std::borrow::Borrow;
@@ -36,7 +36,7 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         // an `Eq` that panics unwinds through here
-        let mut trigger = DropsQuietly(Trigger::<K, V>::new(key, None));
+        let mut trigger = Kept(Trigger::<K, V>::new(key, None));
         if trigger.0.key().is_some_and(|key| self.is_redundant(open, key, hash)) {
             self.tell_redundant();
             return Ok(Added::Coalesced);
@@ -68,7 +68,7 @@ impl<K, V> Shared<K, V> {
     ) -> Result<Accepted, AddError<K, V>> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
-        let mut trigger = DropsQuietly(Trigger::new(key, value));
+        let mut trigger = Kept(Trigger::new(key, value));
         let mut hold = self.hold(reading);
         let accepted = add(&mut hold.core, &mut trigger.0);
         hold.close();
@@ -212,9 +212,16 @@ impl<K, V> Shared<K, V> {
         self.filter.finds(open, key, hash)
     }
 
-    /// Tells the metrics of an add that took no lock.
+    /// Tells the metrics, if there are any, of an add that took no lock.
     #[inline]
     fn tell_redundant(&self) {
+        if self.metrics.is_some() {
+            self.tell_one_redundant();
+        }
+    }
+
+    #[inline(never)]
+    fn tell_one_redundant(&self) {
         self.tell(|m| m.coalesced(1));
     }
 }
@@ -254,14 +261,14 @@ impl<K, V> Drop for Unask<'_, K, V> {
 }
 
 /// A trigger whose drop during unwinding must not panic again.
-struct DropsQuietly<K, V>(Trigger<K, V>);
+struct Kept<K, V>(Trigger<K, V>);
 
-impl<K, V> Drop for DropsQuietly<K, V> {
+impl<K, V> Drop for Kept<K, V> {
     #[inline(always)]
     fn drop(&mut self) {
         if std::mem::needs_drop::<(K, V)>() && !self.0.is_empty() {
-            let left = self.0.take();
-            in_drop(|| drop(left));
+            let (key, value) = self.0.take();
+            in_drop(|| drop_both(key, value));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::hold::Shared;
 use crate::owner::Owner;
-use crate::panics::{in_drop, quietly};
+use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
 use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunRef};
@@ -148,24 +148,30 @@ impl<K> Ending<'_, K> {
         Ok(())
     }
 
-    /// Ends the run and forgets the key's failures.
     pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
-        if let Some(run) = self.run() {
-            shared.forget_own(run.key());
-        }
+        let panic = self.forget_own(shared);
         self.finish(shared, true, None);
+        panic.resume();
     }
 
-    /// Ends the run as a failure that is not tried again.
     pub(crate) fn give_up<V>(&mut self, shared: &Shared<K, V>) {
         if shared.metrics.is_none() {
             return self.succeed(shared);
         }
-        // what metrics are told of plain ends is that they were done
-        if let Some(run) = self.run() {
-            shared.forget_own(run.key());
-        }
+        let panic = self.forget_own(shared);
+        // metrics are to hear that it was given up, and not that it was done
         let _ = self.end(shared, How::GiveUp, None::<V>, None);
+        panic.resume();
+    }
+
+    /// Tells a limiter that keeps its own counts to forget the key. The run ends although it
+    /// panics.
+    fn forget_own<V>(&self, shared: &Shared<K, V>) -> FirstPanic {
+        let mut panic = FirstPanic::default();
+        if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
+            panic.catch(|| shared.forget_own(run.key()));
+        }
+        panic
     }
 
     #[inline]
@@ -196,9 +202,7 @@ impl<K> Ending<'_, K> {
 pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
     let Some(ended) = ended else { return };
     shared.tell_worked(ended.worked, ended.end);
-    if std::mem::needs_drop::<(K, V)>() && (ended.key.is_some() || ended.value.is_some()) {
-        in_drop(|| drop(ended));
-    }
+    drop_both(ended.key, ended.value);
 }
 
 impl<K, V> Guard<'_, K, V> {
@@ -229,11 +233,9 @@ impl<K, V> Guard<'_, K, V> {
     pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
         let shared = owner.shared();
+        let payload = DropsQuietly(payload);
         if run.is_some() {
-            end_in_drop(shared, run, |run| abandon(shared, run, payload, reading));
-        }
-        if payload.is_some() {
-            in_drop(|| drop(payload.take()));
+            end_in_drop(shared, run, |run| abandon(shared, run, payload.0, reading));
         }
     }
 }

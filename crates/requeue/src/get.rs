@@ -4,6 +4,7 @@ use crate::ending::{Ending, end_in_drop, settle_ended};
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
+use crate::panics::quietly;
 use crate::wait::Step;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
@@ -113,7 +114,10 @@ impl<K, V> Hold<'_, K, V> {
         let waited = handout.waited;
         let item = Item::new(owner, handout);
         self.close();
-        drop(waker);
+        if let Some(waker) = waker {
+            // a panic of it must not take the key from the caller
+            quietly(|| drop(waker));
+        }
         shared.tell_waited(waited);
         item
     }
@@ -160,6 +164,8 @@ impl<'q, K, V> Item<'q, K, V> {
     /// Dropping the future ends the run and loses no key.
     #[inline]
     pub fn next(mut self) -> Get<'q, K, V> {
+        // before the run is taken: if this panics, the guard must still have it
+        drop(self.take_value());
         Get::new(self.guard.owner.clone(), self.guard.run.take())
     }
 }

@@ -4,6 +4,7 @@ use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
 use crate::owner::Owner;
+use crate::panics::quietly;
 use crate::waiting::{Ask, Limit, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
@@ -136,7 +137,9 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         waker: Option<Waker>,
     ) -> Self::Got {
         drop(hold);
-        drop(waker);
+        if let Some(waker) = waker {
+            quietly(|| drop(waker));
+        }
         taken
     }
 

@@ -25,6 +25,31 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
     }
 }
 
+/// Drops a key and a value. One that panics does not keep the other from being dropped, nor
+/// does its panic meet another one.
+#[inline]
+pub(crate) fn drop_both<K, V>(key: Option<K>, value: Option<V>) {
+    if std::mem::needs_drop::<(K, V)>() && (key.is_some() || value.is_some()) {
+        let mut first = FirstPanic::default();
+        first.catch(|| drop(key));
+        first.catch(|| drop(value));
+        first.resume();
+    }
+}
+
+/// Takes out what stands there and drops it, as a `Drop` does: also where a panic unwinds
+/// through whoever has it.
+pub(crate) struct DropsQuietly<'a, T>(pub(crate) &'a mut Option<T>);
+
+impl<T> Drop for DropsQuietly<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            in_drop(|| drop(self.0.take()));
+        }
+    }
+}
+
 /// Wakes all of them: one that panics must not keep the rest asleep.
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {

@@ -9,7 +9,7 @@ use super::run::Cell;
 use crate::Instant;
 use crate::ending::Ending;
 use crate::hold::Shared;
-use crate::panics::quietly;
+use crate::panics::{DropsQuietly, FirstPanic, quietly};
 use std::any::Any;
 use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,16 +66,17 @@ impl<K, V> Crew<K, V> {
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
     /// whatever the handler said; `reported`: the hook has heard of that already.
     pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {
-        let mut payload = cell.left.lock().take();
+        let mut left = cell.left.lock().take();
+        let payload = DropsQuietly(&mut left);
         let (verdict, said) = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
         match (Arc::try_unwrap(cell), &self.rules.on_end) {
             (Ok(mut cell), None) => {
-                self.end(cell.guard.ending().1, verdict, &mut payload);
+                self.end(cell.guard.ending().1, verdict, payload.0);
             }
             // the handler kept its run, or the hook is told of it: both go on reading
             // the key
-            (Ok(cell), Some(_)) => self.end_keeping(&cell, verdict, &mut payload, late.or(said.as_ref())),
-            (Err(cell), _) => self.end_keeping(&cell, verdict, &mut payload, late.or(said.as_ref())),
+            (Ok(cell), Some(_)) => self.end_keeping(&cell, verdict, payload.0, late.or(said.as_ref())),
+            (Err(cell), _) => self.end_keeping(&cell, verdict, payload.0, late.or(said.as_ref())),
         }
         quietly(|| drop(said));
     }
@@ -89,11 +90,18 @@ impl<K, V> Crew<K, V> {
         failure: Option<&Failure>,
     ) {
         let Some(ending) = cell.guard.keeping() else { return };
-        let fate = self.end(ending, verdict, payload);
+        // whatever of users' code panics meanwhile, the hook is told of the end
+        let mut fate = match verdict {
+            Verdict::GiveUp => Fate::GaveUp,
+            Verdict::Succeed | Verdict::Again(_) | Verdict::Retry(_) => Fate::Done,
+        };
+        let mut panic = FirstPanic::default();
+        panic.catch(|| fate = self.end(ending, verdict, payload));
         if let Some(hook) = &self.rules.on_end {
             let report = RunReport { attempt: cell.attempt, failure, fate };
             quietly(|| hook(cell.guard.key(), &report));
         }
+        panic.resume();
     }
 
     /// What becomes of the key, with failures reported: one that is past its time
