@@ -86,7 +86,7 @@ impl<K> Line<K> {
 
     /// Takes the key that goes next. Its slot keeps its place until
     /// [`lend`](Arena::lend) hands the key out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop(&mut self, arena: &mut Arena<K>) -> Option<u32> {
         if matches!(self.kind, Kind::Fifo) && self.raised.is_none() {
             return self.ring.pop_front();

@@ -136,7 +136,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     /// Takes the slot at the front. It has its place still, and whoever takes it clears that.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_front(&mut self) -> Option<u32> {
         if self.len == 0 {
             return None;

@@ -361,7 +361,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics of a key that was handed out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
         if let Some(waited) = waited {
             self.tell(|m| m.handed_out(waited));
@@ -369,7 +369,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics of a run that ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell_worked(&self, worked: Option<Duration>, end: RunEnd) {
         if let Some(took) = worked {
             self.tell(|m| m.run_ended(took, end));
@@ -383,10 +383,10 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics something. A sink that panics loses a number, not a key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
-            quietly(|| what(&**metrics));
+            tell(&**metrics, what);
         }
     }
 }
@@ -478,6 +478,12 @@ impl<K, V> Drop for Hold<'_, K, V> {
             self.shared.unlock(state);
         }
     }
+}
+
+/// Apart, so that queues without metrics do not carry it.
+#[inline(never)]
+fn tell(metrics: &dyn Metrics, what: impl FnOnce(&dyn Metrics)) {
+    quietly(|| what(metrics));
 }
 
 /// Sets a hint. Most often it is so already, and its line is everybody's.
