@@ -329,7 +329,7 @@ impl<K, V> Shared<K, V> {
             wakes.tend |= idle;
             self.deliver(wakes, reading);
         } else if idle {
-            self.tend(None);
+            quietly(|| self.tend(None));
         }
         if let Some((counts, late)) = told {
             self.tell_counts(counts);
