@@ -333,7 +333,8 @@ impl Course<'_> {
     fn tell(&mut self) {
         if let Some(Stopped { signal, told: told @ false }) = &mut self.stopped {
             *told = true;
-            self.keeper.log.stopped(self.subject, *signal, self.group);
+            let (keeper, signal) = (self.keeper, *signal);
+            keeper.log.stopped(self.subject, signal, self.group, self);
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::args::Form;
 use crate::duration;
 use crate::outcome::Failure;
-use crate::output::Console;
+use crate::output::{Console, Meanwhile};
 use crate::show;
 
 /// Which run is spoken about.
@@ -112,17 +112,24 @@ impl Log {
         }
     }
 
-    /// Somebody stopped the program, whose group this is.
-    pub(crate) fn stopped(&self, subject: Subject<'_>, signal: i32, group: Pid) {
-        match self.form {
-            Form::Text => self.console.line(&format!(
+    /// Somebody stopped the program, whose group this is and which `meanwhile` looks after.
+    pub(crate) fn stopped(
+        &self,
+        subject: Subject<'_>,
+        signal: i32,
+        group: Pid,
+        meanwhile: &mut dyn Meanwhile,
+    ) {
+        let line = match self.form {
+            Form::Text => format!(
                 "requeue: {}: the program was stopped by {}; let it go on with kill -CONT -- -{group}, or use --timeout",
                 show::key(subject.key),
                 signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
-            )),
-            Form::Json => self.event("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
-            Form::Off => {}
-        }
+            ),
+            Form::Json => json("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Off => return,
+        };
+        self.console.line_while(&line, meanwhile);
     }
 
     /// Something about the whole.
@@ -145,16 +152,20 @@ impl Log {
     }
 
     fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line =
-            format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
-        if let Some(Subject { key, attempt }) = subject {
-            let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
-        }
-        line.push_str(more);
-        line.push('}');
-        self.console.line(&line);
+        self.console.line(&json(name, subject, more));
     }
+}
+
+/// An event as one line.
+fn json(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut line = format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
+    if let Some(Subject { key, attempt }) = subject {
+        let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
+    }
+    line.push_str(more);
+    line.push('}');
+    line
 }
 
 /// A duration as a JSON member, with a comma in front.

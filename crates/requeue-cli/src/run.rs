@@ -293,9 +293,10 @@ fn see_off(shop: &Shop) {
 
 fn out_of_time(shop: &Shop, limit: Option<Duration>) {
     if !shop.keeper.control.reached(Level::Stop) {
+        // First: where standard error is not read a message waits, and the programs must not.
+        shop.keeper.control.raise(Level::Stop);
         let limit = crate::duration::show(limit.unwrap_or_default());
         shop.log.note(&format!("--drain-timeout {limit} is over: stopping what runs"));
-        shop.keeper.control.raise(Level::Stop);
     }
 }
 
