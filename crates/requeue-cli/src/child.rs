@@ -59,6 +59,8 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finish {
     pub(crate) ended: Ended,
+    /// It did not end well, and nobody took all of its output: still to be told of.
+    pub(crate) output_lost: bool,
     /// When it was seen that the program had.
     pub(crate) at: Instant,
 }
@@ -202,10 +204,8 @@ impl Keeper {
         for output in run.outputs.into_iter().flatten() {
             self.linger.take(output);
         }
-        if lost && !matches!(ended, Ended::Unheard | Ended::Stopped) {
-            self.log.output_lost(subject);
-        }
-        Ok(Some(Finish { ended, at: exited.unwrap_or_else(Instant::now) }))
+        let output_lost = lost && !matches!(ended, Ended::Unheard | Ended::Stopped);
+        Ok(Some(Finish { ended, output_lost, at: exited.unwrap_or_else(Instant::now) }))
     }
 }
 

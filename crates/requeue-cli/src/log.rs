@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::args::Form;
 use crate::duration;
 use crate::outcome::Failure;
-use crate::output::{Console, Meanwhile};
+use crate::output::{Console, InHurry, Meanwhile};
 use crate::show;
 
 /// Which run is spoken about.
@@ -45,7 +45,7 @@ impl Log {
             Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
             Form::Json => {
                 let more = reason(why) + &seconds("delay_seconds", delay);
-                self.event("retry", Some(subject), &more);
+                self.ended(&json("retry", Some(subject), &more), Some(why));
             }
             Form::Off => {}
         }
@@ -70,7 +70,7 @@ impl Log {
                 self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
             }
             Form::Text => self.text(subject, why, "gave up"),
-            Form::Json => self.event("gave_up", Some(subject), &reason(why)),
+            Form::Json => self.ended(&json("gave_up", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -79,7 +79,7 @@ impl Log {
     pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
         match self.form {
             Form::Text => self.text(subject, why, "but the file is gone: ended"),
-            Form::Json => self.event("gone", Some(subject), &reason(why)),
+            Form::Json => self.ended(&json("gone", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -90,11 +90,11 @@ impl Log {
         match (self.form, why) {
             (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
             (Form::Text, None) => {
-                self.console.line(&format!("requeue: {}: stopped, left", show::key(subject.key)));
+                self.ended(&format!("requeue: {}: stopped, left", show::key(subject.key)), None);
             }
             (Form::Json, why) => {
                 let more = why.map(reason).unwrap_or_default();
-                self.event("left", Some(subject), &more);
+                self.ended(&json("left", Some(subject), &more), why);
             }
             (Form::Off, _) => {}
         }
@@ -103,11 +103,14 @@ impl Log {
     /// Nobody took all of the output of a run that did not end well.
     pub(crate) fn output_lost(&self, subject: Subject<'_>) {
         match self.form {
-            Form::Text => self.console.line(&format!(
-                "requeue: {}: the rest of its output could not be passed on",
-                show::key(subject.key)
-            )),
-            Form::Json => self.event("output_lost", Some(subject), ""),
+            Form::Text => self.ended(
+                &format!(
+                    "requeue: {}: the rest of its output could not be passed on",
+                    show::key(subject.key)
+                ),
+                None,
+            ),
+            Form::Json => self.ended(&json("output_lost", Some(subject), ""), None),
             Form::Off => {}
         }
     }
@@ -148,7 +151,18 @@ impl Log {
             0 => String::new(),
             max => format!(" of {max}"),
         };
-        self.console.line(&format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}"));
+        let line = format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}");
+        self.ended(&line, Some(why));
+    }
+
+    /// A line about a run that failed, or that was stopped where `why` is missing. One that
+    /// we ended is not waited for: the next key would never have its turn where nobody reads.
+    fn ended(&self, line: &str, why: Option<&Failure>) {
+        if why.is_none_or(Failure::ended_it) {
+            self.console.line_while(line, &mut InHurry);
+        } else {
+            self.console.line(line);
+        }
     }
 
     fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {

@@ -49,6 +49,13 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// Whether the program was ended for it, and did not end by itself.
+    pub(crate) fn ended_it(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::WantedTerminal(_))
+    }
+}
+
 /// So that the library carries it as the error of a run.
 impl std::error::Error for Failure {}
 

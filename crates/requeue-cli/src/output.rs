@@ -68,6 +68,20 @@ impl Meanwhile for () {
     fn look(&mut self) {}
 }
 
+/// Nothing, for a message about a run that was ended: it waits for a reader no longer than
+/// that run's output does.
+pub(crate) struct InHurry;
+
+impl Meanwhile for InHurry {
+    fn until(&self) -> Option<Instant> {
+        Some(Instant::now() + PATIENCE / 8)
+    }
+    fn look(&mut self) {}
+    fn hurries(&self) -> bool {
+        true
+    }
+}
+
 /// What somebody looks after while a message of ours waits. That this is lost is no loss of
 /// the program's own output.
 struct Aside<'a>(&'a mut dyn Meanwhile);

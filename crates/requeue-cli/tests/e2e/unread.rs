@@ -207,13 +207,30 @@ fn a_stopped_program_ends_when_its_time_is_over_although_nobody_reads_the_messag
 fn a_stopped_program_ends_with_the_first_signal_although_nobody_reads_the_messages() {
     let dir = dir();
     let (reader, writer) = full_pipe();
-    let mut job = start_unheard(&[], dir.path(), "echo $$ > $D/pid; kill -STOP $$", writer);
-    job.send(b"a\n");
+    let full = rustix::io::ioctl_fionread(&reader).unwrap();
+    let mut job = start_unheard(&["--log", "json"], dir.path(), "echo $$ > $D/pid; kill -STOP $$", writer);
+    // There is room for the begin of the message, which has the whole key in it.
+    rustix::io::read(&reader, &mut [0; 4096]).unwrap();
+    job.send(&[&[b'k'; 20_000][..], b"\n"].concat());
     let pid = begun(dir.path());
-    let stat = format!("/proc/{pid}/stat");
-    until("its being stopped", || read(&stat).rsplit(") ").next().unwrap().starts_with('T'));
+    until("the begin of the message", || rustix::io::ioctl_fionread(&reader).unwrap() == full);
     job.signal(Signal::INT);
     until("the end of the program", || !alive(&pid));
     drop(reader);
+    job.done();
+}
+
+#[test]
+fn runs_that_time_out_are_booked_and_the_next_begin_although_nobody_reads_the_messages() {
+    let dir = dir();
+    let joblog = dir.path().join("joblog");
+    let (reader, writer) = full_pipe();
+    let args = ["-j1", "--timeout", "500ms", "--max-attempts", "1", "--joblog", joblog.to_str().unwrap()];
+    let mut job = start_unheard(&args, dir.path(), "echo lost >&2; exec sleep 1000", writer);
+    job.send(b"a\nb\n");
+    until("both rows", || read(&joblog).lines().count() == 3);
+    assert_eq!(rows(&joblog), ["a 1 124 15", "b 1 124 15"]);
+    drop(reader);
+    job.close();
     job.done();
 }
