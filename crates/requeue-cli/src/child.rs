@@ -47,6 +47,8 @@ pub(crate) enum Ended {
     TimedOut,
     /// It was stopped by this signal, because it wanted the terminal, and then ended.
     WantedTerminal(i32),
+    /// The system no longer knows how: somebody else took its exit status.
+    Unknown,
     /// We had to leave.
     Stopped,
     /// It ended well, but nobody took all of its output before we had to leave.
@@ -57,6 +59,8 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finish {
     pub(crate) ended: Ended,
+    /// It did not end well, and nobody took all of its output: still to be told of.
+    pub(crate) output_lost: bool,
     /// When it was seen that the program had.
     pub(crate) at: Instant,
 }
@@ -189,20 +193,19 @@ impl Keeper {
         let Course { phase, exited, lost, .. } = run.course;
         let lost = lost.contains(&true);
         let ended = match phase {
-            Phase::Running { .. } => match status.code() {
-                Some(0) if lost => Ended::Unheard,
-                Some(code) => Ended::Exit(code),
-                None => Ended::Signal(status.signal().unwrap_or(0)),
+            Phase::Running { .. } => match status.map(|status| (status.code(), status.signal())) {
+                Some((Some(0), _)) if lost => Ended::Unheard,
+                Some((Some(code), _)) => Ended::Exit(code),
+                Some((None, signal)) => Ended::Signal(signal.unwrap_or(0)),
+                None => Ended::Unknown,
             },
             Phase::Ending { why, .. } | Phase::Killed { why } => why,
         };
         for output in run.outputs.into_iter().flatten() {
             self.linger.take(output);
         }
-        if lost && !matches!(ended, Ended::Unheard | Ended::Stopped) {
-            self.log.output_lost(subject);
-        }
-        Ok(Some(Finish { ended, at: exited.unwrap_or_else(Instant::now) }))
+        let output_lost = lost && !matches!(ended, Ended::Unheard | Ended::Stopped);
+        Ok(Some(Finish { ended, output_lost, at: exited.unwrap_or_else(Instant::now) }))
     }
 }
 
@@ -296,8 +299,11 @@ impl Course<'_> {
     fn look_for_end(&mut self) {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        // It is our child and not yet reaped: there is nothing that could be refused.
-        if self.exited.is_none() && matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_))) {
+        // We have not reaped it. That there is no such child means that it has ended all the
+        // same: the system or somebody else in this process has taken its exit status.
+        if self.exited.is_none()
+            && matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)) | Err(Errno::CHILD))
+        {
             self.exited = Some(Instant::now());
         }
     }
@@ -327,7 +333,8 @@ impl Course<'_> {
     fn tell(&mut self) {
         if let Some(Stopped { signal, told: told @ false }) = &mut self.stopped {
             *told = true;
-            self.keeper.log.stopped(self.subject, *signal, self.group);
+            let (keeper, signal) = (self.keeper, *signal);
+            keeper.log.stopped(self.subject, signal, self.group, self);
         }
     }
 
@@ -429,8 +436,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Until the child has ended and nothing of a group that must go is left.
-    fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<ExitStatus> {
+    /// Until the child has ended and nothing of a group that must go is left. `None`: its
+    /// exit status is not to be had.
+    fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<Option<ExitStatus>> {
         loop {
             if self.course.exited.is_some() {
                 let silent = self.outputs.iter().all(Option::is_none);
@@ -451,7 +459,10 @@ impl Run<'_> {
             self.course.look();
             self.course.tell();
         }
-        let status = self.child.wait()?;
+        let status = match self.child.wait() {
+            Err(e) if e.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => None,
+            status => Some(status?),
+        };
         self.read_aftermath(scratch);
         Ok(status)
     }
@@ -579,5 +590,16 @@ mod tests {
         });
         let none = stopped.run(sh("exit 0"), ANY, None, &mut []);
         assert_eq!(none.unwrap(), None, "no further run begins");
+    }
+
+    #[test]
+    fn a_process_whose_exit_status_somebody_else_took_has_ended() {
+        let takes_it = |child: &Child| {
+            let _ =
+                rustix::process::waitpid(Some(Pid::from_child(child)), rustix::process::WaitOptions::empty());
+            Process::of(child)
+        };
+        let finish = keeper(None).run_watched(sh("exit 0"), ANY, None, &mut [0; 1024], takes_it);
+        assert_eq!(finish.unwrap().unwrap().ended, Ended::Unknown);
     }
 }

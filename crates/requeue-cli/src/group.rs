@@ -79,7 +79,8 @@ impl Group {
         }
         let_go(kept, console, meanwhile);
         if let Some(Err(e)) = taken {
-            console.line(&format!("requeue: --group: {e}: the output of this run is not in one piece"));
+            let line = format!("requeue: --group: {e}: the output of this run is not in one piece");
+            console.line_while(&line, meanwhile);
         }
         console.write(stream, lines, meanwhile);
     }

@@ -25,6 +25,8 @@ const HEAD: &str = "key\tattempt\tstart\tseconds\tstatus\tsignal\n";
 const TIMED_OUT: i32 = 124;
 /// As a shell says that a program could not be executed.
 const NOT_STARTED: i32 = 126;
+/// As a shell says of a process that it does not know.
+const UNKNOWN: i32 = 127;
 const SIGTERM: i32 = 15;
 const SIGPIPE: i32 = 13;
 
@@ -47,6 +49,7 @@ impl Row<'_> {
             None => (NOT_STARTED, 0),
             Some(Ended::Exit(code)) => (code, 0),
             Some(Ended::Signal(n) | Ended::WantedTerminal(n)) => (128 + n, n),
+            Some(Ended::Unknown) => (UNKNOWN, 0),
             Some(Ended::TimedOut) => (TIMED_OUT, SIGTERM),
             Some(Ended::Stopped) => (128 + SIGTERM, SIGTERM),
             // As a program ends whose own writing nobody reads.

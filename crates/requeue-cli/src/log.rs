@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::args::Form;
 use crate::duration;
 use crate::outcome::Failure;
-use crate::output::Console;
+use crate::output::{Console, InHurry, Meanwhile};
 use crate::show;
 
 /// Which run is spoken about.
@@ -45,7 +45,7 @@ impl Log {
             Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
             Form::Json => {
                 let more = reason(why) + &seconds("delay_seconds", delay);
-                self.event("retry", Some(subject), &more);
+                self.ended(&json("retry", Some(subject), &more), Some(why));
             }
             Form::Off => {}
         }
@@ -70,7 +70,7 @@ impl Log {
                 self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
             }
             Form::Text => self.text(subject, why, "gave up"),
-            Form::Json => self.event("gave_up", Some(subject), &reason(why)),
+            Form::Json => self.ended(&json("gave_up", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -79,7 +79,7 @@ impl Log {
     pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
         match self.form {
             Form::Text => self.text(subject, why, "but the file is gone: ended"),
-            Form::Json => self.event("gone", Some(subject), &reason(why)),
+            Form::Json => self.ended(&json("gone", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -90,11 +90,11 @@ impl Log {
         match (self.form, why) {
             (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
             (Form::Text, None) => {
-                self.console.line(&format!("requeue: {}: stopped, left", show::key(subject.key)));
+                self.ended(&format!("requeue: {}: stopped, left", show::key(subject.key)), None);
             }
             (Form::Json, why) => {
                 let more = why.map(reason).unwrap_or_default();
-                self.event("left", Some(subject), &more);
+                self.ended(&json("left", Some(subject), &more), why);
             }
             (Form::Off, _) => {}
         }
@@ -103,26 +103,36 @@ impl Log {
     /// Nobody took all of the output of a run that did not end well.
     pub(crate) fn output_lost(&self, subject: Subject<'_>) {
         match self.form {
-            Form::Text => self.console.line(&format!(
-                "requeue: {}: the rest of its output could not be passed on",
-                show::key(subject.key)
-            )),
-            Form::Json => self.event("output_lost", Some(subject), ""),
+            Form::Text => self.ended(
+                &format!(
+                    "requeue: {}: the rest of its output could not be passed on",
+                    show::key(subject.key)
+                ),
+                None,
+            ),
+            Form::Json => self.ended(&json("output_lost", Some(subject), ""), None),
             Form::Off => {}
         }
     }
 
-    /// Somebody stopped the program, whose group this is.
-    pub(crate) fn stopped(&self, subject: Subject<'_>, signal: i32, group: Pid) {
-        match self.form {
-            Form::Text => self.console.line(&format!(
+    /// Somebody stopped the program, whose group this is and which `meanwhile` looks after.
+    pub(crate) fn stopped(
+        &self,
+        subject: Subject<'_>,
+        signal: i32,
+        group: Pid,
+        meanwhile: &mut dyn Meanwhile,
+    ) {
+        let line = match self.form {
+            Form::Text => format!(
                 "requeue: {}: the program was stopped by {}; let it go on with kill -CONT -- -{group}, or use --timeout",
                 show::key(subject.key),
                 signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
-            )),
-            Form::Json => self.event("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
-            Form::Off => {}
-        }
+            ),
+            Form::Json => json("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Off => return,
+        };
+        self.console.line_while(&line, meanwhile);
     }
 
     /// Something about the whole.
@@ -141,20 +151,35 @@ impl Log {
             0 => String::new(),
             max => format!(" of {max}"),
         };
-        self.console.line(&format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}"));
+        let line = format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}");
+        self.ended(&line, Some(why));
+    }
+
+    /// A line about a run that failed, or that was stopped where `why` is missing. One that
+    /// we ended is not waited for: the next key would never have its turn where nobody reads.
+    fn ended(&self, line: &str, why: Option<&Failure>) {
+        if why.is_none_or(Failure::ended_it) {
+            self.console.line_while(line, &mut InHurry);
+        } else {
+            self.console.line(line);
+        }
     }
 
     fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut line =
-            format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
-        if let Some(Subject { key, attempt }) = subject {
-            let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
-        }
-        line.push_str(more);
-        line.push('}');
-        self.console.line(&line);
+        self.console.line(&json(name, subject, more));
     }
+}
+
+/// An event as one line.
+fn json(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut line = format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
+    if let Some(Subject { key, attempt }) = subject {
+        let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
+    }
+    line.push_str(more);
+    line.push('}');
+    line
 }
 
 /// A duration as a JSON member, with a comma in front.

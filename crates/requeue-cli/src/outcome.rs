@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     TimedOut(Duration),
     /// The system stopped the program with this signal, because it is not the terminal's.
     WantedTerminal(i32),
+    /// The program ended, and its exit status is not known.
+    Unknown,
     /// The program ended well, but its output was not passed on.
     Unheard,
     /// The program did not start; the next time it may.
@@ -39,10 +41,18 @@ impl std::fmt::Display for Failure {
                 let name = signal_hook::low_level::signal_name(*n).unwrap_or("a signal");
                 write!(f, "wanted the terminal, which no program gets here (stopped by {name})")
             }
+            Self::Unknown => f.write_str("its exit status is unknown: the system has already forgotten it"),
             Self::Unheard => f.write_str("its output could not be passed on"),
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
             Self::Unpassable(why) => why.fmt(f),
         }
+    }
+}
+
+impl Failure {
+    /// Whether the program was ended for it, and did not end by itself.
+    pub(crate) fn ended_it(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::WantedTerminal(_))
     }
 }
 
@@ -82,6 +92,7 @@ pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
             Failure::Exit(code)
         }
         Ended::Signal(n) => Failure::Signal(n),
+        Ended::Unknown => Failure::Unknown,
         Ended::WantedTerminal(n) => Failure::WantedTerminal(n),
         Ended::TimedOut => Failure::TimedOut(args.timeout.unwrap_or_default()),
     };

@@ -68,6 +68,36 @@ impl Meanwhile for () {
     fn look(&mut self) {}
 }
 
+/// Nothing, for a message about a run that was ended: it waits for a reader no longer than
+/// that run's output does.
+pub(crate) struct InHurry;
+
+impl Meanwhile for InHurry {
+    fn until(&self) -> Option<Instant> {
+        Some(Instant::now() + PATIENCE / 8)
+    }
+    fn look(&mut self) {}
+    fn hurries(&self) -> bool {
+        true
+    }
+}
+
+/// What somebody looks after while a message of ours waits. That this is lost is no loss of
+/// the program's own output.
+struct Aside<'a>(&'a mut dyn Meanwhile);
+
+impl Meanwhile for Aside<'_> {
+    fn until(&self) -> Option<Instant> {
+        self.0.until()
+    }
+    fn look(&mut self) {
+        self.0.look();
+    }
+    fn hurries(&self) -> bool {
+        self.0.hurries()
+    }
+}
+
 /// Which of our two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -344,13 +374,18 @@ impl Console {
     /// One line of ours on standard error. None once a reader has gone away: that is
     /// an end which nobody wants to be told of.
     pub(crate) fn line(&self, text: &str) {
+        self.line_while(text, &mut ());
+    }
+
+    /// The same, for somebody who has something to look after.
+    pub(crate) fn line_while(&self, text: &str, meanwhile: &mut dyn Meanwhile) {
         if self.closed() {
             return;
         }
         let mut line = Vec::with_capacity(text.len() + 1);
         line.extend_from_slice(text.as_bytes());
         line.push(b'\n');
-        self.write(Stream::Err, &line, &mut ());
+        self.write(Stream::Err, &line, &mut Aside(meanwhile));
     }
 
     /// Shows `text` as the progress line, or takes the line away. In the background

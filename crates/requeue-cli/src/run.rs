@@ -31,7 +31,7 @@ use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Retries};
 use crate::room::Room;
-use crate::signals::Listener;
+use crate::signals::{self, Listener};
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Tally};
 use crate::template::{Template, Unpassable};
@@ -55,6 +55,9 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
+    if let Err(e) = signals::keep_exit_statuses() {
+        return refuse(1, &e.to_string());
+    }
     let template = Template::new(file, args.program[0].clone(), template_args);
     let template = if args.one { template.without_key() } else { template };
     let watcher = match watch::watcher(&args) {
@@ -290,9 +293,10 @@ fn see_off(shop: &Shop) {
 
 fn out_of_time(shop: &Shop, limit: Option<Duration>) {
     if !shop.keeper.control.reached(Level::Stop) {
+        // First: where standard error is not read a message waits, and the programs must not.
+        shop.keeper.control.raise(Level::Stop);
         let limit = crate::duration::show(limit.unwrap_or_default());
         shop.log.note(&format!("--drain-timeout {limit} is over: stopping what runs"));
-        shop.keeper.control.raise(Level::Stop);
     }
 }
 

@@ -2,11 +2,11 @@
 //! QUIT insists at once.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::control::{Control, Level};
@@ -86,6 +86,25 @@ impl Drop for Listener {
             let _ = thread.join();
         }
     }
+}
+
+/// Sees to it that the system keeps the exit status of a program until we ask for it.
+///
+/// Whoever started us may have had `SIGCHLD` ignored (`trap '' CHLD`), and an ignored signal
+/// stays ignored across `exec`: the system then forgets each program as soon as it ends. A
+/// handler takes the place of that, one that does nothing of use: the default action could
+/// only be set by unsafe code, and each program that we start has the default action again
+/// because no handler outlives `exec`. Where one cannot ask whether the signal is ignored,
+/// there is always such a handler. Called before there is any thread or program.
+///
+/// # Errors
+///
+/// The system refuses the handler.
+pub(crate) fn keep_exit_statuses() -> io::Result<()> {
+    if cfg!(not(target_os = "linux")) || ignored(SIGCHLD) {
+        signal_hook::flag::register(SIGCHLD, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
 }
 
 /// Whether whoever started us had this signal ignored. Only Linux can be asked

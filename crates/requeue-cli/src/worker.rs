@@ -203,6 +203,10 @@ impl Shop {
             let finish = finish.as_ref().ok().copied().flatten();
             let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);
             self.book(&Row { key, attempt, start, took, ended: finish.map(|finish| finish.ended) });
+            // After its row, which must not wait for whoever reads the messages.
+            if finish.is_some_and(|finish| finish.output_lost) {
+                self.log.output_lost(turn.of(key));
+            }
         }
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());

@@ -299,3 +299,19 @@ fn a_hang_up_that_was_ignored_stays_ignored() {
     let done = job.done();
     assert_eq!((done.status, done.text()), (0, "end\nend\n"), "{}", done.err);
 }
+
+/// An ignored `SIGCHLD` stays ignored across `exec`, and has the system forget how each
+/// child ended.
+#[test]
+fn a_parent_that_ignores_the_end_of_its_children_hinders_nothing() {
+    // Of the shells, dash cannot ignore this signal.
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", "trap '' CHLD; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_requeue"), "run", "-j2"]);
+    command.args(["--max-attempts", "1", "sh", "-c"]);
+    // Nor is it ignored in the program, which may have children of its own.
+    command.arg("grep -qs '^SigIgn:.*[13579bdf]....$' /proc/self/status && exit 9; exit $REQUEUE_KEY");
+    let done = run(command, b"0\n3\n");
+    assert_eq!(done.status, 1, "{}", done.err);
+    assert!(done.err.contains("requeue: 3: exit status 3 (attempt 1 of 1), gave up\n"), "{}", done.err);
+    assert!(done.err.contains("2 keys, 2 triggers, 2 runs, "), "{}", done.err);
+}

@@ -161,3 +161,76 @@ fn a_key_whose_output_cannot_be_written_is_left() {
         assert_eq!((read(&left), rows(&joblog)), ("a\n".to_owned(), vec!["a 1 141 13".to_owned()]));
     }
 }
+
+/// The same with standard error as what nobody reads.
+fn start_unheard(args: &[&str], dir: &Path, text: &str, err: OwnedFd) -> Job {
+    let mut command = script(args, dir, text);
+    command.stdout(Stdio::null()).stderr(err);
+    start_as_is(command)
+}
+
+/// The program's process, which has written its number into this file.
+fn begun(dir: &Path) -> String {
+    let pid = dir.join("pid");
+    until("the begin of the program", || read(&pid).ends_with('\n'));
+    read(&pid).trim().to_owned()
+}
+
+#[test]
+fn the_drain_timeout_stops_what_runs_although_nobody_reads_the_messages() {
+    let dir = dir();
+    let (_reader, writer) = full_pipe();
+    let text = "echo $$ > $D/pid; exec sleep 1000";
+    let mut job = start_unheard(&["--drain-timeout", "1s"], dir.path(), text, writer);
+    job.send(b"a\n");
+    let pid = begun(dir.path());
+    job.close();
+    assert_eq!(job.done().status, 1);
+    assert!(!alive(&pid));
+}
+
+#[test]
+fn a_stopped_program_ends_when_its_time_is_over_although_nobody_reads_the_messages() {
+    let dir = dir();
+    let (reader, writer) = full_pipe();
+    let args = ["--timeout", "2s", "--max-attempts", "1"];
+    let mut job = start_unheard(&args, dir.path(), "echo $$ > $D/pid; kill -STOP $$", writer);
+    job.send(b"a\n");
+    let pid = begun(dir.path());
+    until("the end of the program", || !alive(&pid));
+    drop(reader);
+    job.close();
+    job.done();
+}
+
+#[test]
+fn a_stopped_program_ends_with_the_first_signal_although_nobody_reads_the_messages() {
+    let dir = dir();
+    let (reader, writer) = full_pipe();
+    let full = rustix::io::ioctl_fionread(&reader).unwrap();
+    let mut job = start_unheard(&["--log", "json"], dir.path(), "echo $$ > $D/pid; kill -STOP $$", writer);
+    // There is room for the begin of the message, which has the whole key in it.
+    rustix::io::read(&reader, &mut [0; 4096]).unwrap();
+    job.send(&[&[b'k'; 20_000][..], b"\n"].concat());
+    let pid = begun(dir.path());
+    until("the begin of the message", || rustix::io::ioctl_fionread(&reader).unwrap() == full);
+    job.signal(Signal::INT);
+    until("the end of the program", || !alive(&pid));
+    drop(reader);
+    job.done();
+}
+
+#[test]
+fn runs_that_time_out_are_booked_and_the_next_begin_although_nobody_reads_the_messages() {
+    let dir = dir();
+    let joblog = dir.path().join("joblog");
+    let (reader, writer) = full_pipe();
+    let args = ["-j1", "--timeout", "500ms", "--max-attempts", "1", "--joblog", joblog.to_str().unwrap()];
+    let mut job = start_unheard(&args, dir.path(), "echo lost >&2; exec sleep 1000", writer);
+    job.send(b"a\nb\n");
+    until("both rows", || read(&joblog).lines().count() == 3);
+    assert_eq!(rows(&joblog), ["a 1 124 15", "b 1 124 15"]);
+    drop(reader);
+    job.close();
+    job.done();
+}
