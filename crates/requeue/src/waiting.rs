@@ -149,7 +149,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
-    /// The rest of a look whose first, plain step gave no answer.
+    /// The rest of a look, in the hold that it has opened.
     #[inline]
     fn look_on<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,

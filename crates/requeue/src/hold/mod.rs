@@ -418,9 +418,8 @@ pub(crate) struct Hold<'a, K, V> {
 }
 
 impl<K, V> Hold<'_, K, V> {
-    /// Takes the next key. With [`get_up_to`](Self::get_up_to) and
-    /// [`Shared::get_plainly`] the door through which keys leave the state machine:
-    /// nobody else asks it for keys.
+    /// Takes the next key. Keys leave the state machine through this and
+    /// [`get_up_to`](Self::get_up_to) only.
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let filter = &self.shared.filter;
@@ -434,8 +433,8 @@ impl<K, V> Hold<'_, K, V> {
         self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
-    /// Ends the hold: what its drop does, written where it is called, for a drop is a call
-    /// of its own.
+    /// Ends the hold. A drop does the same; but a drop is a function call, and this is
+    /// inlined, which a hold without anything to follow wants (20 instructions).
     #[inline(always)]
     pub(crate) fn close(mut self) {
         if let Some(state) = self.state.take() {
