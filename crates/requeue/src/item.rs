@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A task that holds it across an `.await` and is cancelled there drops it, and that says
 /// done although the work was not finished: the key does not come back by itself. Where
 /// tasks may be cancelled (a `select!`, a time-out, an aborted task), build the queue with
-/// [`Unfinished::Retry`], which makes that drop a retry, or use a
+/// [`Unfinished::Retry`](crate::Unfinished::Retry), which makes that drop a retry, or use a
 /// [`Worker`](crate::Worker), which does so too.
 ///
 /// ```
@@ -123,7 +123,7 @@ impl<'q, K, V> Item<'q, K, V> {
     }
 
     /// Ends the run. The same as dropping the item where the queue was built
-    /// with the default [`Unfinished::Done`].
+    /// with the default [`Unfinished::Done`](crate::Unfinished::Done).
     ///
     /// It keeps the key's failures on record, as client-go's `Done` does: the next
     /// [`retry`](Self::retry), be it in a year, waits as long as if they had just been.

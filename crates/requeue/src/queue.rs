@@ -282,7 +282,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// burst of 100, then 10 a second. So where 1,000 keys fail at once, the last of them
     /// waits 90 s, although each has failed only once. Where keys fail for reasons of
     /// their own, give the queue [`default_per_item`](crate::limiter::default_per_item)
-    /// ([`Builder::limiter`]).
+    /// ([`Builder::limiter`](crate::Builder::limiter)).
     ///
     /// # Errors
     ///
