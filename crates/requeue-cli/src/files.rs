@@ -9,7 +9,7 @@ use crate::joblog::{Joblog, Resume};
 use crate::key_file::KeyFile;
 use crate::listen::Exports;
 use crate::tally::{GaveUp, Key};
-use crate::whole_file::WholeFile;
+use crate::whole_file::{Own, WholeFile};
 
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -62,6 +62,15 @@ impl Files {
         let text = exports.text().map_err(io::Error::other)?;
         file.write(|out| out.write_all(text.as_bytes()))
     }
+}
+
+/// The files that the options name.
+pub(crate) fn own(args: &Run) -> Own {
+    Own::new(
+        [&args.failed_to, &args.left_to, &args.joblog, &args.metrics_to]
+            .into_iter()
+            .filter_map(|path| path.as_deref()),
+    )
 }
 
 /// Writes these keys, if a file for them was asked for. A second time nothing happens.
