@@ -34,14 +34,14 @@ impl Files {
         })
     }
 
-    /// Writes what is written at the end, and gives what could not be.
+    /// Writes what is written at the end, and gives which options' files could not be, and why.
     pub(crate) fn finish(
         &self,
         args: &Run,
         gave_up: &[GaveUp],
         left: &[Key],
         exports: Option<&Exports>,
-    ) -> Vec<String> {
+    ) -> Vec<(&'static str, String)> {
         let failed = gave_up.iter().map(|gave_up| &gave_up.key[..]);
         let results = [
             ("--failed-to", &args.failed_to, write(&self.failed_to, failed, args)),
@@ -49,9 +49,9 @@ impl Files {
             ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
             ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
         ];
-        let message = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
+        let message = |(option, path, result): (&'static str, &Option<PathBuf>, io::Result<()>)| {
             let path = path.as_deref().unwrap_or("".as_ref());
-            result.err().map(|e| about(option, path, &e))
+            result.err().map(|e| (option, about(option, path, &e)))
         };
         results.into_iter().filter_map(message).collect()
     }
