@@ -36,7 +36,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'What a ke
 write\t''
 delete\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Every D, look at everything again and run every key again' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for D [default: none; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for D [default: 0s; with --watch 50ms]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce, run a key at the latest D after its first trigger' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, retries too; a key that comes again while it waits costs nothing' -r

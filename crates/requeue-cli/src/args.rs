@@ -219,7 +219,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
-    /// Run a key only when no further trigger has come for it for D [default: none; with --watch 50ms]
+    /// Run a key only when no further trigger has come for it for D [default: 0s; with --watch 50ms]
     #[arg(
         long,
         value_name = "D",

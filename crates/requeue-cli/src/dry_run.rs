@@ -6,6 +6,7 @@ use requeue_watch::{Report, Watcher};
 
 use crate::args::{On, Run};
 use crate::control::Control;
+use crate::files;
 use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::run::refuse;
@@ -52,9 +53,11 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
         result.is_ok()
     };
     if let Some(watcher) = watcher {
+        let own = files::own(args);
         // What is there; what happens later nobody waits for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
             Report::Change(_) if !args.runs_on(On::Initial) => true,
+            Report::Change(change) if own.has(&change.path) => true,
             Report::Change(change) => each(Piece::Key(args.one_key().unwrap_or_else(|| watch::key(&change)))),
             Report::Ready { .. } => false,
             _ => true,

@@ -9,7 +9,7 @@ use crate::joblog::{Joblog, Resume};
 use crate::key_file::KeyFile;
 use crate::listen::Exports;
 use crate::tally::{GaveUp, Key};
-use crate::whole_file::WholeFile;
+use crate::whole_file::{Own, WholeFile};
 
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -34,14 +34,14 @@ impl Files {
         })
     }
 
-    /// Writes what is written at the end, and gives what could not be.
+    /// Writes what is written at the end, and gives which options' files could not be, and why.
     pub(crate) fn finish(
         &self,
         args: &Run,
         gave_up: &[GaveUp],
         left: &[Key],
         exports: Option<&Exports>,
-    ) -> Vec<String> {
+    ) -> Vec<(&'static str, String)> {
         let failed = gave_up.iter().map(|gave_up| &gave_up.key[..]);
         let results = [
             ("--failed-to", &args.failed_to, write(&self.failed_to, failed, args)),
@@ -49,9 +49,9 @@ impl Files {
             ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
             ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
         ];
-        let message = |(option, path, result): (&str, &Option<PathBuf>, io::Result<()>)| {
+        let message = |(option, path, result): (&'static str, &Option<PathBuf>, io::Result<()>)| {
             let path = path.as_deref().unwrap_or("".as_ref());
-            result.err().map(|e| about(option, path, &e))
+            result.err().map(|e| (option, about(option, path, &e)))
         };
         results.into_iter().filter_map(message).collect()
     }
@@ -62,6 +62,15 @@ impl Files {
         let text = exports.text().map_err(io::Error::other)?;
         file.write(|out| out.write_all(text.as_bytes()))
     }
+}
+
+/// The files that the options name.
+pub(crate) fn own(args: &Run) -> Own {
+    Own::new(
+        [&args.failed_to, &args.left_to, &args.joblog, &args.metrics_to]
+            .into_iter()
+            .filter_map(|path| path.as_deref()),
+    )
 }
 
 /// Writes these keys, if a file for them was asked for. A second time nothing happens.

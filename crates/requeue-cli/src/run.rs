@@ -322,7 +322,9 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));
     }
-    trouble.append(&mut shop.files.finish(&shop.args, &gave_up, &left, exports));
+    let unwritten = shop.files.finish(&shop.args, &gave_up, &left, exports);
+    let failed_to_lacks = unwritten.iter().any(|(option, _)| *option == "--failed-to");
+    trouble.extend(unwritten.into_iter().map(|(_, what)| what));
     for what in &trouble {
         complain(what);
     }
@@ -347,8 +349,15 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     }
     let form = shop.args.summary_form();
     if form != Form::Off {
-        let summary =
-            Summary { tally: &shop.tally, gave_up: &gave_up, left, unread, took: ending.took, status };
+        let summary = Summary {
+            tally: &shop.tally,
+            gave_up: &gave_up,
+            failed_to_lacks,
+            left,
+            unread,
+            took: ending.took,
+            status,
+        };
         console.write(Stream::Err, summary.render(form).as_bytes(), &mut ());
     }
     status

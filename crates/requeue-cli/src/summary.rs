@@ -18,6 +18,8 @@ const NAMED: usize = 10;
 pub(crate) struct Summary<'a> {
     pub(crate) tally: &'a Tally,
     pub(crate) gave_up: &'a [GaveUp],
+    /// The file of `--failed-to` could not be written.
+    pub(crate) failed_to_lacks: bool,
     pub(crate) left: usize,
     pub(crate) unread: bool,
     pub(crate) took: Duration,
@@ -63,7 +65,8 @@ impl Summary<'_> {
             };
         }
         if let Some(more @ 1..) = self.gave_up.len().checked_sub(NAMED) {
-            let _ = writeln!(out, "requeue: and {more} more gave up (--failed-to FILE has all of them)");
+            let all = if self.failed_to_lacks { "" } else { " (--failed-to FILE has all of them)" };
+            let _ = writeln!(out, "requeue: and {more} more gave up{all}");
         }
         out
     }

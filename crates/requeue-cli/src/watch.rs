@@ -10,9 +10,11 @@ use requeue_watch::{Change, Event, Options, ROOT_INTERVAL, Report, WatchError, W
 use crate::args::Run;
 use crate::control::Level;
 use crate::duration;
+use crate::files;
 use crate::intake::Seen;
 use crate::keys::End;
 use crate::show;
+use crate::whole_file::Own;
 use crate::worker::Shop;
 
 /// A watcher of what the options name; none where they name nothing.
@@ -72,8 +74,9 @@ pub(crate) fn feed(
     let control = &shop.keeper.control;
     std::thread::scope(|scope| {
         let reader = shop.args.stdin.then(|| scope.spawn(read));
+        let own = files::own(&shop.args);
         let mut started = false;
-        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report, &mut started));
+        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report, &own, &mut started));
         if watched.is_err() {
             // It would be news no more; and what is known is worked off.
             control.raise(Level::WorkOff);
@@ -88,10 +91,12 @@ pub(crate) fn feed(
 }
 
 /// False once the queue takes nothing any more. `started` says that everything which was
-/// there has been told.
-fn take(shop: &Shop, report: Report, started: &mut bool) -> bool {
+/// there has been told; `own` are the files that we write ourselves.
+fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
     *started |= matches!(report, Report::Ready { .. });
     let message = match report {
+        // Each run that is booked would bring about the next.
+        Report::Change(change) if own.has(&change.path) => return true,
         Report::Change(change) => {
             let key = key(&change);
             if let (Some(loops), Event::Write) = (&shop.loops, change.event) {

@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 use tempfile::NamedTempFile;
 
+/// What the name of a temporary file begins with.
+const PREFIX: &str = ".requeue-";
+/// So many letters and digits follow.
+const RANDOM: usize = 6;
+
 /// The file, before anything is written: what is wrong with the name is said then.
 #[derive(Debug)]
 pub(crate) enum WholeFile {
@@ -48,7 +53,8 @@ impl WholeFile {
         rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
         let temporary = tempfile::Builder::new()
-            .prefix(".requeue-")
+            .prefix(PREFIX)
+            .rand_bytes(RANDOM)
             // As for any new file: the umask takes its part.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory)?;
@@ -76,6 +82,34 @@ impl WholeFile {
     }
 }
 
+/// Files that are written by us: they are no keys where they lie among those that are watched.
+#[derive(Debug)]
+pub(crate) struct Own(Vec<PathBuf>);
+
+impl Own {
+    /// These files, the temporary files beside them, and those of other such commands.
+    pub(crate) fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
+        // A symbolic link stays, and the file that it names is written.
+        let both = |path| [resolved(path), Path::canonicalize(path).ok()];
+        Self(paths.into_iter().flat_map(both).flatten().collect())
+    }
+
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        let Some(name) = path.file_name() else { return false };
+        let random = name.as_encoded_bytes().strip_prefix(PREFIX.as_bytes());
+        let temporary = random.is_some_and(|r| r.len() == RANDOM && r.iter().all(u8::is_ascii_alphanumeric));
+        // The directory is looked up only for a name that may be ours.
+        temporary
+            || self.0.iter().any(|own| own.file_name() == Some(name))
+                && resolved(path).is_some_and(|path| self.0.contains(&path))
+    }
+}
+
+/// The name of a file, which may not be there, in the true name of its directory.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    Some(directory(path).canonicalize().ok()?.join(path.file_name()?))
+}
+
 /// Whether both names are of one regular file, which may not be there yet: the second
 /// that is written would take the place of the first.
 pub(crate) fn same(a: &Path, b: &Path) -> bool {
@@ -97,7 +131,7 @@ impl Place {
         match std::fs::metadata(path) {
             Ok(data) if data.is_file() => Some(Self::There(data.dev(), data.ino())),
             Ok(_) => None,
-            Err(_) => Some(Self::ToCome(directory(path).canonicalize().ok()?.join(path.file_name()?))),
+            Err(_) => Some(Self::ToCome(resolved(path)?)),
         }
     }
 }

@@ -239,6 +239,16 @@ fn the_summary_names_ten_that_gave_up_and_counts_the_others() {
 }
 
 #[test]
+fn the_summary_does_not_refer_to_a_file_that_could_not_be_written() {
+    let input: String = (0..25).map(|key| format!("{key}\n")).collect();
+    let args = ["-q", "--summary", "text", "--max-attempts", "1", "--failed-to", "/dev/full", "false"];
+    let done = run(requeue(&args), input.as_bytes());
+    assert_eq!(done.status, 1);
+    assert!(done.err.contains("--failed-to /dev/full: No space left on device"), "{}", done.err);
+    assert_eq!(done.err.lines().last(), Some("requeue: and 15 more gave up"), "{}", done.err);
+}
+
+#[test]
 fn metrics_are_written_to_a_file_at_the_end() {
     let dir = dir();
     let path = dir.path().join("metrics");

@@ -197,3 +197,42 @@ fn options_of_watch_need_it() {
         assert!(done.err.starts_with(&why), "{}", done.err);
     }
 }
+
+/// Each row of the joblog would bring about the next run.
+#[test]
+fn the_files_that_the_command_itself_writes_are_no_keys() {
+    let dir = tree(&["a", ".requeue-notes"]);
+    let joblog = dir.path().join("tree/joblog");
+    std::os::unix::fs::symlink("tree/left", dir.path().join("link")).unwrap();
+    let files = ["--joblog", joblog.to_str().unwrap(), "--failed-to", "failed", "--left-to", "../link"];
+    let watched = ["--watch", ".", "--metrics-to", "./metrics"];
+    let args = [&watched[..], &files].concat();
+    let ended = |expected: &[&str]| {
+        let job = start(command(&args, dir.path(), LOOK));
+        job.said("watching ");
+        let w = Watching { job, dir: crate::harness::dir() };
+        until("the runs", || expected.iter().all(|key| seen_keys(dir.path()).contains(&(*key).to_owned())));
+        std::fs::write(dir.path().join("tree/b"), "new").unwrap();
+        until("the run of the change", || seen_keys(dir.path()).contains(&"./b".to_owned()));
+        w.ends_well();
+        let mut keys = seen_keys(dir.path());
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys, ["./.requeue-notes", "./a", "./b"]);
+    };
+    ended(&["./a", "./.requeue-notes"]);
+    // Now all of them are there from the begin on.
+    for name in ["joblog", "failed", "metrics"] {
+        assert!(dir.path().join("tree").join(name).exists(), "{name}");
+    }
+    std::fs::remove_file(dir.path().join("tree/b")).unwrap();
+    std::fs::remove_file(dir.path().join("seen")).unwrap();
+    ended(&["./a", "./.requeue-notes"]);
+    let dry = command(&[&args[..], &["--dry-run"]].concat(), dir.path(), "true").output().unwrap();
+    assert_eq!(String::from_utf8(dry.stdout).unwrap().lines().count(), 3);
+}
+
+fn seen_keys(dir: &Path) -> Vec<String> {
+    let text = crate::harness::read(dir.join("seen"));
+    text.split('\0').step_by(4).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}
