@@ -28,8 +28,7 @@
 use crate::count::one_more;
 use crate::prefetch::prefetch;
 use crate::roomy;
-use crate::slots::Places;
-use crate::slots::Slots;
+use crate::slots::{Places, Slots};
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -36,6 +36,16 @@ fn get(core: &mut Queue) -> Handout<u32, Vec<u32>> {
     }
 }
 
+/// Key 1, handed out again after a retry that no limiter counts.
+fn second_attempt(core: &mut Queue) -> Handout<u32, Vec<u32>> {
+    add(core, 1, &[]);
+    let item = get(core);
+    let _ = core.end(item.run, RETRY_NOW, None).expect("open");
+    let item = get(core);
+    assert_eq!(item.attempt, 2);
+    item
+}
+
 /// ready, held, dirty, known
 fn counts(core: &Queue) -> [usize; 4] {
     let stats = core.stats();
@@ -65,11 +75,7 @@ fn a_key_that_is_put_back_is_ready_and_nothing_else() {
 #[test]
 fn a_key_that_is_put_back_keeps_its_attempt_unless_it_was_triggered_during_the_run() {
     let mut core = queue();
-    add(&mut core, 1, &[]);
-    let item = get(&mut core);
-    let _ = core.end(item.run, RETRY_NOW, None).expect("open");
-    let item = get(&mut core);
-    assert_eq!(item.attempt, 2);
+    let item = second_attempt(&mut core);
     let _ = core.put_back(item.run, item.value);
     let item = get(&mut core);
     assert_eq!(item.attempt, 2);
@@ -149,11 +155,7 @@ fn failures_keep_a_key_whose_run_is_done_until_they_are_forgotten() {
 #[test]
 fn retries_that_no_limiter_counts_are_not_the_next_key_s() {
     let mut core = queue();
-    add(&mut core, 1, &[]);
-    let item = get(&mut core);
-    let _ = core.end(item.run, RETRY_NOW, None).expect("open");
-    let item = get(&mut core);
-    assert_eq!(item.attempt, 2);
+    let item = second_attempt(&mut core);
     assert_eq!(core.finish(item.run, true).key, Some(1));
     add(&mut core, 2, &[]);
     let item = get(&mut core);

@@ -7,8 +7,8 @@
 //! what the keys themselves need.
 
 use crate::add::{Add, When};
-use crate::adding::Unask;
-use crate::error::{AddError, AddResult, Added, Refused};
+use crate::adding::{Unask, refused};
+use crate::error::{AddResult, Added, Refused};
 use crate::hold::Shared;
 use crate::panics::{FirstPanic, quietly};
 use crate::{Instant, Metrics};
@@ -31,12 +31,8 @@ struct Entry<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    fn into_result(self) -> AddResult<K, V> {
-        match (self.result, self.trigger.into_parts()) {
-            (Ok(added), _spare) => Ok(added),
-            (Err(reason), (Some(key), value)) => Err(AddError { key, value, reason }),
-            (Err(_), (None, _)) => unreachable!("a refused trigger keeps its key"),
-        }
+    fn into_result(mut self) -> AddResult<K, V> {
+        self.result.map_err(|reason| refused(&mut self.trigger, reason))
     }
 
     /// Whether the limiter says when.

@@ -72,10 +72,7 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.hold(reading);
         let accepted = add(&mut hold.core, &mut trigger.0);
         hold.close();
-        accepted.map_err(|reason| match trigger.0.take() {
-            (Some(key), value) => AddError { key, value, reason },
-            (None, _) => unreachable!("a refused trigger keeps its key"),
-        })
+        accepted.map_err(|reason| refused(&mut trigger.0, reason))
     }
 
     /// An immediate trigger without a payload, which the filter has not answered. Apart: the
@@ -251,6 +248,14 @@ impl<K, V> Drop for Unask<'_, K, V> {
                 hold.core.unask(self.asking);
             }
         }
+    }
+}
+
+/// A trigger that the queue has refused, as its caller gets it back.
+pub(crate) fn refused<K, V>(trigger: &mut Trigger<K, V>, reason: Refused) -> AddError<K, V> {
+    match trigger.take() {
+        (Some(key), value) => AddError { key, value, reason },
+        (None, _) => unreachable!("a refused trigger keeps its key"),
     }
 }
 
