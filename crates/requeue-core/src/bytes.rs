@@ -1,9 +1,10 @@
 //! Which of sixteen bytes are equal to one: a single comparison, where the processor has
 //! one for that.
 
-/// A bit for each byte of `low` and then `high`, from the low byte up, that is `byte`.
+/// A bit for each of the bytes that is `byte`, the first one's lowest.
 #[inline(always)]
-pub(crate) fn equal(low: u64, high: u64, byte: u8) -> u32 {
+pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
+    let [low, high] = halves(bytes);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2, which has these instructions, is part of x86_64, and they work on
     // values alone.
@@ -14,6 +15,12 @@ pub(crate) fn equal(low: u64, high: u64, byte: u8) -> u32 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     equal_anywhere(low, high, byte)
+}
+
+#[inline(always)]
+fn halves(bytes: &[u8; 16]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
+    [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]
 }
 
 /// The same in ordinary instructions.
@@ -50,9 +57,11 @@ mod tests {
         while rounds < 2_000 {
             let (low, high) = (next(), next());
             for byte in [0, 1, 2, 3, 0x80, 0x81, 0x82, 0x83, 0xff] {
-                let bytes = low.to_le_bytes().into_iter().chain(high.to_le_bytes());
-                let wanted = bytes.enumerate().map(|(i, b)| u32::from(b == byte) << i).sum();
-                assert_eq!(equal(low, high, byte), wanted);
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&low.to_le_bytes());
+                bytes[8..].copy_from_slice(&high.to_le_bytes());
+                let wanted = bytes.iter().enumerate().map(|(i, b)| u32::from(*b == byte) << i).sum();
+                assert_eq!(equal(&bytes, byte), wanted);
                 assert_eq!(equal_anywhere(low, high, byte), wanted);
             }
             rounds += 1;

@@ -17,29 +17,18 @@ use alloc::boxed::Box;
 /// Entries that a bucket has room for.
 const PLACES: usize = 12;
 
-/// Where an entry stands.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    bucket: usize,
-    at: usize,
-}
-
 /// Twelve entries in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// A byte a place, from the low byte up: the entry's tag, which is never 0, or 0 where
-    /// the place is empty. The four bytes of `high` that are left count the entries that
-    /// found this bucket full and went on to the next one.
-    low: u64,
-    high: u64,
+    /// Twelve tags, one a place: the entry's, which is never 0, or 0 where the place is empty.
+    /// The four bytes behind them count the entries that found this bucket full and went on
+    /// to the next one.
+    head: [u8; 16],
     slots: [u32; PLACES],
 }
 
-const EMPTY: Bucket = Bucket { low: 0, high: 0, slots: [0; PLACES] };
-
-/// One entry more in the count that stands in `Bucket::high`.
-const ONE_MORE: u64 = 1 << 32;
+const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 
 /// A set of places of one bucket: a bit each.
 #[derive(Clone, Copy)]
@@ -59,18 +48,34 @@ impl Bucket {
     /// The places with this tag; with 0, those that are empty.
     #[inline(always)]
     fn with_tag(&self, tag: u8) -> Places {
-        Places(equal(self.low, self.high, tag) & ((1 << PLACES) - 1))
+        Places(equal(&self.head, tag) & ((1 << PLACES) - 1))
     }
 
-    #[inline]
-    fn went_on(&self) -> u64 {
-        self.high / ONE_MORE
+    /// Puts an entry into an empty place, if there is one.
+    #[inline(always)]
+    fn put(&mut self, tag: u8, slot: u32) -> bool {
+        let Some(at) = self.with_tag(0).next() else { return false };
+        self.head[at] = tag;
+        self.slots[at] = slot;
+        true
     }
 
-    #[inline]
-    fn set_tag(&mut self, at: usize, tag: u8) {
-        let (word, shift) = if at < 8 { (&mut self.low, at * 8) } else { (&mut self.high, (at - 8) * 8) };
-        *word = *word & !(0xff << shift) | u64::from(tag) << shift;
+    /// Takes out the entry with this tag and slot, if it stands here.
+    #[inline(always)]
+    fn take(&mut self, tag: u8, slot: u32) -> bool {
+        let Some(at) = self.with_tag(tag).find(|at| self.slots[*at] == slot) else { return false };
+        self.head[at] = 0;
+        true
+    }
+
+    #[inline(always)]
+    fn went_on(&self) -> u32 {
+        let [.., a, b, c, d] = self.head;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    fn set_went_on(&mut self, entries: u32) {
+        self.head[PLACES..].copy_from_slice(&entries.to_le_bytes());
     }
 
     fn entries(&self) -> impl Iterator<Item = u32> + '_ {
@@ -130,12 +135,12 @@ impl Segment {
     }
 
     /// Whether more entries would make looks slow: 25 of 32 places are taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.full_at
     }
 
-    #[inline(always)]
+    #[inline]
     fn after(&self, bucket: usize) -> usize {
         (bucket + 1) & (self.buckets.len() - 1)
     }
@@ -146,28 +151,42 @@ impl Segment {
         prefetch(core::ptr::from_ref(&self.buckets[Home::of(hash).bucket(self.buckets.len())]) as usize);
     }
 
-    /// The slot that stands at a place.
-    #[inline]
-    pub(crate) fn slot(&self, place: Place) -> u32 {
-        self.buckets[place.bucket].slots[place.at]
+    #[inline(always)]
+    fn home(&self, home: Home) -> &Bucket {
+        &self.buckets[home.bucket(self.buckets.len())]
     }
 
-    /// The place of the entry with this home that `is_it` recognises.
     #[inline(always)]
-    pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<Place> {
-        let mut at_bucket = home.bucket(self.buckets.len());
+    fn home_mut(&mut self, home: Home) -> &mut Bucket {
+        let at = home.bucket(self.buckets.len());
+        &mut self.buckets[at]
+    }
+
+    /// The slot with this home that `is_it` recognises.
+    #[inline(always)]
+    pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let bucket = self.home(home);
+        for at in bucket.with_tag(home.tag()) {
+            if is_it(bucket.slots[at]) {
+                return Some(bucket.slots[at]);
+            }
+        }
+        if bucket.went_on() == 0 { None } else { self.find_further(home, is_it) }
+    }
+
+    /// The same behind the home bucket, from which entries went on.
+    #[inline(never)]
+    fn find_further(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let first = home.bucket(self.buckets.len());
+        let mut at = self.after(first);
         // once around at most: it may be that entries went on from every bucket
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at_bucket];
-            for at in bucket.with_tag(home.tag()) {
-                if is_it(bucket.slots[at]) {
-                    return Some(Place { bucket: at_bucket, at });
-                }
+        while at != first {
+            let bucket = &self.buckets[at];
+            let found = bucket.with_tag(home.tag()).map(|at| bucket.slots[at]).find(|slot| is_it(*slot));
+            if found.is_some() || bucket.went_on() == 0 {
+                return found;
             }
-            if bucket.went_on() == 0 {
-                return None;
-            }
-            at_bucket = self.after(at_bucket);
+            at = self.after(at);
         }
         None
     }
@@ -175,31 +194,55 @@ impl Segment {
     /// Enters a slot that is not there. There must be an empty place.
     #[inline(always)]
     pub(crate) fn enter(&mut self, home: Home, slot: u32) {
-        let mut at_bucket = home.bucket(self.buckets.len());
-        loop {
-            let after = self.after(at_bucket);
-            let bucket = &mut self.buckets[at_bucket];
-            if let Some(at) = bucket.with_tag(0).next() {
-                bucket.set_tag(at, home.tag());
-                bucket.slots[at] = slot;
-                self.len += 1;
-                return;
-            }
-            bucket.high += ONE_MORE;
-            at_bucket = after;
+        self.len += 1;
+        if !self.home_mut(home).put(home.tag(), slot) {
+            self.enter_further(home, slot);
         }
     }
 
-    /// Strikes the entry with this home that stands at a place.
-    #[inline(always)]
-    pub(crate) fn strike(&mut self, home: Home, place: Place) {
-        self.buckets[place.bucket].set_tag(place.at, 0);
-        self.len -= 1;
-        let mut passed = home.bucket(self.buckets.len());
-        while passed != place.bucket {
-            self.buckets[passed].high -= ONE_MORE;
-            passed = self.after(passed);
+    /// The same behind the home bucket, which is full.
+    #[inline(never)]
+    fn enter_further(&mut self, home: Home, slot: u32) {
+        let mut at = home.bucket(self.buckets.len());
+        loop {
+            let bucket = &mut self.buckets[at];
+            bucket.set_went_on(bucket.went_on() + 1);
+            at = self.after(at);
+            if self.buckets[at].put(home.tag(), slot) {
+                return;
+            }
         }
+    }
+
+    /// Strikes a slot with this home; false if it is not there.
+    #[inline(always)]
+    pub(crate) fn strike(&mut self, home: Home, slot: u32) -> bool {
+        let struck = self.home_mut(home).take(home.tag(), slot) || self.strike_further(home, slot);
+        self.len -= usize::from(struck);
+        struck
+    }
+
+    /// The same behind the home bucket.
+    #[inline(never)]
+    fn strike_further(&mut self, home: Home, slot: u32) -> bool {
+        let first = home.bucket(self.buckets.len());
+        let mut at = first;
+        while self.buckets[at].went_on() > 0 {
+            at = self.after(at);
+            if at == first {
+                return false;
+            }
+            if self.buckets[at].take(home.tag(), slot) {
+                let mut passed = first;
+                while passed != at {
+                    let bucket = &mut self.buckets[passed];
+                    bucket.set_went_on(bucket.went_on() - 1);
+                    passed = self.after(passed);
+                }
+                return true;
+            }
+        }
+        false
     }
 
     /// All slots, in no particular order.
@@ -239,7 +282,7 @@ mod tests {
         while let Some(at) = bucket.with_tag(0).next() {
             assert!(!taken.contains(&at), "place {at} is taken");
             taken.push(at);
-            bucket.set_tag(at, 0x80 | (at as u8 & 1));
+            bucket.head[at] = 0x80 | (at as u8 & 1);
         }
         assert_eq!(taken.len(), PLACES);
         for tag in 0x80..=0xff {
@@ -252,11 +295,11 @@ mod tests {
             assert_eq!(sorted, wanted, "tag {tag:#x}");
         }
         for at in [7, 8] {
-            bucket.set_tag(at, 0);
+            bucket.head[at] = 0;
             assert_eq!(bucket.with_tag(0).next(), Some(at));
-            bucket.set_tag(at, 0x83);
+            bucket.head[at] = 0x83;
             assert_eq!(bucket.with_tag(0x83).last(), Some(at));
-            bucket.set_tag(at, 0x80);
+            bucket.head[at] = 0x80;
         }
         assert_eq!(bucket.with_tag(0).next(), None);
     }
@@ -271,13 +314,13 @@ mod tests {
         }
         assert!(segment.find(home, |slot| slot == n).is_none());
         for slot in 0..n {
-            let place = segment.find(home, |s| s == slot).expect("it was entered");
-            assert_eq!(segment.slot(place), slot);
-            segment.strike(home, place);
+            assert_eq!(segment.find(home, |s| s == slot), Some(slot));
+            assert!(segment.strike(home, slot));
             assert!(segment.find(home, |s| s == slot).is_none());
+            assert!(!segment.strike(home, slot));
         }
         assert_eq!(segment.len(), 0);
-        assert!(segment.buckets.iter().all(|b| b.low == 0 && b.high == 0));
+        assert!(segment.buckets.iter().all(|b| b.head == [0; 16]));
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub(crate) struct Table {
     /// `1 << depth` numbers of segments, indexed by the hash's leading bits. A
     /// segment of a smaller depth stands there several times, side by side.
     directory: Vec<u32>,
-    depth: u32,
+    /// How many bits of a hash are not leading ones: 32 less the directory's depth.
+    shift: u32,
     parts: Vec<Part>,
     /// How many segments have each depth; shows when the directory can halve.
     at_depth: [u32; 33],
@@ -61,7 +62,7 @@ impl Table {
         at_depth[0] = 1;
         Self {
             directory: alloc::vec![0],
-            depth: 0,
+            shift: 32,
             parts: alloc::vec![Part { segment: Segment::new(1), depth: 0 }],
             at_depth,
             len: 0,
@@ -82,9 +83,14 @@ impl Table {
         self.probes.set(self.probes.get() + 1);
     }
 
+    /// How many leading bits of a hash the directory tells apart.
+    fn depth(&self) -> u32 {
+        32 - self.shift
+    }
+
     #[inline(always)]
     fn part_no(&self, hash: u32) -> usize {
-        self.directory[leading(hash, self.depth)] as usize
+        self.directory[(u64::from(hash) >> self.shift) as usize] as usize
     }
 
     #[inline(always)]
@@ -102,8 +108,7 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
-        let segment = self.segment(hash);
-        segment.find(Home::of(hash), is_it).map(|place| segment.slot(place))
+        self.segment(hash).find(Home::of(hash), is_it)
     }
 
     /// The slot with this hash that `is_it` recognises, or the one that `make`
@@ -119,22 +124,23 @@ impl Table {
         self.probed();
         let (no, home) = (self.part_no(hash), Home::of(hash));
         let segment = &mut self.parts[no].segment;
-        if let Some(place) = segment.find(home, |slot| is_it(slots, slot)) {
-            return Found::Known(segment.slot(place));
+        if let Some(slot) = segment.find(home, |slot| is_it(slots, slot)) {
+            return Found::Known(slot);
         }
         self.len += 1;
         let slot = make(slots);
         if segment.is_full() {
-            let no = self.make_room(hash, no, slots);
-            self.parts[no].segment.enter(home, slot);
+            self.enter_in_room(hash, slot, slots);
         } else {
             segment.enter(home, slot);
         }
         Found::New(slot)
     }
 
+    /// Makes room in the full segment of `hash`, and enters a slot there.
     #[cold]
-    fn make_room(&mut self, hash: u32, mut no: usize, of: &impl Slots) -> usize {
+    fn enter_in_room(&mut self, hash: u32, slot: u32, of: &impl Slots) {
+        let mut no = self.part_no(hash);
         while self.parts[no].segment.is_full() {
             let buckets = self.parts[no].segment.buckets();
             if buckets >= FULL_SIZE && self.may_split(no) {
@@ -144,7 +150,7 @@ impl Table {
                 self.parts[no].segment.resize(buckets * 2, of);
             }
         }
-        no
+        self.parts[no].segment.enter(Home::of(hash), slot);
     }
 
     /// Whether splitting still separates anything. With a hasher that sends all
@@ -158,9 +164,9 @@ impl Table {
     #[cold]
     fn split(&mut self, no: usize, of: &impl Slots) {
         let old_depth = self.parts[no].depth;
-        if old_depth == self.depth {
+        if old_depth == self.depth() {
             self.directory = self.directory.iter().flat_map(|&s| [s, s]).collect();
-            self.depth += 1;
+            self.shift -= 1;
         }
         let depth = old_depth + 1;
         // a segment that grew in one piece may have more buckets than others
@@ -182,8 +188,8 @@ impl Table {
         self.at_depth[depth as usize] += 2;
         // every directory entry of the upper half now names the new segment
         let Some(hash) = some else { return };
-        let upper = (leading(hash, old_depth) << 1 | 1) << (self.depth - depth);
-        let width = 1usize << (self.depth - depth);
+        let upper = (leading(hash, old_depth) << 1 | 1) << (self.depth() - depth);
+        let width = 1usize << (self.depth() - depth);
         self.directory[upper..upper + width].fill(new_no);
     }
 
@@ -194,15 +200,12 @@ impl Table {
         let no = self.part_no(hash);
         let home = Home::of(hash);
         let Part { segment, depth } = &mut self.parts[no];
-        let Some(place) = segment.find(home, |s| s == slot) else {
-            debug_assert!(false, "slot {slot} is not in the table");
-            return;
-        };
-        segment.strike(home, place);
-        self.len -= 1;
+        let struck = segment.strike(home, slot);
+        debug_assert!(struck, "slot {slot} is not in the table");
+        self.len -= usize::from(struck);
         // looking at the buddy now and then is enough
         let left = segment.len();
-        if left % 16 == 0 && left <= MERGE_AT && *depth > 0 {
+        if *depth > 0 && left % 16 == 0 && left <= MERGE_AT {
             self.merge(hash, of);
         }
     }
@@ -221,7 +224,7 @@ impl Table {
                 break;
             }
             let prefix = leading(hash, depth);
-            let buddy = self.directory[(prefix ^ 1) << (self.depth - depth)] as usize;
+            let buddy = self.directory[(prefix ^ 1) << (self.depth() - depth)] as usize;
             if self.parts[buddy].depth != depth
                 || self.parts[no].segment.len() + self.parts[buddy].segment.len() > MERGE_AT
             {
@@ -233,13 +236,13 @@ impl Table {
             kept.segment.take_in(&gone, of);
             self.at_depth[depth as usize] -= 2;
             self.at_depth[depth as usize - 1] += 1;
-            let first = (prefix >> 1) << (self.depth - depth + 1);
-            let width = 1usize << (self.depth - depth + 1);
+            let first = (prefix >> 1) << (self.depth() - depth + 1);
+            let width = 1usize << (self.depth() - depth + 1);
             self.directory[first..first + width].fill(no as u32);
             self.forget_part(buddy, of);
-            while self.depth > 0 && self.at_depth[self.depth as usize] == 0 {
+            while self.depth() > 0 && self.at_depth[self.depth() as usize] == 0 {
                 self.directory = self.directory.iter().copied().step_by(2).collect();
-                self.depth -= 1;
+                self.shift += 1;
             }
         }
     }
@@ -254,8 +257,8 @@ impl Table {
             // stands; for an empty one the directory is searched
             match moved.segment.slots().next() {
                 Some(slot) => {
-                    let first = leading(of.hash(slot), moved.depth) << (self.depth - moved.depth);
-                    let width = 1usize << (self.depth - moved.depth);
+                    let first = leading(of.hash(slot), moved.depth) << (self.depth() - moved.depth);
+                    let width = 1usize << (self.depth() - moved.depth);
                     self.directory[first..first + width].fill(no as u32);
                 }
                 None => {
@@ -294,11 +297,11 @@ mod tests {
     }
 
     fn check(t: &Table) {
-        assert_eq!(t.directory.len(), 1 << t.depth);
+        assert_eq!(t.directory.len(), 1 << t.depth());
         assert_eq!(t.at_depth.iter().sum::<u32>() as usize, t.parts.len());
         for (no, s) in t.parts.iter().enumerate() {
             let stands = t.directory.iter().filter(|e| **e as usize == no).count();
-            assert_eq!(stands, 1 << (t.depth - s.depth), "segment {no}");
+            assert_eq!(stands, 1 << (t.depth() - s.depth), "segment {no}");
         }
         assert_eq!(t.parts.iter().map(|s| s.segment.len()).sum::<usize>(), t.len);
     }
