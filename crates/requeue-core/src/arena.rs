@@ -10,7 +10,7 @@
 //!    the arena is `!Sync`: it is used by one thread at a time (under the
 //!    queue's lock). A [`KeyRef`] on another thread reads only `key`.
 //! 3. `key` is initialised exactly while the slot's word has `OCCUPIED`. It is
-//!    written once, by `insert`, before anyone can know the slot, and moved out
+//!    written once, by `fill`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
 //! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
 //!    beyond the first loan, and ends the process before it would wrap) or pinned (`PINNED`), and a chunk is freed only when
@@ -56,6 +56,12 @@ const IN_LINE: u32 = FLAGS + 1;
 const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
 /// What is left of the word for the state machine.
 pub(crate) const FLAGS: u32 = (1 << 12) - 1;
+
+/// The place of who stands in the block with this number.
+#[inline]
+fn place_bits(block: u32) -> u32 {
+    IN_LINE | (block << BLOCK_BIT & PLACE)
+}
 
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
@@ -207,23 +213,36 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Stores a key: in the slot that was freed just now, else in the lowest
-    /// chunk that has a free one, so that the higher ones empty.
+    /// A free slot, which [`fill`](Self::fill) is called for next: the one that was freed just
+    /// now, else one of the lowest chunk that has any, so that the higher ones empty.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
-        let slot_no = match self.spare.take() {
+    pub(crate) fn next_slot(&mut self) -> u32 {
+        match self.spare.take() {
             Some(spare) => spare,
             None => self.free_slot(),
-        };
+        }
+    }
+
+    /// Stores a key in a slot of [`next_slot`](Self::next_slot), with its place in the ready
+    /// line if it stands there.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, slot_no: u32, key: K, hash: u32, flags: u32, place: Option<u32>) {
         let Some(slot) = self.slot(slot_no) else { no_key(slot_no) };
         debug_assert_eq!(slot.word.get(), 0, "a free slot has no flags");
         // SAFETY: (3) the slot is not occupied, so nobody has a reference to
         // `key`, and there is nothing initialised in it to drop.
         unsafe { (*slot.key.get()).write(key) };
         slot.hash.set(hash);
-        slot.word.set(OCCUPIED | (flags & FLAGS));
+        slot.word.set(OCCUPIED | (flags & FLAGS) | place.map_or(0, place_bits));
         self.len += 1;
-        slot_no
+    }
+
+    /// Stores a key that stands in no line.
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
+        let slot = self.next_slot();
+        self.fill(slot, key, hash, flags, None);
+        slot
     }
 
     /// Takes a free slot from the lowest chunk that has one.
@@ -524,7 +543,7 @@ impl<K> Places for Arena<K> {
     fn set_place(&mut self, slot: u32, block: u32) {
         let Some(s) = self.slot(slot) else { return };
         debug_assert!(s.word.get() & OCCUPIED != 0, "who stands in line has a key");
-        s.word.set((s.word.get() & !PLACE) | IN_LINE | (block << BLOCK_BIT & PLACE));
+        s.word.set((s.word.get() & !PLACE) | place_bits(block));
     }
 
     fn clear_place(&mut self, slot: u32) {

@@ -8,6 +8,14 @@ pub(crate) trait Slots {
     fn prefetch(&self, slot: u32);
 }
 
+/// A key that is looked for in the table, and entered where it is not found.
+pub(crate) trait Newcomer: Slots {
+    /// Whether the slot has this key.
+    fn is_in(&self, slot: u32) -> bool;
+    /// Puts the key into a slot of its own, and returns that.
+    fn enter(&mut self) -> u32;
+}
+
 /// Where slots remember the block that they stand in.
 pub(crate) trait Places {
     /// How many block numbers a place can tell from each other.

@@ -9,7 +9,7 @@
 
 use crate::roomy;
 use crate::segment::{Home, Segment};
-use crate::slots::Slots;
+use crate::slots::{Newcomer, Slots};
 use alloc::vec::Vec;
 
 /// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are
@@ -21,7 +21,7 @@ const SPLIT_AT: usize = 1200;
 /// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
 const MERGE_AT: usize = SPLIT_AT / 4;
 
-/// What [`Table::find_or_insert`] came to.
+/// What [`Table::find_or_enter`] came to.
 pub(crate) enum Found {
     Known(u32),
     New(u32),
@@ -111,26 +111,19 @@ impl Table {
         self.segment(hash).find(Home::of(hash), is_it)
     }
 
-    /// The slot with this hash that `is_it` recognises, or the one that `make`
-    /// gives, which is entered.
+    /// The slot of a key with this hash, which is entered if it is not there.
     #[inline(always)]
-    pub(crate) fn find_or_insert<C: Slots>(
-        &mut self,
-        slots: &mut C,
-        hash: u32,
-        is_it: impl Fn(&C, u32) -> bool,
-        make: impl FnOnce(&mut C) -> u32,
-    ) -> Found {
+    pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
         self.probed();
         let (no, home) = (self.part_no(hash), Home::of(hash));
         let segment = &mut self.parts[no].segment;
-        if let Some(slot) = segment.find(home, |slot| is_it(slots, slot)) {
+        if let Some(slot) = segment.find(home, |slot| key.is_in(slot)) {
             return Found::Known(slot);
         }
         self.len += 1;
-        let slot = make(slots);
+        let slot = key.enter();
         if segment.is_full() {
-            self.enter_in_room(hash, slot, slots);
+            self.enter_in_room(hash, slot, key);
         } else {
             segment.enter(home, slot);
         }
@@ -285,8 +278,27 @@ mod tests {
         fn prefetch(&self, _: u32) {}
     }
 
-    fn put(t: &mut Table, hash: u32, slot: u32, mut hash_of: impl Fn(u32) -> u32) {
-        t.find_or_insert(&mut hash_of, hash, |_, _| false, |_| slot);
+    /// A slot that is not in the table.
+    struct New<F>(u32, F);
+
+    impl<F: Fn(u32) -> u32> Slots for New<F> {
+        fn hash(&self, slot: u32) -> u32 {
+            (self.1)(slot)
+        }
+        fn prefetch(&self, _: u32) {}
+    }
+
+    impl<F: Fn(u32) -> u32> Newcomer for New<F> {
+        fn is_in(&self, _: u32) -> bool {
+            false
+        }
+        fn enter(&mut self) -> u32 {
+            self.0
+        }
+    }
+
+    fn put(t: &mut Table, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
+        t.find_or_enter(&mut New(slot, hash_of), hash);
     }
 
     fn mix(i: u32) -> u32 {

@@ -56,6 +56,13 @@ impl<K> Line<K> {
         self.ring.push_back(arena, slot);
     }
 
+    /// The same for a key that is being entered into the arena: returns its place, which is
+    /// written there with the key.
+    #[inline(always)]
+    pub(crate) fn enter_new(&mut self, arena: &mut Arena<K>, slot: u32) -> u32 {
+        self.ring.push_unplaced(arena, slot)
+    }
+
     /// Lets a key in that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32) {

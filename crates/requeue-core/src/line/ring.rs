@@ -22,8 +22,8 @@
 //!    other have more than `BLOCK` of them together. So there are at most as many holes
 //!    as other entries and three blocks more, and a pop passes fewer than `BLOCK` holes a
 //!    block in at most two blocks.
-//! 5. While `len` is 0 there is one block, number 0, and its used part is empty; before the
-//!    first push there is none.
+//! 5. While `len` is 0 there is one block, number 0, and its used part has nothing but holes;
+//!    before the first push there is none.
 //!
 //! No call looks through more than a few blocks, whatever the length of the line: `leave`
 //! through one, and one more for each 33 million slots in line, whose blocks look the same to
@@ -107,20 +107,30 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     /// Lets a slot in that stands in no line.
     #[inline]
     pub(crate) fn push_back(&mut self, places: &mut impl Places, slot: u32) {
+        let place = self.push_unplaced(places, slot);
+        places.set_place(slot, place);
+    }
+
+    /// The same; returns the place, and the caller writes that down for the slot.
+    #[inline(always)]
+    pub(crate) fn push_unplaced(&mut self, places: &mut impl Places, slot: u32) -> u32 {
         debug_assert!(places.place(slot).is_none(), "a slot stands in one line, once");
         let back = self.back;
-        if let Some(entry) = self.block_mut(self.last).and_then(|block| block.entries.get_mut(back)) {
-            *entry = slot;
-            self.back += 1;
-            self.len += 1;
-            places.set_place(slot, self.last);
-        } else {
-            self.push_in_a_new_block(places, slot);
-        }
+        let Some(entry) = self.block_mut(self.last).and_then(|block| block.entries.get_mut(back)) else {
+            return self.push_in_a_new_block(places, slot);
+        };
+        *entry = slot;
+        self.back += 1;
+        self.len += 1;
+        self.last
     }
 
     #[cold]
-    fn push_in_a_new_block(&mut self, places: &mut impl Places, slot: u32) {
+    fn push_in_a_new_block(&mut self, places: &mut impl Places, slot: u32) -> u32 {
+        if self.len == 0 && !self.blocks.is_empty() {
+            self.restart();
+            return self.push_unplaced(places, slot);
+        }
         let full = if self.blocks.is_empty() { NONE } else { self.last };
         let mut block = self.take_block();
         block.entries[0] = slot;
@@ -128,11 +138,11 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         let number = self.enter_block(block);
         (self.last, self.back) = (number, 1);
         self.len += 1;
-        places.set_place(slot, number);
         if let Some(block) = self.block_mut(full) {
             block.behind = number;
             self.join_with_a_neighbour(places, full);
         }
+        number
     }
 
     /// Takes the slot at the front. It has its place still, and whoever takes it clears that.
@@ -147,10 +157,8 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
         self.front += 1;
         self.len -= 1;
-        if self.len == 0 {
-            self.restart();
-        } else if self.front == BLOCK {
-            self.remove_block(self.first);
+        if self.front == BLOCK || self.len == 0 && self.blocks.len() > 1 {
+            self.end_of_block(self.first);
         }
         Some(slot)
     }
@@ -167,12 +175,16 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
         self.back -= 1;
         self.len -= 1;
-        if self.len == 0 {
-            self.restart();
-        } else if self.back == 0 {
-            self.remove_block(self.last);
+        if self.back == 0 || self.len == 0 && self.blocks.len() > 1 {
+            self.end_of_block(self.last);
         }
         Some(slot)
+    }
+
+    /// The last slot of the front's or the back's block was popped, or the last slot of all.
+    #[cold]
+    fn end_of_block(&mut self, number: u32) {
+        if self.len == 0 { self.restart() } else { self.remove_block(number) }
     }
 
     /// Moves the front up to a slot, which is there, and returns it.
@@ -355,8 +367,8 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.shrink();
     }
 
-    /// The line has become empty: it begins anew at the start of a block.
-    #[inline]
+    /// The line is empty: it begins anew at the start of a block.
+    #[cold]
     fn restart(&mut self) {
         self.front = 0;
         self.back = 0;

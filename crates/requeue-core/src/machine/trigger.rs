@@ -5,8 +5,8 @@ use super::shutdown::Phase;
 use super::{BACKOFF, Core, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
-use crate::line::Ticket;
-use crate::slots::Slots;
+use crate::line::{Line, Ticket};
+use crate::slots::{Newcomer, Slots};
 use crate::table::Found;
 use core::borrow::Borrow;
 use core::fmt;
@@ -490,10 +490,30 @@ pub(super) struct Failed {
     expires: Instant,
 }
 
-/// A key on its way into the arena, unless it is there.
+/// A key that is looked for, and entered where it is not found.
 struct Entering<'a, K> {
     arena: &'a mut Arena<K>,
+    line: &'a mut Line<K>,
     key: &'a mut Option<K>,
+    hash: u32,
+    /// Whether it enters as ready, and so at the back of the line too.
+    ready: bool,
+}
+
+impl<K: Eq> Newcomer for Entering<'_, K> {
+    #[inline(always)]
+    fn is_in(&self, slot: u32) -> bool {
+        self.arena.matches(slot, self.hash, |known| self.key.as_ref() == Some(known))
+    }
+
+    #[inline(always)]
+    fn enter(&mut self) -> u32 {
+        let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
+        let slot = self.arena.next_slot();
+        let place = self.ready.then(|| self.line.enter_new(self.arena, slot));
+        self.arena.fill(slot, key, self.hash, if self.ready { READY } else { 0 }, place);
+        slot
+    }
 }
 
 impl<K> Slots for Entering<'_, K> {
@@ -545,7 +565,7 @@ impl<K: Eq, V> Core<K, V> {
     /// An immediate trigger, where the order is one of ours.
     #[inline(always)]
     fn add_now(&mut self, Trigger { key, value }: &mut Trigger<K, V>, hash: u32) -> Accepted {
-        let (added, slot) = match self.find_or_enter(key, hash, READY) {
+        let (added, slot) = match self.find_or_enter(key, hash, true) {
             Found::Known(slot) => (self.trigger_now(slot, value), slot),
             Found::New(slot) => {
                 self.entered_ready(slot);
@@ -572,7 +592,7 @@ impl<K: Eq, V> Core<K, V> {
             self.turn_the_hand(limit);
         }
         let Trigger { key, value } = trigger;
-        match self.find_or_enter(key, hash, 0) {
+        match self.find_or_enter(key, hash, false) {
             Found::Known(slot) => Ok(self.trigger(slot, value, delay, false)),
             Found::New(slot) => {
                 self.suspect(Some(slot));
@@ -581,22 +601,17 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// The slot of a key, which is entered with `flags` if it is not known.
+    /// The slot of a key, which is entered if it is not known; if `ready`, then at the back of
+    /// the line too.
     #[inline(always)]
-    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, flags: u32) -> Found {
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
         assert!(key.is_some(), "a trigger is handed in once");
-        self.table.find_or_insert(
-            &mut Entering { arena: &mut self.arena, key },
-            hash,
-            |at, slot| at.arena.matches(slot, hash, |known| at.key.as_ref() == Some(known)),
-            |at| match at.key.take() {
-                Some(key) => at.arena.insert(key, hash, flags),
-                None => unreachable!("it was there"),
-            },
-        )
+        let Self { table, arena, line, .. } = self;
+        let mut entering = Entering { arena, line, key, hash, ready };
+        table.find_or_enter(&mut entering, hash)
     }
 
-    /// A key was entered as ready: it goes to the back of the line.
+    /// A key was entered as ready.
     #[inline(always)]
     fn entered_ready(&mut self, slot: u32) {
         self.ready += 1;
@@ -604,7 +619,6 @@ impl<K: Eq, V> Core<K, V> {
         if let Some(times) = &mut self.times {
             times.triggered_ready(slot, self.now);
         }
-        self.line.enter(&mut self.arena, slot);
     }
 
     /// A trigger from outside for a key that is known already: `None` if it is
