@@ -11,7 +11,7 @@
 
 use crate::bytes::equal;
 use crate::prefetch::prefetch;
-use crate::slots::Slots;
+use crate::slots::{Newcomer, Slots};
 use alloc::boxed::Box;
 
 /// Entries that a bucket has room for.
@@ -82,6 +82,12 @@ impl Bucket {
         let empty = self.with_tag(0);
         Places(!empty.0 & ((1 << PLACES) - 1)).map(|at| self.slots[at])
     }
+}
+
+/// What a search that enters what it does not find came to.
+pub(crate) enum Found {
+    Known(u32),
+    New(u32),
 }
 
 /// Where entries with one hash belong.
@@ -191,8 +197,30 @@ impl Segment {
         None
     }
 
-    /// Enters a slot that is not there. There must be an empty place.
+    /// The slot of a key with this home, which is entered if it is not there. `None` where that
+    /// cannot be said, or done, by the home bucket alone; then nothing has changed.
     #[inline(always)]
+    pub(crate) fn find_or_enter(&mut self, home: Home, key: &mut impl Newcomer) -> Option<Found> {
+        let at = home.bucket(self.buckets.len());
+        let bucket = &mut self.buckets[at];
+        for at in bucket.with_tag(home.tag()) {
+            if key.is_in(bucket.slots[at]) {
+                return Some(Found::Known(bucket.slots[at]));
+            }
+        }
+        if bucket.went_on() > 0 || self.len >= self.full_at {
+            return None;
+        }
+        let at = bucket.with_tag(0).next()?;
+        let slot = key.enter();
+        bucket.head[at] = home.tag();
+        bucket.slots[at] = slot;
+        self.len += 1;
+        Some(Found::New(slot))
+    }
+
+    /// Enters a slot that is not there. There must be an empty place.
+    #[inline]
     pub(crate) fn enter(&mut self, home: Home, slot: u32) {
         self.len += 1;
         if !self.home_mut(home).put(home.tag(), slot) {

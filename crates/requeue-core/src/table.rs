@@ -8,6 +8,7 @@
 //! hashing" (ACM TODS 4(3), 1979).
 
 use crate::roomy;
+pub(crate) use crate::segment::Found;
 use crate::segment::{Home, Segment};
 use crate::slots::{Newcomer, Slots};
 use alloc::vec::Vec;
@@ -20,12 +21,6 @@ const SPLIT_AT: usize = 1200;
 /// Buddies merge when they have no more than this together: far enough below
 /// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
 const MERGE_AT: usize = SPLIT_AT / 4;
-
-/// What [`Table::find_or_enter`] came to.
-pub(crate) enum Found {
-    Known(u32),
-    New(u32),
-}
 
 /// A segment and its depth: how many leading bits of the hash all its entries share.
 #[derive(Debug)]
@@ -115,24 +110,31 @@ impl Table {
     #[inline(always)]
     pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
         self.probed();
-        let (no, home) = (self.part_no(hash), Home::of(hash));
-        let segment = &mut self.parts[no].segment;
-        if let Some(slot) = segment.find(home, |slot| key.is_in(slot)) {
+        let no = self.part_no(hash);
+        match self.parts[no].segment.find_or_enter(Home::of(hash), key) {
+            Some(Found::New(slot)) => {
+                self.len += 1;
+                Found::New(slot)
+            }
+            Some(known) => known,
+            None => self.find_or_enter_further(key, hash),
+        }
+    }
+
+    /// The same where the home bucket does not say all, or has no room.
+    #[inline(never)]
+    fn find_or_enter_further(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
+        if let Some(slot) = self.segment(hash).find(Home::of(hash), |slot| key.is_in(slot)) {
             return Found::Known(slot);
         }
-        self.len += 1;
         let slot = key.enter();
-        if segment.is_full() {
-            self.enter_in_room(hash, slot, key);
-        } else {
-            segment.enter(home, slot);
-        }
+        self.enter(hash, slot, key);
+        self.len += 1;
         Found::New(slot)
     }
 
-    /// Makes room in the full segment of `hash`, and enters a slot there.
-    #[cold]
-    fn enter_in_room(&mut self, hash: u32, slot: u32, of: &impl Slots) {
+    /// Enters a slot that is not there, for which room is made.
+    fn enter(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         let mut no = self.part_no(hash);
         while self.parts[no].segment.is_full() {
             let buckets = self.parts[no].segment.buckets();
