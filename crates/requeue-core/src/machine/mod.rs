@@ -85,6 +85,11 @@ mod attention {
     pub(super) const TIME: u32 = 1 << 3;
     /// Timers fired, and nobody has asked yet how late they were.
     pub(super) const LATE: u32 = 1 << 4;
+    /// `TIME` is not what it was when [`take_timed`](super::Core::take_timed) was last asked.
+    pub(super) const RETIMED: u32 = 1 << 5;
+    /// From here on the bits are those of whoever has the state machine: see
+    /// [`Core::note_beside`](super::Core::note_beside).
+    pub(super) const BESIDE: u32 = 8;
 }
 
 /// How two payloads of one key become one: the older first.
@@ -390,6 +395,41 @@ impl<K, V> Core<K, V> {
         self.attention = self.attention & !bit | if to { bit } else { 0 };
     }
 
+    /// Time begins or ceases to matter to a look.
+    #[inline]
+    fn set_timed(&mut self, to: bool) {
+        if self.is_timed() != to {
+            self.attention = (self.attention ^ attention::TIME) | attention::RETIMED;
+        }
+    }
+
+    /// Notes something that whoever has the state machine must not forget, a bit each: while
+    /// one is set the queue [is not quiescent](Self::is_quiescent).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// let mut core = Core::<&str>::new(Config::default());
+    /// core.note_beside(2, true);
+    /// assert!(core.noted_beside() == 2 && !core.is_quiescent());
+    /// core.note_beside(2, false);
+    /// assert!(core.noted_beside() == 0 && core.is_quiescent());
+    /// ```
+    #[doc(hidden)]
+    #[inline]
+    pub fn note_beside(&mut self, bits: u8, to: bool) {
+        self.set_attention(u32::from(bits) << attention::BESIDE, to);
+    }
+
+    /// What was noted with [`note_beside`](Self::note_beside), if there is nothing else to do
+    /// before or after a call; else all bits.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn noted_beside(&self) -> u8 {
+        let beside = self.attention & !attention::TIME;
+        if beside & ((1 << attention::BESIDE) - 1) == 0 { (beside >> attention::BESIDE) as u8 } else { u8::MAX }
+    }
+
     /// Something beside the slab says something of this key from now on.
     #[inline]
     fn note(&mut self, slot: u32) {
@@ -537,14 +577,14 @@ impl<K, V> Core<K, V> {
     fn time(&mut self, slot: u32, due: Instant) {
         self.note(slot);
         self.timers.set(slot, due, self.now);
-        self.attention |= attention::TIME;
+        self.set_timed(true);
     }
 
     /// Finds out anew whether time matters to a look.
     #[inline]
     fn watch_time(&mut self) {
         let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some();
-        self.set_attention(attention::TIME, timed);
+        self.set_timed(timed);
     }
 
     /// A timer has come, or a drain lets it come early: the key runs, or runs again.

@@ -462,6 +462,25 @@ impl<K, V> Core<K, V> {
         self.attention & attention::TIME != 0
     }
 
+    /// Whether [time matters](Self::is_timed), for whoever remembers it beside the state
+    /// machine: the queue is not quiescent from when that changes until this is asked.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
+    /// let mut core = Core::<&str>::new(Config::default());
+    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
+    /// core.conclude(); // nothing was to be waited for: time does not matter any more
+    /// assert!(!core.is_quiescent());
+    /// assert!(!core.take_timed());
+    /// assert!(core.is_quiescent());
+    /// ```
+    #[doc(hidden)]
+    #[inline]
+    pub fn take_timed(&mut self) -> bool {
+        self.attention &= !attention::RETIMED;
+        self.is_timed()
+    }
+
     /// Whether there is nothing to do before or after a call but the call itself,
     /// timers that fall due excepted: nothing is being shut down, no panic of users' code
     /// left anything to repair, and nothing waits to be dropped. Most queues are so most of

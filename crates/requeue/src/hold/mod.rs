@@ -37,12 +37,10 @@ pub(crate) struct State<K, V> {
     told: (u64, Option<Instant>),
     /// The time, if it was read for this lock hold.
     reading: Option<Instant>,
-    /// Bits of [`attention`].
-    attention: u8,
 }
 
-/// What has to be done as a lock hold ends, besides what the state machine itself
-/// [wants](Core::is_quiescent). Nothing is the usual case, and takes one test.
+/// What has to be done as a lock hold ends. It is noted in the state machine, beside what that
+/// wants itself: so nothing, which is the usual case, takes [one test](Core::is_quiescent).
 mod attention {
     /// Somebody may wait for keys or for the end, or an alarm may be set. Set by whoever
     /// begins to wait, taken away by the end of a hold that finds nobody.
@@ -64,20 +62,21 @@ pub(crate) struct Shared<K, V> {
     pub(crate) name: String,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
-    /// Whether the last lock hold left something to which the time matters. A
-    /// hint: the truth is looked at under the lock.
+    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
+    /// looked at under the lock.
     timed: atomic::AtomicBool,
 }
 
 impl<K, V> Shared<K, V> {
     pub(crate) fn new(
-        core: Core<K, V>,
+        mut core: Core<K, V>,
         clock: Arc<dyn Clock>,
         limiter: Box<dyn RateLimiter<K>>,
         metrics: Option<Arc<dyn Metrics>>,
         unfinished: Unfinished,
         name: String,
     ) -> Self {
+        core.note_beside(attention::METRICS, metrics.is_some());
         Self {
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
@@ -87,7 +86,6 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 told: (0, None),
                 reading: None,
-                attention: if metrics.is_some() { attention::METRICS } else { 0 },
             }),
             bell: Bell::new(),
             filter: Filter::new(),
@@ -186,21 +184,19 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold.
     #[inline(always)]
     fn unlock(&self, state: MutexGuard<'_, State<K, V>>) {
-        if state.attention & attention::WAITERS != 0 || !state.core.is_quiescent() {
-            self.unlock_and_follow_up(state);
-        } else if state.attention != 0 {
-            self.unlock_and_tell(state);
-        } else {
-            set(&self.timed, state.core.is_timed());
-        }
+        if state.core.is_quiescent() { drop(state) } else { self.unlock_and_more(state) }
     }
 
-    /// Ends a lock hold after which there is nothing to do but to tell the metrics.
+    /// Ends a lock hold after which there is something to do.
     #[inline(never)]
-    fn unlock_and_tell(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let counts = state.core.take_counts();
-        drop(state);
-        self.tell_counts(counts);
+    fn unlock_and_more(&self, mut state: MutexGuard<'_, State<K, V>>) {
+        if state.core.noted_beside() == attention::METRICS {
+            let counts = state.core.take_counts();
+            drop(state);
+            self.tell_counts(counts);
+        } else {
+            self.unlock_and_follow_up(state);
+        }
     }
 
     /// A lock hold that concerns nobody but those who wait: no time passes, nothing is
@@ -295,7 +291,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, reading, attention } = &mut *state;
+        let State { core, waiters, drains, told, reading } = &mut *state;
         let reading = *reading;
         core.conclude();
         // mostly nobody
@@ -312,13 +308,13 @@ impl<K, V> Shared<K, V> {
             }
             wakes
         });
-        set(&self.timed, core.is_timed());
+        set(&self.timed, core.take_timed());
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
         if core.has_limbo() {
             self.filter.retry_limbo(core);
         }
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() {
-            *attention &= !attention::WAITERS;
+            core.note_beside(attention::WAITERS, false);
         }
         let trash = core.take_trash();
         // no alarm outlives the queue, nor the last timer if nobody waits
@@ -445,13 +441,13 @@ impl<K, V> Hold<'_, K, V> {
 
     /// Those who wait for keys. The end of this hold looks who is to be woken.
     pub(crate) fn waiters(&mut self) -> &mut Waiters {
-        self.attention |= attention::WAITERS;
+        self.core.note_beside(attention::WAITERS, true);
         &mut self.waiters
     }
 
     /// Those who wait for the end of the queue. The end of this hold looks whether it has come.
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
-        self.attention |= attention::WAITERS;
+        self.core.note_beside(attention::WAITERS, true);
         &mut self.drains
     }
 }
