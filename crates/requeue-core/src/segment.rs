@@ -245,9 +245,11 @@ impl Segment {
     /// Strikes a slot with this home; false if it is not there.
     #[inline(always)]
     pub(crate) fn strike(&mut self, home: Home, slot: u32) -> bool {
-        let struck = self.home_mut(home).take(home.tag(), slot) || self.strike_further(home, slot);
-        self.len -= usize::from(struck);
-        struck
+        if !self.home_mut(home).take(home.tag(), slot) && !self.strike_further(home, slot) {
+            return false;
+        }
+        self.len -= 1;
+        true
     }
 
     /// The same behind the home bucket.

@@ -195,9 +195,11 @@ impl Table {
         let no = self.part_no(hash);
         let home = Home::of(hash);
         let Part { segment, depth } = &mut self.parts[no];
-        let struck = segment.strike(home, slot);
-        debug_assert!(struck, "slot {slot} is not in the table");
-        self.len -= usize::from(struck);
+        if !segment.strike(home, slot) {
+            debug_assert!(false, "slot {slot} is not in the table");
+            return;
+        }
+        self.len -= 1;
         // looking at the buddy now and then is enough
         let left = segment.len();
         if *depth > 0 && left % 16 == 0 && left <= MERGE_AT {

@@ -70,7 +70,7 @@ impl<K> Ending<'_, K> {
             }
         };
         let delay = ended.delay;
-        settle_ended(shared, Some(ended));
+        settle_ended(shared, ended);
         Ok(delay)
     }
 
@@ -174,7 +174,6 @@ impl<K> Ending<'_, K> {
         panic
     }
 
-    #[inline]
     pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
         self.finish(shared, false, None);
     }
@@ -183,12 +182,7 @@ impl<K> Ending<'_, K> {
     #[inline]
     fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, reading: Option<Instant>) {
         if let Self::Taking(slot) = self {
-            let mut hold = shared.hold(reading);
-            // only now: what runs before may panic, and the guard must still have it
-            let Some(run) = slot.take() else { return };
-            let ended = hold.core.finish(run, succeeded);
-            hold.close();
-            settle_ended(shared, Some(ended));
+            finish(shared, slot, succeeded, reading);
         } else {
             let how = if succeeded { How::Succeed } else { How::Done };
             let _ = self.end(shared, how, None, reading);
@@ -196,11 +190,26 @@ impl<K> Ending<'_, K> {
     }
 }
 
+/// Ends a run as done or as succeeded, if it was not ended.
+#[inline]
+pub(crate) fn finish<K, V>(
+    shared: &Shared<K, V>,
+    slot: &mut Option<RunRef<K>>,
+    succeeded: bool,
+    reading: Option<Instant>,
+) {
+    let mut hold = shared.hold(reading);
+    // only now: what runs before may panic, and the guard must still have it
+    let Some(run) = slot.take() else { return };
+    let ended = hold.core.finish(run, succeeded);
+    hold.close();
+    settle_ended(shared, ended);
+}
+
 /// What follows the end of a run outside the lock: the metrics hear of it, and
 /// what is left of it is dropped.
 #[inline]
-pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Option<Ended<K, V>>) {
-    let Some(ended) = ended else { return };
+pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Ended<K, V>) {
     shared.tell_worked(ended.worked, ended.end);
     drop_both(ended.key, ended.value);
 }
@@ -229,7 +238,7 @@ impl<K, V> Guard<'_, K, V> {
     ///
     /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
     /// same, and during unwinding a second panic would abort.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
         let shared = owner.shared();
@@ -259,8 +268,9 @@ fn abandon<K, V>(
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {
-        let ended = shared.lock().core.end(run, How::Done, None).ok();
-        quietly(|| settle_ended(shared, ended));
+        if let Ok(ended) = shared.lock().core.end(run, How::Done, None) {
+            quietly(|| settle_ended(shared, ended));
+        }
     }
 }
 

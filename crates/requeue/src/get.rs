@@ -1,6 +1,6 @@
 //! Waiting for a key.
 
-use crate::ending::{Ending, end_in_drop, settle_ended};
+use crate::ending::{end_in_drop, finish, settle_ended};
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -95,7 +95,9 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
 
     #[inline]
     fn settle(shared: &Shared<K, V>, left: Self::Left) {
-        settle_ended(shared, left);
+        if let Some(ended) = left {
+            settle_ended(shared, ended);
+        }
     }
 }
 
@@ -280,7 +282,7 @@ impl<K, V> Drop for Get<'_, K, V> {
         if self.ask.ending.is_some() {
             // never polled
             let shared = self.waiting.shared();
-            end_in_drop(shared, &mut self.ask.ending, |run| Ending::Taking(run).done(shared));
+            end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
-use crate::ending::{Guard, settle_ended};
+use crate::ending::{Guard, finish, settle_ended};
 use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::{Instant, Refused};
@@ -138,8 +138,7 @@ impl<'q, K, V> Item<'q, K, V> {
     /// ```
     #[inline]
     pub fn done(mut self) {
-        let (shared, mut ending) = self.guard.ending();
-        ending.done(shared);
+        finish(self.guard.owner.shared(), &mut self.guard.run, false, None);
     }
 
     /// Ends the run and forgets the key's failures.
@@ -288,7 +287,9 @@ impl<'q, K, V> Item<'q, K, V> {
         let mut hold = shared.hold(None);
         let ended = self.guard.run.take().map(|run| hold.core.detach(run));
         drop(hold);
-        settle_ended(shared, ended);
+        if let Some(ended) = ended {
+            settle_ended(shared, ended);
+        }
         (key, self.value.take())
     }
 
@@ -348,7 +349,9 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        self.guard.let_go(&mut self.value, None);
+        if self.guard.run.is_some() || self.value.is_some() {
+            self.guard.let_go(&mut self.value, None);
+        }
     }
 }
 

@@ -223,7 +223,7 @@ pub(crate) fn settle_all<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     }
     let mut first = FirstPanic::default();
     for ended in left {
-        first.catch(|| settle_ended(shared, Some(ended)));
+        first.catch(|| settle_ended(shared, ended));
     }
     first.resume();
 }

@@ -374,7 +374,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let ended = self.shared.hold(None).core.done(key, hash)?;
-        settle_ended(&self.shared, Some(ended));
+        settle_ended(&self.shared, ended);
         Ok(())
     }
 

@@ -475,10 +475,10 @@ impl<K, V> Core<K, V> {
     /// A key has left its slot: the table and the columns forget it too.
     #[inline(always)]
     fn forget_slot(&mut self, slot: u32, removed: Removed<K>) -> K {
-        self.table.remove(removed.hash, slot, &self.arena);
         if let Some(chunk) = removed.freed_chunk {
             self.free_pages(chunk);
         }
+        self.table.remove(removed.hash, slot, &self.arena);
         removed.key
     }
 
