@@ -166,6 +166,7 @@ impl<K: Eq, V> Shared<K, V> {
                 *result = core.add(trigger, *hash, delay).map(|accepted| accepted.added);
                 retried.calls += u64::from(result.is_ok() && !matches!(*when, When::Now));
             }
+            hold.close();
         });
         drop(retried);
         drop(asked);
@@ -194,7 +195,7 @@ impl<K: Eq, V> Shared<K, V> {
                 asking = hold.core.ask(None).ok();
             }
         }
-        drop(hold);
+        hold.close();
         // refused: the hold that follows says so
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };

@@ -10,7 +10,7 @@ use crate::filter::Open;
 use crate::hold::Shared;
 use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant, Metrics};
-use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Trigger};
+use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Ticket, Trigger};
 use std::borrow::Borrow;
 use std::time::Duration;
 
@@ -59,13 +59,13 @@ impl<K, V> Shared<K, V> {
 
     /// A trigger from outside.
     #[inline(always)]
-    fn add_as(
+    fn add_as<A>(
         &self,
         key: K,
         value: Option<V>,
         reading: Option<Instant>,
-        add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<Accepted, Refused>,
-    ) -> Result<Accepted, AddError<K, V>> {
+        add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<A, Refused>,
+    ) -> Result<A, AddError<K, V>> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut trigger = Kept(Trigger::new(key, value));
@@ -82,21 +82,18 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        let accepted = self.add_as(key, None, None, |core, trigger| {
-            let accepted = core.add(trigger, hash, Delay::Now);
-            if let Ok(accepted) = &accepted {
-                self.publish_if_redundant(core, accepted);
-            }
-            accepted
-        });
-        accepted.map(|accepted| accepted.added)
+        self.add_as(key, None, None, |core, trigger| {
+            let (added, ticket) = core.add_now(trigger, hash)?;
+            self.publish_if_redundant(core, added, ticket);
+            Ok(added)
+        })
     }
 
     /// The next redundant triggers of a key that had one need no lock.
     #[inline(always)]
-    fn publish_if_redundant(&self, core: &mut Core<K, V>, accepted: &Accepted) {
-        if accepted.added == Added::Coalesced {
-            self.filter.publish(core, accepted.ticket);
+    fn publish_if_redundant(&self, core: &mut Core<K, V>, added: Added, ticket: Ticket) {
+        if added == Added::Coalesced {
+            self.filter.publish(core, ticket);
         }
     }
 
@@ -146,12 +143,16 @@ impl<K, V> Shared<K, V> {
     {
         // once for both holds
         let reading = self.metrics.is_some().then(|| self.now());
-        let mut hold = self.hold(reading);
-        if let Some(accepted) = hold.core.add_known(key, hash, Delay::Now)? {
-            self.publish_if_redundant(&mut hold.core, &accepted);
-            return Ok(accepted.added);
+        let known = self.hold(reading).with(|hold| {
+            let accepted = hold.core.add_known(key, hash, Delay::Now)?;
+            Ok(accepted.map(|accepted| {
+                self.publish_if_redundant(&mut hold.core, accepted.added, accepted.ticket);
+                accepted.added
+            }))
+        })?;
+        if let Some(added) = known {
+            return Ok(added);
         }
-        drop(hold);
         // by now the key may be known after all
         match self.add(key.to_owned(), hash, None, Delay::Now, reading) {
             Ok(accepted) => Ok(accepted.added),
@@ -190,7 +191,7 @@ impl<K, V> Shared<K, V> {
         now: Instant,
         run: Option<&RunRef<K>>,
     ) -> Result<(Duration, Asking), Refused> {
-        let asking = self.hold_at(now).core.ask(run)?;
+        let asking = self.hold_at(now).with(|hold| hold.core.ask(run))?;
         let unasked = Unask { shared: self, asking, left: 1 };
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
@@ -225,8 +226,7 @@ impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         if self.0.filter.owes_a_look() {
-            let mut hold = self.0.lock();
-            self.0.filter.retry_limbo(&mut hold.core);
+            self.0.lock().with(|hold| self.0.filter.retry_limbo(&mut hold.core));
         }
     }
 }
@@ -243,10 +243,11 @@ impl<K, V> Drop for Unask<'_, K, V> {
     fn drop(&mut self) {
         if self.left > 0 {
             // without letting time pass: that is not ours to do while unwinding
-            let mut hold = self.shared.lock();
-            for _ in 0..self.left {
-                hold.core.unask(self.asking);
-            }
+            self.shared.lock().with(|hold| {
+                for _ in 0..self.left {
+                    hold.core.unask(self.asking);
+                }
+            });
         }
     }
 }

@@ -120,9 +120,17 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.enter_at(now);
         self.filter.close();
         let base = hold.core.begin_drain(options.waiting, deadline);
-        drop(hold);
+        hold.close();
         self.finish_sweep(now);
         (base, deadline)
+    }
+
+    /// Gives a place among those who wait for drains up; returns its waker, to be dropped.
+    pub(crate) fn leave_drain(&self, place: usize) -> Option<Waker> {
+        let mut hold = self.lock();
+        let old = hold.drains().leave(place);
+        hold.close();
+        old
     }
 }
 
@@ -176,7 +184,7 @@ impl<'q, K, V> Drain<'q, K, V> {
             if hold.core.drain_is_over(&self.base) || now >= self.deadline {
                 let answer = hold.core.drain_counts(&self.base);
                 let old = self.place.take().and_then(|place| hold.drains().leave(place));
-                drop(hold);
+                hold.close();
                 drop(old);
                 return Step::Ready(answer);
             }
@@ -186,13 +194,13 @@ impl<'q, K, V> Drain<'q, K, V> {
                     // the deadline of the latest drain ends this one too, and
                     // there may be nobody else to notice that it has come
                     let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
-                    drop(hold);
+                    hold.close();
                     drop(old);
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
                 None => {
-                    drop(hold);
+                    hold.close();
                     clone = Some(waker().clone());
                 }
             }
@@ -222,7 +230,7 @@ impl<K, V> Unpin for Drain<'_, K, V> {}
 impl<K, V> Drop for Drain<'_, K, V> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            let old = self.owner.shared().lock().drains().leave(place);
+            let old = self.owner.shared().leave_drain(place);
             in_drop(|| drop(old));
         }
     }

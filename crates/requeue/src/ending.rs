@@ -40,7 +40,7 @@ impl<K> Ending<'_, K> {
 
     /// Whether the run has been ended, be it in a call that panicked after that.
     pub(crate) fn has_ended<V>(&self, shared: &Shared<K, V>) -> bool {
-        self.run().is_none_or(|run| shared.lock().core.is_inert(run))
+        self.run().is_none_or(|run| shared.lock().with(|hold| hold.core.is_inert(run)))
     }
 
     /// Ends the run with what needs no limiter to be asked. `reading` is the time
@@ -53,13 +53,13 @@ impl<K> Ending<'_, K> {
         reading: Option<Instant>,
     ) -> Result<Duration, RefusedEnd<V>> {
         let ended = match self {
-            Self::Keeping(run) => shared.hold(reading).core.end_keeping(run, how, value)?,
+            Self::Keeping(run) => shared.hold(reading).with(|hold| hold.core.end_keeping(run, how, value))?,
             Self::Taking(slot) => {
                 let mut hold = shared.hold(reading);
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
                 let ended = hold.core.end(run, how, value);
-                drop(hold);
+                hold.close();
                 match ended {
                     Ok(ended) => ended,
                     Err((run, refused)) => {
@@ -268,7 +268,7 @@ fn abandon<K, V>(
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {
-        if let Ok(ended) = shared.lock().core.end(run, How::Done, None) {
+        if let Ok(ended) = shared.lock().with(|hold| hold.core.end(run, How::Done, None)) {
             quietly(|| settle_ended(shared, ended));
         }
     }

@@ -112,7 +112,7 @@ impl<K, V> Hold<'_, K, V> {
         handout: Handout<K, V>,
         waker: Option<Waker>,
     ) -> Item<'q, K, V> {
-        let shared = self.shared;
+        let shared = self.shared();
         let waited = handout.waited;
         let item = Item::new(owner, handout);
         self.close();
@@ -142,8 +142,10 @@ pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>
     let mut hold = shared.enter(&mut None);
     match hold.get() {
         Got::Item(handout) => Ok(hold.hand_out(Owner::Borrowed(shared), handout, None)),
-        Got::Empty => Err(TryGetError::Empty),
-        Got::ShutDown => Err(TryGetError::ShutDown),
+        nothing => {
+            hold.close();
+            Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })
+        }
     }
 }
 

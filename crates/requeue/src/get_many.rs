@@ -136,7 +136,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         _: &Owner<'q, K, V>,
         waker: Option<Waker>,
     ) -> Self::Got {
-        drop(hold);
+        hold.close();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
@@ -172,9 +172,15 @@ pub(crate) fn try_get_many<K, V>(
                 Several::settle(shared, left);
                 return Ok(items);
             }
-            Took::Nothing if hold.core.is_over() => return Err(TryGetError::ShutDown),
-            Took::Nothing => return Err(TryGetError::Empty),
-            Took::NoRoom(more) => keys = more,
+            Took::Nothing => {
+                let over = hold.core.is_over();
+                hold.close();
+                return Err(if over { TryGetError::ShutDown } else { TryGetError::Empty });
+            }
+            Took::NoRoom(more) => {
+                hold.close();
+                keys = more;
+            }
         }
     }
 }

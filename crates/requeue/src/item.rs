@@ -286,7 +286,7 @@ impl<'q, K, V> Item<'q, K, V> {
         let shared = self.guard.owner.shared();
         let mut hold = shared.hold(None);
         let ended = self.guard.run.take().map(|run| hold.core.detach(run));
-        drop(hold);
+        hold.close();
         if let Some(ended) = ended {
             settle_ended(shared, ended);
         }
@@ -342,7 +342,7 @@ impl<'q, K, V> Item<'q, K, V> {
     #[must_use]
     pub fn is_inert(&self) -> bool {
         let shared = self.guard.owner.shared();
-        self.guard.run.as_ref().is_none_or(|run| shared.lock().core.is_inert(run))
+        self.guard.run.as_ref().is_none_or(|run| shared.lock().with(|hold| hold.core.is_inert(run)))
     }
 }
 

@@ -210,7 +210,7 @@ fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succe
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.hold(None);
     end_in(&mut hold, shared, items, succeeded, &mut left);
-    drop(hold);
+    hold.close();
     settle_all(shared, left);
 }
 
@@ -281,6 +281,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
                     left.push(ended);
                 }
             }
+            hold.close();
         });
         // before any item was reached only the clock can have panicked
         clock_works &= rest.len() < before;
@@ -305,7 +306,9 @@ pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
-    end_in(&mut shared.lock(), shared, items, false, &mut left);
+    let mut hold = shared.lock();
+    end_in(&mut hold, shared, items, false, &mut left);
+    hold.close();
     quietly(|| settle_all(shared, left));
 }
 
@@ -344,6 +347,7 @@ fn retry_all<K, V>(
                         left.push(ended);
                     }
                 }
+                hold.close();
             });
         };
         first.catch(hold);

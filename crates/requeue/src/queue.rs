@@ -322,7 +322,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         key.with_key(|key| {
             self.shared.forget_own(key);
             let hash = self.hash(key);
-            let gone = self.shared.hold(None).core.forget(key, hash);
+            let gone = self.shared.hold(None).with(|hold| hold.core.forget(key, hash));
             drop(gone);
         });
     }
@@ -346,7 +346,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
                 return self.shared.limiter.num_requeues_at(key, now, Token(()));
             }
             let hash = self.hash(key);
-            self.shared.hold_at(now).core.num_requeues(key, hash)
+            self.shared.hold_at(now).with(|hold| hold.core.num_requeues(key, hash))
         })
     }
 
@@ -373,7 +373,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let ended = self.shared.hold(None).core.done(key, hash)?;
+        let ended = self.shared.hold(None).with(|hold| hold.core.done(key, hash))?;
         settle_ended(&self.shared, ended);
         Ok(())
     }
@@ -399,7 +399,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        self.shared.enter_at(self.shared.now()).core.state(key, hash)
+        self.shared.enter_at(self.shared.now()).with(|hold| hold.core.state(key, hash))
     }
 
     /// Why a key is running, or is not, in words: what [`state`](Self::state) knows, as
@@ -421,9 +421,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let hold = self.shared.enter_at(at);
-        let shutting_down = hold.core.shutting_down();
-        Explanation { state: hold.core.state(key, hash), at, shutting_down }
+        let (state, shutting_down) =
+            self.shared.enter_at(at).with(|hold| (hold.core.state(key, hash), hold.core.shutting_down()));
+        Explanation { state, at, shutting_down }
     }
 }
 
@@ -612,7 +612,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.enter(&mut None).core.len()
+        self.shared.enter(&mut None).with(|hold| hold.core.len())
     }
 
     /// Whether no key is ready.
@@ -638,7 +638,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.enter(&mut None).core.stats()
+        self.shared.enter(&mut None).with(|hold| hold.core.stats())
     }
 
     /// How many callers wait for a key and have not been woken. For tests:
@@ -676,7 +676,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     #[must_use]
     #[doc(alias("ShuttingDown"))]
     pub fn shutting_down(&self) -> bool {
-        self.shared.lock().core.shutting_down()
+        self.shared.lock().with(|hold| hold.core.shutting_down())
     }
 
     /// How far the queue's shutdown is: who may still trigger runs, and whether all is

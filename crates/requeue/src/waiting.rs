@@ -187,7 +187,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 }
                 Took::Nothing => return Err(hold),
                 Took::NoRoom(keys) => {
-                    drop(hold);
+                    hold.close();
                     ask.make_room(keys, owner.shared(), &mut look.left);
                     hold = owner.shared().enter(&mut look.reading);
                 }
@@ -217,7 +217,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
                 let idle = hold.waiters().has_idle_alarms();
-                drop(hold);
+                hold.close();
                 drop(old);
                 if idle {
                     owner.shared().tend(None);
@@ -226,7 +226,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             }
             // neither made nor cloned under the lock: a clone is users' code
             if waiter.is_none() && clone.is_none() {
-                drop(hold);
+                hold.close();
                 clone = Some(waker().clone());
             } else {
                 match Self::register(waiter, hold, waker(), clone.take(), look.who) {
@@ -272,7 +272,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 (sleep, None)
             }
         };
-        drop(hold);
+        hold.close();
         Ok((sleep, old))
     }
 
@@ -403,7 +403,7 @@ impl<K, V> Drop for Waiting<'_, K, V> {
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
             let idle = hold.waiters().has_idle_alarms();
-            drop(hold);
+            hold.close();
             if idle {
                 in_drop(|| shared.tend(None));
             }

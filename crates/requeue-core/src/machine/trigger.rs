@@ -553,29 +553,52 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
-        // a key that goes straight into a line of ours meets no users' code any more
-        if matches!(delay, Delay::Now) && !self.line.is_own() {
-            self.admits_outside()?;
-            Ok(self.add_now(trigger, hash))
-        } else {
-            self.add_in_full(trigger, hash, delay)
+        match delay {
+            Delay::Now => self.add_now(trigger, hash).map(|(added, ticket)| Accepted {
+                added,
+                delay: Duration::ZERO,
+                ticket,
+            }),
+            _ => self.add_in_full(trigger, hash, delay),
         }
     }
 
-    /// An immediate trigger, where the order is one of ours.
+    /// [`add`](Self::add) of an immediate trigger, with an answer that fits into registers.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the queue takes no more triggers.
+    ///
+    /// # Panics
+    ///
+    /// As `add`.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Trigger};
+    /// let mut core = Core::<String>::new(Config::default());
+    /// let (added, _) = core.add_now(&mut Trigger::new("a".to_owned(), None), 7)?;
+    /// assert_eq!(added, Added::Ready);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
     #[inline(always)]
-    fn add_now(&mut self, Trigger { key, value }: &mut Trigger<K, V>, hash: u32) -> Accepted {
-        let (added, slot) = match self.find_or_enter(key, hash, true) {
-            Found::Known(slot) => (self.trigger_now(slot, value), slot),
+    pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
+        // a key that goes straight into a line of ours meets no users' code any more
+        if self.line.is_own() {
+            return self.add_in_full(trigger, hash, Delay::Now).map(|accepted| (accepted.added, accepted.ticket));
+        }
+        self.admits_outside()?;
+        let Trigger { key, value } = trigger;
+        match self.find_or_enter(key, hash, true) {
+            Found::Known(slot) => Ok((self.trigger_now(slot, value), Ticket(slot))),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
                     self.merge_in(slot, value.take());
                 }
-                (Added::Ready, slot)
+                Ok((Added::Ready, Ticket(slot)))
             }
-        };
-        Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }
+        }
     }
 
     #[inline(never)]
@@ -605,7 +628,6 @@ impl<K: Eq, V> Core<K, V> {
     /// the line too.
     #[inline(always)]
     fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
-        assert!(key.is_some(), "a trigger is handed in once");
         let Self { table, arena, line, .. } = self;
         let mut entering = Entering { arena, line, key, hash, ready };
         table.find_or_enter(&mut entering, hash)

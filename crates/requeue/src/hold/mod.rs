@@ -4,8 +4,8 @@
 //! Before a hold: hash, read the clock (once a call, and only where time
 //! matters), clone wakers, ask users' limiters. In it: the state machine. After
 //! it, in this order: wake, tell the metrics, drop keys and values. A
-//! [`Hold`] is one such hold; its `Drop` does what comes after, so that no
-//! early return and no panic of users' code can skip it.
+//! [`Hold`] is one such hold; its end does what comes after, also where a panic of users' code
+//! unwinds through it.
 
 mod bell;
 
@@ -149,7 +149,7 @@ impl<K, V> Shared<K, V> {
     fn settle_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
             let unread = reading.is_none() && hold.core.is_timed();
-            drop(hold);
+            hold.close();
             // not under the lock: a clock is users' code
             if unread {
                 *reading = Some(self.clock.now());
@@ -178,7 +178,7 @@ impl<K, V> Shared<K, V> {
     #[inline(always)]
     fn held<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Hold<'a, K, V> {
         state.reading = None;
-        Hold { shared: self, state: Some(state) }
+        Hold { state, after: After(self) }
     }
 
     /// Ends a lock hold.
@@ -271,7 +271,7 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.enter_at(now);
         self.filter.close();
         let dropped = hold.core.shut_down();
-        drop(hold);
+        hold.close();
         self.finish_sweep(now);
         dropped
     }
@@ -281,11 +281,12 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.hold(None);
         self.filter.close();
         hold.core.close();
+        hold.close();
     }
 
     /// Does what a shutdown left to be done to all timers, a batch a lock hold.
     pub(crate) fn finish_sweep(&self, now: Instant) {
-        drop(self.enter_at(now));
+        self.enter_at(now).close();
     }
 
     /// Ends a lock hold, and does what follows from it.
@@ -389,7 +390,7 @@ impl<K, V> Shared<K, V> {
 
 impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
     fn gauges(&self) -> Gauges {
-        self.enter_at(self.now()).core.gauges()
+        self.enter_at(self.now()).with(|hold| hold.core.gauges())
     }
 }
 
@@ -406,37 +407,60 @@ impl<K, V> Drop for Shared<K, V> {
     }
 }
 
-/// One lock hold; what follows from it happens when it is dropped.
+/// One lock hold. [`close`](Self::close) ends it, with all that follows from it.
 pub(crate) struct Hold<'a, K, V> {
-    pub(crate) shared: &'a Shared<K, V>,
-    /// `None` only while it is being dropped.
-    state: Option<MutexGuard<'a, State<K, V>>>,
+    /// Dropped first.
+    state: MutexGuard<'a, State<K, V>>,
+    after: After<'a, K, V>,
 }
 
-impl<K, V> Hold<'_, K, V> {
+/// Does what follows from a hold that was not closed, because a panic of users' code unwinds
+/// through it: the lock has been released, and is taken once more for this.
+struct After<'a, K, V>(&'a Shared<K, V>);
+
+impl<K, V> Drop for After<'_, K, V> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.unlock(self.0.state.lock());
+    }
+}
+
+impl<'a, K, V> Hold<'a, K, V> {
+    #[inline(always)]
+    pub(crate) fn shared(&self) -> &'a Shared<K, V> {
+        self.after.0
+    }
+
     /// Takes the next key. Keys leave the state machine through this and
     /// [`get_up_to`](Self::get_up_to) only.
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
-        let filter = &self.shared.filter;
-        self.core.get_and(|key, hash| filter.withdraw(key, hash))
+        let filter = &self.shared().filter;
+        self.state.core.get_and(|key, hash| filter.withdraw(key, hash))
     }
 
     /// Takes the next keys, `most` or as many as there are; returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
-        let filter = &self.shared.filter;
-        self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
+        let filter = &self.shared().filter;
+        self.state.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
-    /// Ends the hold. A drop does the same; but a drop is a function call, and this is
-    /// inlined, which a hold without anything to follow wants (20 instructions).
+    /// Ends the hold, and does what follows from it.
     #[inline(always)]
-    pub(crate) fn close(mut self) {
-        if let Some(state) = self.state.take() {
-            self.shared.unlock(state);
-        }
-        std::mem::forget(self);
+    pub(crate) fn close(self) {
+        let Self { state, after } = self;
+        let shared = after.0;
+        std::mem::forget(after);
+        shared.unlock(state);
+    }
+
+    /// A hold for one call.
+    #[inline]
+    pub(crate) fn with<R>(mut self, call: impl FnOnce(&mut State<K, V>) -> R) -> R {
+        let answer = call(&mut self.state);
+        self.close();
+        answer
     }
 
     /// Those who wait for keys. The end of this hold looks who is to be woken.
@@ -456,22 +480,14 @@ impl<K, V> Deref for Hold<'_, K, V> {
     type Target = State<K, V>;
     #[inline(always)]
     fn deref(&self) -> &State<K, V> {
-        self.state.as_deref().expect("the lock is held until the hold is dropped")
+        &self.state
     }
 }
 
 impl<K, V> DerefMut for Hold<'_, K, V> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut State<K, V> {
-        self.state.as_deref_mut().expect("the lock is held until the hold is dropped")
-    }
-}
-
-impl<K, V> Drop for Hold<'_, K, V> {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.shared.unlock(state);
-        }
+        &mut self.state
     }
 }
 

@@ -330,7 +330,7 @@ impl<K, V> WorkerBuilder<K, V> {
         K: Send + Sync + 'static,
         V: Send + 'static,
     {
-        self.queue.lock().core.expire_failures_after(self.expire_failures_after);
+        self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
         let hiring = Hiring::new();
         let roster = Arc::new(Roster::new(self.queue.clone(), &hiring));
         self.queue.tell_of_workers(&roster);

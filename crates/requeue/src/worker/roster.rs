@@ -54,10 +54,10 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
         self.begin_drain(options, now).0
     }
     fn stats(&self, now: Instant) -> Stats {
-        self.enter_at(now).core.stats()
+        self.enter_at(now).with(|hold| hold.core.stats())
     }
     fn drained(&self, base: &DrainBase, now: Instant) -> Drained {
-        self.enter_at(now).core.drain_counts(base)
+        self.enter_at(now).with(|hold| hold.core.drain_counts(base))
     }
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
@@ -71,13 +71,12 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
             Left::Nothing
         };
         let old = if left == Left::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
-        drop(hold);
+        hold.close();
         drop(old);
         left
     }
     fn leave_drain(&self, place: usize) {
-        let old = self.lock().drains().leave(place);
-        drop(old);
+        drop(self.leave_drain(place));
     }
 }
 
