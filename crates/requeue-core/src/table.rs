@@ -106,24 +106,21 @@ impl Table {
         self.segment(hash).find(Home::of(hash), is_it)
     }
 
-    /// The slot of a key with this hash, which is entered if it is not there.
+    /// The slot of a key with this hash, which is entered if it is not there. `None`, and nothing
+    /// has changed, where [`find_or_enter_further`](Self::find_or_enter_further) must be asked.
     #[inline(always)]
-    pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
+    pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Option<Found> {
         self.probed();
         let no = self.part_no(hash);
-        match self.parts[no].segment.find_or_enter(Home::of(hash), key) {
-            Some(Found::New(slot)) => {
-                self.len += 1;
-                Found::New(slot)
-            }
-            Some(known) => known,
-            None => self.find_or_enter_further(key, hash),
+        let found = self.parts[no].segment.find_or_enter(Home::of(hash), key)?;
+        if let Found::New(_) = found {
+            self.len += 1;
         }
+        Some(found)
     }
 
     /// The same where the home bucket does not say all, or has no room.
-    #[inline(never)]
-    fn find_or_enter_further(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
+    pub(crate) fn find_or_enter_further(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
         if let Some(slot) = self.segment(hash).find(Home::of(hash), |slot| key.is_in(slot)) {
             return Found::Known(slot);
         }
@@ -302,7 +299,10 @@ mod tests {
     }
 
     fn put(t: &mut Table, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
-        t.find_or_enter(&mut New(slot, hash_of), hash);
+        let mut new = New(slot, hash_of);
+        if t.find_or_enter(&mut new, hash).is_none() {
+            t.find_or_enter_further(&mut new, hash);
+        }
     }
 
     fn mix(i: u32) -> u32 {

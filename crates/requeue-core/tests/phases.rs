@@ -140,7 +140,9 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
     assert!(core.is_quiescent());
     add(&mut core, 1, Duration::ZERO);
     add(&mut core, 2, SECOND);
-    assert!(core.is_quiescent(), "timers are no matter");
+    assert!(!core.is_quiescent() && core.take_timed(), "time matters from now on");
+    add(&mut core, 3, SECOND);
+    assert!(core.is_quiescent(), "it did before");
     for value in [1, 2] {
         core.add(&mut Trigger::new(1, Some(value)), 1, Delay::Now).expect("open");
     }
@@ -153,6 +155,7 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
     assert!(!core.is_quiescent(), "there are timers to be dropped");
     while core.settle(at(0)) {}
     core.take_trash();
+    assert!(!core.is_quiescent() && !core.take_timed(), "time does not matter any more");
     assert!(core.is_quiescent());
 }
 

@@ -191,7 +191,7 @@ impl<K> Ending<'_, K> {
 }
 
 /// Ends a run as done or as succeeded, if it was not ended.
-#[inline]
+#[inline(always)]
 pub(crate) fn finish<K, V>(
     shared: &Shared<K, V>,
     slot: &mut Option<RunRef<K>>,

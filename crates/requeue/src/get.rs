@@ -188,6 +188,13 @@ impl<'q, K, V> Get<'q, K, V> {
         }
     }
 
+    /// Ends the run of a wait that was never polled.
+    #[cold]
+    fn end(&mut self) {
+        let shared = self.waiting.shared();
+        end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None));
+    }
+
     /// Blocks until there is a key, or the queue is shut down and worked off.
     ///
     /// ```
@@ -282,9 +289,7 @@ impl<K, V> Drop for Get<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         if self.ask.ending.is_some() {
-            // never polled
-            let shared = self.waiting.shared();
-            end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None));
+            self.end();
         }
     }
 }

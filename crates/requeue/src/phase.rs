@@ -44,9 +44,9 @@ pub enum Phase {
 
 impl<K, V> Shared<K, V> {
     pub(crate) fn phase(&self) -> Phase {
-        let ends = self.enter(&mut None).with(|hold| {
-            (hold.core.shutting_down(), hold.core.is_shut_down(), hold.core.is_drained())
-        });
+        let ends = self
+            .enter(&mut None)
+            .with(|hold| (hold.core.shutting_down(), hold.core.is_shut_down(), hold.core.is_drained()));
         match ends {
             (false, ..) => Phase::Open,
             (true, false, _) => Phase::Closed,

@@ -392,9 +392,10 @@ where
 /// A waker must be cloned before the caller can be entered.
 struct NeedsClone;
 
-impl<K, V> Drop for Waiting<'_, K, V> {
-    #[inline]
-    fn drop(&mut self) {
+impl<K, V> Waiting<'_, K, V> {
+    /// Gives the caller's place among those who wait up.
+    #[cold]
+    fn leave(&mut self) {
         if let Some(id) = self.waiter.take() {
             // leaving takes no time, and no clock that panics may leave an entry
             // behind that nobody answers for; a wake-up that this one had is
@@ -408,6 +409,15 @@ impl<K, V> Drop for Waiting<'_, K, V> {
                 in_drop(|| shared.tend(None));
             }
             in_drop(|| drop(old));
+        }
+    }
+}
+
+impl<K, V> Drop for Waiting<'_, K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.waiter.is_some() {
+            self.leave();
         }
     }
 }

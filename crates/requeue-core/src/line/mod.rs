@@ -29,25 +29,58 @@ use alloc::boxed::Box;
 pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
     ring: Ring,
-    /// Keys that go before all others, in this order. There only while there may be some.
-    raised: Option<Box<Ring>>,
+    /// Who goes next, if that may be another than the one in front of `ring`.
+    turns: Option<Box<Turns<K>>>,
+}
+
+struct Turns<K> {
+    /// Keys that go before all others, in this order.
+    raised: Ring,
     kind: Kind<K>,
 }
 
 enum Kind<K> {
+    /// There only while some keys may be raised.
     Fifo,
     Lifo,
-    Custom(Box<Custom<K>>),
+    Custom(Custom<K>),
+}
+
+impl<K> Turns<K> {
+    fn new(kind: Kind<K>) -> Box<Self> {
+        Box::new(Self { raised: Ring::default(), kind })
+    }
 }
 
 impl<K> Line<K> {
     pub(crate) fn new(order: Order<K>) -> Self {
-        let kind = match order {
-            Order::Fifo => Kind::Fifo,
-            Order::Lifo => Kind::Lifo,
-            Order::Own(order) => Kind::Custom(Box::new(Custom::new(order))),
+        let turns = match order {
+            Order::Fifo => None,
+            Order::Lifo => Some(Turns::new(Kind::Lifo)),
+            Order::Own(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
         };
-        Self { ring: Ring::default(), raised: None, kind }
+        Self { ring: Ring::default(), turns }
+    }
+
+    /// A user's order, if it is that, and those that it was not told of.
+    #[inline]
+    fn custom(&mut self) -> Option<(&mut Custom<K>, &mut Ring)> {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Custom(custom), .. }) => Some((custom, &mut self.ring)),
+            _ => None,
+        }
+    }
+
+    /// The keys that a user's order was told of, if it is that.
+    fn told(&self) -> Option<&Ring> {
+        match self.turns.as_deref() {
+            Some(Turns { kind: Kind::Custom(custom), .. }) => Some(&custom.told),
+            _ => None,
+        }
+    }
+
+    fn raised(&self) -> Option<&Ring> {
+        self.turns.as_ref().map(|turns| &turns.raised)
     }
 
     /// Lets a key in without calling users' code.
@@ -66,9 +99,9 @@ impl<K> Line<K> {
     /// Lets a key in that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32) {
-        match &mut self.kind {
-            Kind::Custom(custom) => custom.told.push_back(arena, slot),
-            Kind::Fifo | Kind::Lifo => self.ring.push_back(arena, slot),
+        match self.custom() {
+            Some((custom, _)) => custom.told.push_back(arena, slot),
+            None => self.ring.push_back(arena, slot),
         }
     }
 
@@ -76,8 +109,8 @@ impl<K> Line<K> {
     /// key must not enter.
     #[inline]
     pub(crate) fn announce(&mut self, arena: &mut Arena<K>, slot: u32) {
-        if let Kind::Custom(custom) = &mut self.kind {
-            custom.tell(&mut self.ring, arena);
+        if let Some((custom, news)) = self.custom() {
+            custom.tell(news, arena);
             custom.announce(arena, slot);
         }
     }
@@ -85,8 +118,8 @@ impl<K> Line<K> {
     /// Tells a user's order that a key in line was triggered again.
     #[inline]
     pub(crate) fn touch(&mut self, arena: &mut Arena<K>, slot: u32) {
-        if let Kind::Custom(custom) = &mut self.kind {
-            custom.tell(&mut self.ring, arena);
+        if let Some((custom, news)) = self.custom() {
+            custom.tell(news, arena);
             custom.touch(arena, slot);
         }
     }
@@ -95,39 +128,33 @@ impl<K> Line<K> {
     /// [`lend`](Arena::lend) hands the key out.
     #[inline(always)]
     pub(crate) fn pop(&mut self, arena: &mut Arena<K>) -> Option<u32> {
-        if matches!(self.kind, Kind::Fifo) && self.raised.is_none() {
-            return self.ring.pop_front();
-        }
-        self.pop_by_order(arena)
+        if self.turns.is_none() { self.ring.pop_front() } else { self.pop_in_turn(arena) }
     }
 
     #[inline(never)]
-    fn pop_by_order(&mut self, arena: &mut Arena<K>) -> Option<u32> {
-        if let Some(raised) = &mut self.raised {
-            let slot = raised.pop_front();
-            if raised.len() == 0 {
-                self.raised = None;
-            }
-            if slot.is_some() {
-                return slot;
-            }
-        }
-        match &mut self.kind {
+    fn pop_in_turn(&mut self, arena: &mut Arena<K>) -> Option<u32> {
+        let Turns { raised, kind } = self.turns.as_deref_mut()?;
+        let slot = raised.pop_front();
+        let none_raised = raised.len() == 0;
+        let slot = slot.or_else(|| match kind {
             Kind::Fifo => self.ring.pop_front(),
             Kind::Lifo => self.ring.pop_back(),
             Kind::Custom(custom) => {
                 custom.tell(&mut self.ring, arena);
                 custom.pop(arena, &mut { NONSENSE })
             }
+        });
+        if none_raised && matches!(kind, Kind::Fifo) {
+            self.turns = None;
         }
+        slot
     }
 
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before
     /// any is taken: they go first, in the order in which it gave them. If it panics those that
     /// it gave before that do. Any other order has no need of it.
     pub(crate) fn choose(&mut self, arena: &mut Arena<K>, most: usize) {
-        let Kind::Custom(custom) = &mut self.kind else { return };
-        let raised = self.raised.get_or_insert_default();
+        let Some(Turns { raised, kind: Kind::Custom(custom) }) = self.turns.as_deref_mut() else { return };
         let mut patience = NONSENSE;
         if raised.len() < most {
             custom.tell(&mut self.ring, arena);
@@ -142,7 +169,7 @@ impl<K> Line<K> {
     /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
     pub(crate) fn leave(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         self.leave_unraised(arena, slot)
-            || self.raised.as_mut().is_some_and(|raised| raised.leave(arena, slot))
+            || self.turns.as_mut().is_some_and(|turns| turns.raised.leave(arena, slot))
     }
 
     /// Moves a key before all that were not raised, in any order; false if it does not stand in
@@ -150,45 +177,41 @@ impl<K> Line<K> {
     pub(crate) fn raise(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         let unraised = self.leave_unraised(arena, slot);
         if unraised {
-            self.raised.get_or_insert_default().push_back(arena, slot);
+            let turns = self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo));
+            turns.raised.push_back(arena, slot);
         }
         unraised
     }
 
     fn leave_unraised(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        if let Kind::Custom(custom) = &mut self.kind {
-            if custom.told.leave(arena, slot) {
-                return true;
-            }
-        }
-        self.ring.leave(arena, slot)
+        self.custom().is_some_and(|(custom, _)| custom.told.leave(arena, slot))
+            || self.ring.leave(arena, slot)
     }
 
     /// The key that has stood in line longest, of those that were not raised; if there are no
     /// others, that which was raised first.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        let told = if let Kind::Custom(custom) = &self.kind { custom.told.front() } else { None };
-        told.or_else(|| self.ring.front()).or_else(|| self.raised.as_ref()?.front())
+        let told = self.told().and_then(Ring::front);
+        told.or_else(|| self.ring.front()).or_else(|| self.raised()?.front())
     }
 
     /// How many keys may be handed out now.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
-        let told = if let Kind::Custom(custom) = &self.kind { custom.told.len() } else { 0 };
-        self.ring.len() + told + self.raised.as_ref().map_or(0, |raised| raised.len())
+        self.ring.len() + self.told().map_or(0, Ring::len) + self.raised().map_or(0, Ring::len)
     }
 
     /// The slots that will be handed out next, as far as that is easily known, among numbers
     /// that no slot has. It is for those who ask for memory ahead, and only a guess.
     #[inline]
     pub(crate) fn ahead(&self) -> &[u32] {
-        if matches!(self.kind, Kind::Fifo) { self.ring.ahead() } else { &[] }
+        if self.turns.is_none() { self.ring.ahead() } else { &[] }
     }
 
     /// Whether the order is a user's own and must not be believed.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self.kind, Kind::Custom(_))
+        self.told().is_some()
     }
 }
 

@@ -427,7 +427,11 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn noted_beside(&self) -> u8 {
         let beside = self.attention & !attention::TIME;
-        if beside & ((1 << attention::BESIDE) - 1) == 0 { (beside >> attention::BESIDE) as u8 } else { u8::MAX }
+        if beside & ((1 << attention::BESIDE) - 1) == 0 {
+            (beside >> attention::BESIDE) as u8
+        } else {
+            u8::MAX
+        }
     }
 
     /// Something beside the slab says something of this key from now on.

@@ -317,14 +317,12 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
-        if self.ready == 0 {
-            return if self.is_over() { Got::ShutDown } else { Got::Empty };
-        }
         match self.line.pop(&mut self.arena) {
             Some(slot) => {
                 self.look_ahead();
                 Got::Item(self.hand_out(slot, withdraw))
             }
+            None if self.is_over() => Got::ShutDown,
             None => Got::Empty,
         }
     }

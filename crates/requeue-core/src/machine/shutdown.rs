@@ -483,8 +483,8 @@ impl<K, V> Core<K, V> {
 
     /// Whether there is nothing to do before or after a call but the call itself,
     /// timers that fall due excepted: nothing is being shut down, no panic of users' code
-    /// left anything to repair, and nothing waits to be dropped. Most queues are so most of
-    /// the time.
+    /// left anything to repair, nothing waits to be dropped, and whether time matters is as it
+    /// was when [`take_timed`](Self::take_timed) was asked. Most queues are so most of the time.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};

@@ -585,7 +585,9 @@ impl<K: Eq, V> Core<K, V> {
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
         // a key that goes straight into a line of ours meets no users' code any more
         if self.line.is_own() {
-            return self.add_in_full(trigger, hash, Delay::Now).map(|accepted| (accepted.added, accepted.ticket));
+            return self
+                .add_in_full(trigger, hash, Delay::Now)
+                .map(|accepted| (accepted.added, accepted.ticket));
         }
         self.admits_outside()?;
         let Trigger { key, value } = trigger;
@@ -629,8 +631,16 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
         let Self { table, arena, line, .. } = self;
-        let mut entering = Entering { arena, line, key, hash, ready };
-        table.find_or_enter(&mut entering, hash)
+        match table.find_or_enter(&mut Entering { arena, line, key, hash, ready }, hash) {
+            Some(found) => found,
+            None => self.find_or_enter_further(key, hash, ready),
+        }
+    }
+
+    #[inline(never)]
+    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
+        let Self { table, arena, line, .. } = self;
+        table.find_or_enter_further(&mut Entering { arena, line, key, hash, ready }, hash)
     }
 
     /// A key was entered as ready.

@@ -135,7 +135,7 @@ fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
                     q.line.choose(&mut q.arena, 5);
                     if !exact {
                         // those that the order gave go next, as those that were raised
-                        let raised = q.line.raised.as_ref().map_or(0, |raised| raised.len());
+                        let raised = q.line.raised().map_or(0, Ring::len);
                         assert_eq!(raised, (q.raised.len() + q.unraised.len()).min(5).max(q.raised.len()));
                         for _ in 0..raised {
                             assert!(q.pop().is_some());
