@@ -19,6 +19,7 @@ use std::task::Waker;
 mod alarms;
 mod fake;
 mod park;
+mod reading;
 #[cfg(all(test, not(requeue_loom)))]
 #[path = "tests/rings.rs"]
 mod rings;

@@ -6,7 +6,7 @@
 //! while another thread would cost a stack.
 
 use super::alarms::{AlarmId, Alarms};
-use super::{Alarm, Clock};
+use super::{Alarm, Clock, reading};
 use crate::Instant;
 #[cfg(not(requeue_loom))]
 use crate::Parker;
@@ -14,7 +14,6 @@ use crate::panics::quietly;
 // Not through `crate::sync`: what lives in a static cannot be loom's.
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
-use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant as StdInstant, SystemTime};
 
@@ -29,7 +28,7 @@ const LINGER: Duration = Duration::from_millis(20);
 /// The system's monotonic clock: the one that a queue uses unless it is given
 /// another.
 ///
-/// It is [`std::time::Instant`], counted in nanoseconds from an origin that is
+/// It is the clock of [`std::time::Instant`], counted in nanoseconds from an origin that is
 /// the same for all `SystemClock`s of a process, so their instants may be
 /// compared. It never goes backwards and does not follow changes of the date.
 /// Whether it goes on while the machine is suspended is the operating system's
@@ -63,9 +62,9 @@ const LINGER: Duration = Duration::from_millis(20);
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The instant of this clock that [`std::time::Instant`] calls `at`:
-    /// [`Instant::ORIGIN`] for one that was before this clock was read for the first time
-    /// in the process.
+    /// The instant of this clock that [`std::time::Instant`] calls `at`. On Linux the two are
+    /// brought together once, by reading one after the other: what this returns may be later
+    /// than `at` by as long as that took, some tens of nanoseconds, and is never earlier.
     ///
     /// ```
     /// use requeue::{Add, SystemClock, WorkQueue};
@@ -78,12 +77,8 @@ impl SystemClock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    #[inline]
     pub fn from_std(at: StdInstant) -> Instant {
-        // in 64 bits: `Duration::as_nanos` would do it in 128
-        let since = at.saturating_duration_since(origin());
-        let secs = since.as_secs().saturating_mul(1_000_000_000);
-        Instant::from_nanos(secs.saturating_add(u64::from(since.subsec_nanos())))
+        Instant::from_nanos(reading::from_std(at))
     }
 
     /// What [`std::time::Instant`] calls this instant of this clock; `None` for
@@ -100,7 +95,7 @@ impl SystemClock {
         if at.is_never() {
             return None;
         }
-        origin().checked_add(Duration::from_nanos(at.as_nanos()))
+        reading::to_std(at.as_nanos())
     }
 
     /// The instant of this clock at which the system's date will be, or was, `date`, as the
@@ -157,7 +152,7 @@ impl SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Instant {
-        Self::from_std(StdInstant::now())
+        Instant::from_nanos(reading::nanos())
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
@@ -172,13 +167,6 @@ impl Clock for SystemClock {
             parker.park_timeout(at.saturating_since(self.now()));
         }
     }
-}
-
-/// What all `SystemClock`s of this process count from: the first reading of any.
-#[inline]
-fn origin() -> StdInstant {
-    static ORIGIN: OnceLock<StdInstant> = OnceLock::new();
-    *ORIGIN.get_or_init(StdInstant::now)
 }
 
 /// Whether the process's timer thread runs: true from the moment an alarm is
@@ -307,7 +295,7 @@ impl Timer {
                 return;
             }
             state.asleep_until = Some(at);
-            match origin().checked_add(at.saturating_since(Instant::ORIGIN)) {
+            match SystemClock::to_std(at) {
                 Some(at) => drop(self.changed.wait_until(&mut state, at)),
                 // Beyond what the system can say, so beyond the machine's life.
                 None => self.changed.wait(&mut state),
