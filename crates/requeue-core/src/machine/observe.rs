@@ -360,7 +360,12 @@ impl List {
     /// that fires late may bring a key whose instant is before that of the last one; it
     /// counts from the same instant as that one, so that the first is always the oldest.
     #[inline]
-    fn enter(&mut self, stamps: &mut Column<Stamp>, slot: u32, mut since: Instant) {
+    fn enter<'a>(
+        &mut self,
+        stamps: &'a mut Column<Stamp>,
+        slot: u32,
+        mut since: Instant,
+    ) -> &'a mut Stamp {
         let newest = core::mem::replace(&mut self.newest, slot);
         if newest == NONE {
             self.oldest = slot;
@@ -373,6 +378,7 @@ impl List {
         stamp.since = since;
         stamp.before = newest;
         stamp.after = NONE;
+        stamp
     }
 
     /// Takes out a key whose stamp this is.
@@ -410,6 +416,7 @@ impl Times {
         Self { stamps: Column::new(), ready: List::EMPTY, held: List::EMPTY, starts: 0, late: Vec::new() }
     }
 
+    #[inline]
     fn of(&self, slot: u32) -> Stamp {
         self.stamps.get(slot).copied().unwrap_or_default()
     }
@@ -427,8 +434,7 @@ impl Times {
     /// The key became ready by a trigger.
     #[inline]
     pub(super) fn triggered_ready(&mut self, slot: u32, at: Instant) {
-        self.triggered(slot, at);
-        self.readied(slot, at);
+        self.ready.enter(&mut self.stamps, slot, at).triggered = at;
     }
 
     /// A timer fired that long after its instant.
