@@ -137,8 +137,18 @@ pub(crate) struct Removed<K> {
     pub(crate) freed_chunk: Option<u32>,
 }
 
+#[repr(C)] // what each call touches stands together, in front
 pub(crate) struct Arena<K> {
     chunks: Vec<Chunk<K>>,
+    len: usize,
+    /// The slot that was freed last, if it was not used again, in case the next
+    /// key comes at once: it counts as used until another takes its place.
+    spare: Option<u32>,
+    /// Whether a chunk without keys is kept: if it is small.
+    keeps: bool,
+    /// Loans beyond the first, by slot: there are some only after a run was
+    /// ended under its guard.
+    extra: BTreeMap<u32, u32>,
     /// Beside each chunk a bit a slot, set while it is free.
     free: Vec<[u64; WORDS]>,
     /// A bit a chunk, set while a slot of it may be free (an absent chunk counts, as do some
@@ -146,17 +156,9 @@ pub(crate) struct Arena<K> {
     vacant: Vec<u64>,
     /// No word of `vacant` before this one has a bit set.
     first_vacant: usize,
-    /// Loans beyond the first, by slot: there are some only after a run was
-    /// ended under its guard.
-    extra: BTreeMap<u32, u32>,
-    len: usize,
-    /// The slot that was freed last, if it was not used again, in case the next
-    /// key comes at once: it counts as used until another takes its place.
-    spare: Option<u32>,
     /// Chunks that are there without a key. One is kept if it is small, so that a
     /// queue that hovers at a chunk's edge does not allocate with every key.
     empty_chunks: u32,
-    keeps: bool,
 }
 
 // SAFETY: the arena owns its keys; sending it sends them (`Send`), while loans

@@ -11,6 +11,7 @@ use crate::roomy;
 pub(crate) use crate::segment::Found;
 use crate::segment::{Home, Segment};
 use crate::slots::{Newcomer, Slots};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are
@@ -30,6 +31,7 @@ struct Part {
 }
 
 #[derive(Debug)]
+#[repr(C)] // what each call touches stands together, in front
 pub(crate) struct Table {
     /// `1 << depth` numbers of segments, indexed by the hash's leading bits. A
     /// segment of a smaller depth stands there several times, side by side.
@@ -37,9 +39,9 @@ pub(crate) struct Table {
     /// How many bits of a hash are not leading ones: 32 less the directory's depth.
     shift: u32,
     parts: Vec<Part>,
-    /// How many segments have each depth; shows when the directory can halve.
-    at_depth: [u32; 33],
     len: usize,
+    /// How many segments have each depth; shows when the directory can halve.
+    at_depth: Box<[u32; 33]>,
     /// How often a key was looked up, for the test that knows what each call may
     /// cost.
     #[cfg(requeue_counted)]
@@ -53,7 +55,7 @@ fn leading(hash: u32, bits: u32) -> usize {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        let mut at_depth = [0; 33];
+        let mut at_depth = Box::new([0; 33]);
         at_depth[0] = 1;
         Self {
             directory: alloc::vec![0],

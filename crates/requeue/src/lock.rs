@@ -26,7 +26,9 @@ const TURNS: u32 = 8;
 #[cfg(not(requeue_loom))]
 const PAUSES: (u32, u32) = (64, 512);
 
+/// It begins a cache line: what stands before it is read without the lock.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {

@@ -26,6 +26,7 @@ use alloc::boxed::Box;
 /// fail for it. So keys that become ready by those only wait in `ring`, and the
 /// order hears of them at the next `add` or `get`: at calls whose callers can
 /// be told.
+#[repr(C)]
 pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
     ring: Ring,

@@ -57,7 +57,12 @@ struct Block<const BLOCK: usize> {
 /// First in, first out from the front, last in, first out from the back, and a way out from
 /// anywhere. Blocks have 2 KiB.
 #[derive(Debug)]
+#[repr(C)] // what each call touches stands together, at the end: the arena comes behind it
 pub(crate) struct Ring<const BLOCK: usize = 512> {
+    /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
+    vacant: BinaryHeap<Reverse<u32>>,
+    /// The block that went last, for the next one that is needed.
+    spare: Option<Box<Block<BLOCK>>>,
     /// The blocks by number; `None` for a number that no block has.
     blocks: Vec<Option<Box<Block<BLOCK>>>>,
     first: u32,
@@ -67,10 +72,6 @@ pub(crate) struct Ring<const BLOCK: usize = 512> {
     back: usize,
     /// How many slots stand in line.
     len: usize,
-    /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
-    vacant: BinaryHeap<Reverse<u32>>,
-    /// The block that went last, for the next one that is needed.
-    spare: Option<Box<Block<BLOCK>>>,
 }
 
 impl<const BLOCK: usize> Default for Ring<BLOCK> {

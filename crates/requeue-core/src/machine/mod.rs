@@ -193,36 +193,46 @@ struct Inert {
 /// assert_eq!(core.len(), 1); // it runs once more
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
+#[repr(C)] // what each add, get and end of a run touches stands together, in front
 pub struct Core<K, V = ()> {
-    arena: Arena<K>,
+    /// Bits of [`attention`].
+    attention: u32,
+    phase: Phase,
+    sweep: Sweep,
+    timers_absorbed: bool,
+
+    /// Keys with `READY`.
+    ready: usize,
+    /// Keys with `HELD`.
+    held: usize,
+    /// Runs handed out so far: the next one's number.
+    runs: u64,
+    /// Runs that ended.
+    runs_done: u64,
+    /// What metrics are told of.
+    counts: Counts,
+    /// Timestamps, if metrics want them.
+    times: Option<Box<Times>>,
     table: Table,
     line: Line<K>,
+    arena: Arena<K>,
+
+    /// The latest instant that any call brought.
+    now: Instant,
     timers: Timers,
     /// Payloads that wait for their key's next run.
     values: Column<Option<V>>,
     records: Column<Record>,
     /// When the window of a key whose timer is pushed back began.
     windows: Column<Option<Instant>>,
-    /// Timestamps, if metrics want them.
-    times: Option<Times>,
     merge: Option<Merge<V>>,
-    timers_absorbed: bool,
     /// How long after the end of its last delay a record expires, where the
     /// limiter does not say.
     expire_after: Option<Duration>,
-
-    /// The latest instant that any call brought.
-    now: Instant,
-    phase: Phase,
-    sweep: Sweep,
     /// A drain that waits for waiting keys is on (only in `Phase::Closed`), and
     /// this is its deadline.
     waiting_drain: Option<Instant>,
 
-    /// Keys with `READY`.
-    ready: usize,
-    /// Keys with `HELD`.
-    held: usize,
     /// Keys with `DIRTY`.
     dirty: usize,
     /// Triggers whose limiter is being asked outside the lock.
@@ -230,10 +240,6 @@ pub struct Core<K, V = ()> {
     /// Those that began to ask before this changed were dropped by a shutdown.
     ask_epoch: u64,
 
-    /// Runs handed out so far: the next one's number.
-    runs: u64,
-    /// Runs that ended.
-    runs_done: u64,
     /// Waiting keys that were dropped.
     dropped: u64,
     /// Triggers from outside that were refused.
@@ -242,8 +248,6 @@ pub struct Core<K, V = ()> {
     refused_retries: u64,
     /// Calls of `shut_down`: each releases the drains begun before it.
     releases: u64,
-    /// What metrics are told of.
-    counts: Counts,
 
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
@@ -258,8 +262,6 @@ pub struct Core<K, V = ()> {
     /// A slot that was being worked on when users' code was called. If it still
     /// stands here at the next call, that code panicked.
     suspect: Option<u32>,
-    /// Bits of [`attention`].
-    attention: u32,
 }
 
 impl<K, V> Core<K, V> {
@@ -281,7 +283,7 @@ impl<K, V> Core<K, V> {
             values: Column::new(),
             records: Column::new(),
             windows: Column::new(),
-            times: config.timestamps.then(Times::new),
+            times: config.timestamps.then(|| Box::new(Times::new())),
             merge: config.merge,
             timers_absorbed: config.timers_absorbed,
             expire_after: None,

@@ -360,12 +360,7 @@ impl List {
     /// that fires late may bring a key whose instant is before that of the last one; it
     /// counts from the same instant as that one, so that the first is always the oldest.
     #[inline]
-    fn enter<'a>(
-        &mut self,
-        stamps: &'a mut Column<Stamp>,
-        slot: u32,
-        mut since: Instant,
-    ) -> &'a mut Stamp {
+    fn enter<'a>(&mut self, stamps: &'a mut Column<Stamp>, slot: u32, mut since: Instant) -> &'a mut Stamp {
         let newest = core::mem::replace(&mut self.newest, slot);
         if newest == NONE {
             self.oldest = slot;

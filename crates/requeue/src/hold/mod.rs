@@ -28,15 +28,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+#[repr(C)] // the time and the front of `core`, which each call touches, stand beside the lock
 pub(crate) struct State<K, V> {
+    /// The time, if it was read for this lock hold.
+    reading: Option<Instant>,
     pub(crate) core: Core<K, V>,
     waiters: Waiters,
     drains: WakerSet,
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     told: (u64, Option<Instant>),
-    /// The time, if it was read for this lock hold.
-    reading: Option<Instant>,
 }
 
 /// What has to be done as a lock hold ends. It is noted in the state machine, beside what that
@@ -49,22 +50,23 @@ mod attention {
     pub(super) const METRICS: u8 = 1 << 1;
 }
 
+#[repr(C)] // what each call reads stands together, apart from the lock
 pub(crate) struct Shared<K, V> {
     state: Lock<State<K, V>>,
-    pub(crate) bell: Bell,
+    pub(crate) metrics: Option<Arc<dyn Metrics>>,
+    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
+    /// looked at under the lock.
+    timed: atomic::AtomicBool,
+    pub(crate) keeps: Keeps,
+    pub(crate) unfinished: Unfinished,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter<K>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
-    pub(crate) keeps: Keeps,
-    pub(crate) metrics: Option<Arc<dyn Metrics>>,
-    pub(crate) unfinished: Unfinished,
+    pub(crate) bell: Bell,
     pub(crate) name: String,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
-    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
-    /// looked at under the lock.
-    timed: atomic::AtomicBool,
 }
 
 impl<K, V> Shared<K, V> {
