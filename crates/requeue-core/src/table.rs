@@ -317,7 +317,6 @@ mod tests {
             let stands = t.directory.iter().filter(|e| **e as usize == no).count();
             assert_eq!(stands, 1 << (t.depth() - s.depth), "segment {no}");
         }
-        
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! How a run ends: the guard's part in it, and what follows the lock hold.
 
-use crate::hold::Shared;
+use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
-use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunRef};
+use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -201,6 +201,20 @@ pub(crate) fn finish<K, V>(
     let mut hold = shared.hold(reading);
     // only now: what runs before may panic, and the guard must still have it
     let Some(run) = slot.take() else { return };
+    match hold.core.finish_at_once(run) {
+        Ok((key, worked)) => {
+            hold.close();
+            shared.tell_worked(worked, RunEnd::Done);
+            drop(key);
+        }
+        Err(run) => finish_in_full(shared, hold, run, succeeded),
+    }
+}
+
+/// The same where more is known of the key, or will be. Apart: what it returns is large, and
+/// would be moved through memory in the other case too.
+#[inline(never)]
+fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
     let ended = hold.core.finish(run, succeeded);
     hold.close();
     settle_ended(shared, ended);

@@ -468,20 +468,26 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
+        match self.finish_at_once(run) {
+            Ok((key, worked)) => Ended { key: Some(key), worked, ..Ended::nothing() },
+            Err(run) => self.finish_in_full(run, succeeded),
+        }
+    }
+
+    /// What [`finish`](Self::finish) most often comes to: nothing is known of the key but that
+    /// this run is on. Then the key goes, and is returned with how long the run took, if
+    /// timestamps are kept; else the run comes back, and nothing has changed.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn finish_at_once(&mut self, run: RunRef<K>) -> Result<(K, Option<Duration>), RunRef<K>> {
         let slot = run.key.slot();
         let RunRef { key, number } = run;
-        // what most ends are: nothing is known of the key but that this run is on
-        match self.arena.give_back_and_remove(key, HELD) {
-            Ok(removed) => {
-                self.held -= 1;
-                self.runs_done += 1;
-                // before the page that the timestamps are in may go
-                let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-                let key = self.forget_slot(slot, removed);
-                Ended { key: Some(key), worked, ..Ended::nothing() }
-            }
-            Err(key) => self.finish_in_full(RunRef { key, number }, succeeded),
-        }
+        let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
+        self.held -= 1;
+        self.runs_done += 1;
+        // before the page that the timestamps are in may go
+        let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
+        Ok((self.forget_slot(slot, removed), worked))
     }
 
     #[inline(never)]
