@@ -58,7 +58,7 @@ struct One<K> {
 impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
-    type Left = Option<Ended<K, V>>;
+    type Left = Ended<K, V>;
 
     #[inline]
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
@@ -72,7 +72,10 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     ) -> Took<Self::Taken> {
         // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
-            *left = Some(hold.core.finish(run, false));
+            match hold.core.finish_at_once(run) {
+                Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
+                Err(run) => finish_in_hold(hold, run, left),
+            }
             // this may have been the last run that a drain waited for
             hold.core.conclude();
         }
@@ -95,10 +98,13 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
 
     #[inline]
     fn settle(shared: &Shared<K, V>, left: Self::Left) {
-        if let Some(ended) = left {
-            settle_ended(shared, ended);
-        }
+        settle_ended(shared, left);
     }
+}
+
+#[inline(never)]
+fn finish_in_hold<K, V>(hold: &mut Hold<'_, K, V>, run: RunRef<K>, left: &mut Ended<K, V>) {
+    *left = hold.core.finish(run, false);
 }
 
 impl<K, V> Hold<'_, K, V> {

@@ -469,7 +469,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         match self.finish_at_once(run) {
-            Ok((key, worked)) => Ended { key: Some(key), worked, ..Ended::nothing() },
+            Ok((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
             Err(run) => self.finish_in_full(run, succeeded),
         }
     }
@@ -545,7 +545,7 @@ impl<K, V> Core<K, V> {
         self.line.enter(&mut self.arena, slot);
         // users' code, so the state is set before it
         self.merge_back(slot, value);
-        Ended::nothing()
+        Ended::default()
     }
 
     /// Ends a run as [`end`](Self::end) does, but leaves its key lent: the
@@ -645,7 +645,7 @@ impl<K, V> Core<K, V> {
         let slot = run.key.slot();
         self.arena.give_back(run.key);
         self.arena.set_flags(slot, self.arena.flags(slot) | LOOSE);
-        Ended::nothing()
+        Ended::default()
     }
 
     /// Takes back the loan of a run that has ended.
@@ -669,7 +669,7 @@ impl<K, V> Core<K, V> {
                 self.inert.remove(&slot);
             }
         }
-        Ended { key: self.release(slot), ..Ended::nothing() }
+        Ended { key: self.release(slot), ..Ended::default() }
     }
 
     /// Whether the run was ended already, and its guard does nothing any more.
@@ -816,8 +816,10 @@ impl<K, V> Core<K, V> {
     }
 }
 
-impl<K, V> Ended<K, V> {
-    const fn nothing() -> Self {
+impl<K, V> Default for Ended<K, V> {
+    /// Nothing ended, and nothing is left of it.
+    #[inline]
+    fn default() -> Self {
         Self { key: None, value: None, worked: None, end: RunEnd::Done, delay: Duration::ZERO }
     }
 }
