@@ -93,7 +93,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
     ) -> Self::Got {
-        hold.hand_out(owner.clone(), taken, waker)
+        hold.hand_out(|| owner.clone(), taken, waker)
     }
 
     #[inline]
@@ -108,26 +108,22 @@ fn finish_in_hold<K, V>(hold: &mut Hold<'_, K, V>, run: RunRef<K>, left: &mut En
 }
 
 impl<K, V> Hold<'_, K, V> {
-    /// Ends the hold with a key that was handed out. Its guard is made first: a
-    /// panic of what follows the hold (the drop of another key, or of the waker
-    /// that the getter waited with) must not leave the key held for ever.
+    /// Ends the hold with a key that was handed out. The guard is made last, so that it is made
+    /// where the caller wants it: nothing in here unwinds, or the key would be held for ever.
     #[inline(always)]
     fn hand_out<'q>(
         self,
-        owner: Owner<'q, K, V>,
+        owner: impl FnOnce() -> Owner<'q, K, V>,
         handout: Handout<K, V>,
         waker: Option<Waker>,
     ) -> Item<'q, K, V> {
         let shared = self.shared();
-        let waited = handout.waited;
-        let item = Item::new(owner, handout);
         self.close();
         if let Some(waker) = waker {
-            // a panic of it must not take the key from the caller
             quietly(|| drop(waker));
         }
-        shared.tell_waited(waited);
-        item
+        shared.tell_waited(handout.waited);
+        Item::new(owner(), handout)
     }
 }
 
@@ -137,7 +133,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
     let mut reading = None;
     let mut hold = shared.enter(&mut reading);
     match hold.get() {
-        Got::Item(handout) => Some(hold.hand_out(Owner::Borrowed(shared), handout, None)),
+        Got::Item(handout) => Some(hold.hand_out(|| Owner::Borrowed(shared), handout, None)),
         Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
     }
 }
@@ -147,7 +143,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
 pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
     let mut hold = shared.enter(&mut None);
     match hold.get() {
-        Got::Item(handout) => Ok(hold.hand_out(Owner::Borrowed(shared), handout, None)),
+        Got::Item(handout) => Ok(hold.hand_out(|| Owner::Borrowed(shared), handout, None)),
         nothing => {
             hold.close();
             Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })

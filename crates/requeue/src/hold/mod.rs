@@ -197,7 +197,9 @@ impl<K, V> Shared<K, V> {
             drop(state);
             self.tell_counts(counts);
         } else {
-            self.unlock_and_follow_up(state);
+            // what it calls of users' code is caught one by one; whoever relies on this has a
+            // key that must not be lost with a panic of ours either
+            quietly(|| self.unlock_and_follow_up(state));
         }
     }
 
