@@ -12,7 +12,7 @@ mod rig;
 
 use gungraun::prelude::*;
 use requeue_guard::OPERATIONS;
-use rig::{Queue, Rig, number, rig, string};
+use rig::{Queue, Rig, cycle, number, rig, string};
 use std::hash::Hash;
 use std::hint::black_box;
 use std::time::Duration;
@@ -49,16 +49,6 @@ fn waiting() -> (Rig<u64>, Vec<Duration>) {
         rig.q.add_after(number(i), delay(i)).expect("open");
     }
     (rig, (0..OPERATIONS).map(|i| delay(i + 77_777)).collect())
-}
-
-fn cycle<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
-    for key in keys {
-        let _ = black_box(q.add(black_box(key)));
-        if let Some(item) = q.get_blocking() {
-            black_box(item).done();
-        }
-    }
-    q
 }
 
 fn next<K: Hash + Eq>(Rig { q, mut keys }: Rig<K>) -> Queue<K> {

@@ -2,9 +2,10 @@
 
 use foldhash::quality::FixedState;
 use requeue::limiter::default_per_item;
-use requeue::{Alarm, Clock, Instant, WorkQueue};
+use requeue::{Alarm, Clock, Instant, WorkQueue, Builder as QueueBuilder};
 use requeue_guard::OPERATIONS;
 use std::hash::Hash;
+use std::hint::black_box;
 use std::task::Waker;
 
 pub type Queue<K> = WorkQueue<K, (), FixedState>;
@@ -36,14 +37,21 @@ pub fn string(i: usize) -> String {
     format!("namespace-0/deployment-{i:08}")
 }
 
-/// A queue that has worked already, so that what grows once has grown.
+type Builder<K> = QueueBuilder<K, (), FixedState>;
+
+/// A queue that has worked already, so that what grows once has grown; its clock stands still.
+#[allow(dead_code, reason = "not every program has such a queue")]
 pub fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
-    let q = WorkQueue::<K>::builder()
-        .hasher(FixedState::with_seed(17))
-        .clock(Still)
-        .limiter(default_per_item())
-        .build()
-        .expect("a queue");
+    rig_of(key, |builder| builder.clock(Still))
+}
+
+/// The same of a queue that is built otherwise.
+pub fn rig_of<K: Hash + Eq + Clone + Send + Sync + 'static>(
+    key: fn(usize) -> K,
+    build: impl FnOnce(Builder<K>) -> Builder<K>,
+) -> Rig<K> {
+    let builder = WorkQueue::<K>::builder().hasher(FixedState::with_seed(17)).limiter(default_per_item());
+    let q = build(builder).build().expect("a queue");
     for i in 0..1_000 {
         q.add(key(i)).expect("open");
     }
@@ -51,4 +59,16 @@ pub fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) ->
         item.done();
     }
     Rig { q, keys: (0..OPERATIONS).map(|i| key(i + 50_000_000)).collect() }
+}
+
+/// Add, get and done of each key.
+#[allow(dead_code, reason = "not every program counts this")]
+pub fn cycle<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+        if let Some(item) = q.get_blocking() {
+            black_box(item).done();
+        }
+    }
+    q
 }

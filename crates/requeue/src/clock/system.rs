@@ -63,8 +63,8 @@ pub struct SystemClock;
 
 impl SystemClock {
     /// The instant of this clock that [`std::time::Instant`] calls `at`. On Linux the two are
-    /// brought together once, by reading one after the other: what this returns may be later
-    /// than `at` by as long as that took, some tens of nanoseconds, and is never earlier.
+    /// compared once in a process, and this is right to half of what a reading takes, some ten
+    /// nanoseconds. [`Instant::ORIGIN`] for one that lies before this clock's origin.
     ///
     /// ```
     /// use requeue::{Add, SystemClock, WorkQueue};

@@ -1,0 +1,59 @@
+//! The same of queues to which time matters, by the system's clock; apart: see `paths.rs`.
+
+// what the macros write
+#![allow(missing_docs, unreachable_pub)]
+
+mod rig;
+
+use gungraun::prelude::*;
+use requeue::{Metrics, SystemClock};
+use rig::{Queue, Rig, cycle, number, rig_of, string};
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Hears everything and keeps nothing.
+struct Deaf;
+
+impl Metrics for Deaf {}
+
+/// A queue in which one key waits for an hour.
+fn beside_a_timer<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
+    let rig = rig_of(key, |builder| builder.clock(SystemClock));
+    rig.q.add_after(key(40_000_000), Duration::from_secs(3_600)).expect("open");
+    rig
+}
+
+fn with_metrics<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
+    rig_of(key, |builder| builder.clock(SystemClock).name("guard").metrics(Deaf))
+}
+
+#[library_benchmark]
+#[bench::fresh(with_metrics(number))]
+fn w8_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+    cycle(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(with_metrics(string))]
+fn w8_cycle_string(rig: Rig<String>) -> Queue<String> {
+    cycle(rig)
+}
+
+#[library_benchmark]
+#[bench::timer(beside_a_timer(number))]
+fn w11_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+    cycle(rig)
+}
+
+#[library_benchmark]
+#[bench::timer(beside_a_timer(string))]
+fn w11_cycle_string(rig: Rig<String>) -> Queue<String> {
+    cycle(rig)
+}
+
+library_benchmark_group!(
+    name = timed;
+    benchmarks = w8_cycle_u64, w8_cycle_string, w11_cycle_u64, w11_cycle_string
+);
+
+main!(library_benchmark_groups = timed);
