@@ -147,7 +147,7 @@ impl<K, V> Shared<K, V> {
         // once for both holds
         let reading = self.metrics.is_some().then(|| self.now());
         let mut hold = self.hold(reading);
-        if let Some(accepted) = hold.core.add_known(key, hash, Delay::Now)? {
+        if let Some(accepted) = hold.core.add_known(key, hash)? {
             self.publish_if_redundant(&mut hold.core, &accepted);
             return Ok(accepted.added);
         }
