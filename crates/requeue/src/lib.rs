@@ -1,6 +1,6 @@
 #![doc = include_str!("docs/overview.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod add;
 mod add_many;

@@ -55,7 +55,7 @@ pub(crate) struct Shared<K, V> {
     state: Lock<State<K, V>>,
     pub(crate) bell: Bell,
     /// Keys whose further adds need no lock.
-    pub(crate) filter: Filter<K>,
+    pub(crate) filter: Filter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) keeps: Keeps,
@@ -314,9 +314,6 @@ impl<K, V> Shared<K, V> {
         });
         set(&self.timed, core.is_timed());
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
-        if core.has_limbo() {
-            self.filter.retry_limbo(core);
-        }
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() {
             *attention &= !attention::WAITERS;
         }
