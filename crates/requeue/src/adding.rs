@@ -21,20 +21,20 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        match (word(&key), self.filter.open()) {
-            (Some(integer), Some(open)) => self.add_through_filter(open, integer, key, hash),
-            _ => self.add_now_in_lock(key, hash),
+        match self.filter.open(&key) {
+            None => self.add_now_in_lock(key, hash),
+            Some(open) => self.add_through_filter(open, key, hash),
         }
     }
 
     /// Apart, and what it does not mostly do apart from this, so that what needs
     /// few registers saves few.
     #[inline(never)]
-    fn add_through_filter(&self, open: Open, integer: u64, key: K, hash: u32) -> AddResult<K, V>
+    fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
-        if self.filter.finds(open, integer, hash) {
+        if self.filter.finds(open, hash) {
             self.tell_redundant();
             return Ok(Added::Coalesced);
         }
@@ -129,9 +129,9 @@ impl<K, V> Shared<K, V> {
         K: Eq + Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
-        // an integer is borrowed as itself only
-        if let (Some(integer), Some(open)) = (word(key), self.filter.open()) {
-            if self.filter.finds(open, integer, hash) {
+        // a `Q` that is an integer is `K`, for an integer's `Owned` is itself
+        if let Some(open) = self.filter.open(key) {
+            if self.filter.finds(open, hash) {
                 self.tell_redundant();
                 return Ok(Added::Coalesced);
             }
@@ -149,11 +149,14 @@ impl<K, V> Shared<K, V> {
         // once for both holds
         let reading = self.metrics.is_some().then(|| self.now());
         let mut hold = self.hold(reading);
-        if let Some(accepted) = hold.core.add_known(key, hash)? {
-            self.publish_if_redundant(&mut hold.core, &accepted, word(key), hash);
+        let known = hold.core.add_known(key, hash);
+        if let Ok(Some(accepted)) = &known {
+            self.publish_if_redundant(&mut hold.core, accepted, word(key), hash);
+        }
+        hold.close();
+        if let Some(accepted) = known? {
             return Ok(accepted.added);
         }
-        drop(hold);
         // by now the key may be known after all
         match self.add(key.to_owned(), hash, None, Delay::Now, reading) {
             Ok(accepted) => Ok(accepted.added),

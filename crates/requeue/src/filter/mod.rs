@@ -84,9 +84,13 @@ use std::cell::Cell;
 const EMPTY: usize = 0;
 const CLOSED: usize = 1 << 8;
 
-/// What was read of the gate before it was gone through.
+/// A key that may stand in the filter, and what was read of the gate before it was gone
+/// through.
 #[derive(Clone, Copy)]
-pub(crate) struct Open(usize);
+pub(crate) struct Open {
+    key: u64,
+    gate: usize,
+}
 
 pub(crate) struct Filter {
     gate: AtomicUsize,
@@ -98,23 +102,25 @@ impl Filter {
         Self { gate: AtomicUsize::new(EMPTY), tables: Tables::new() }
     }
 
-    /// The gate, if there may be anything to be found.
-    #[inline]
-    pub(crate) fn open(&self) -> Option<Open> {
+    /// The gate, if the key may be found. Nothing at all is done for keys that are no integers.
+    #[inline(always)]
+    pub(crate) fn open<Q: ?Sized>(&self, key: &Q) -> Option<Open> {
+        let key = word(key)?;
         let gate = self.gate.load(Acquire);
-        (gate.wrapping_sub(1) < LEVELS).then_some(Open(gate))
+        (gate.wrapping_sub(1) < LEVELS).then_some(Open { key, gate })
     }
 
     /// Whether the key is pending, with a barrier of the caller's before it was
     /// found to be. Does not hold that it is not if not.
     #[inline]
-    pub(crate) fn finds(&self, Open(gate): Open, key: u64, hash: u32) -> bool {
+    pub(crate) fn finds(&self, Open { key, gate }: Open, hash: u32) -> bool {
         self.tables.is_pending(gate.wrapping_sub(1), key, hash)
             && self.gate.load(Relaxed) == gate
             && !is_its_turn()
     }
 
-    /// Enters the key of a redundant add, unless it has to go unnoticed.
+    /// Enters the key of a redundant add, which is this integer, unless the state machine
+    /// must hear of each add.
     #[cold]
     #[inline(never)]
     pub(crate) fn publish<K, V>(&self, core: &mut Core<K, V>, ticket: Ticket, key: u64, hash: u32) {
