@@ -34,7 +34,7 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        if self.filter.finds(open, hash) {
+        if self.filter.finds(open, &key, hash) {
             self.tell_redundant();
             return Ok(Added::Coalesced);
         }
@@ -131,7 +131,7 @@ impl<K, V> Shared<K, V> {
     {
         // a `Q` that is an integer is `K`, for an integer's `Owned` is itself
         if let Some(open) = self.filter.open(key) {
-            if self.filter.finds(open, hash) {
+            if self.filter.finds(open, key, hash) {
                 self.tell_redundant();
                 return Ok(Added::Coalesced);
             }

@@ -84,13 +84,9 @@ use std::cell::Cell;
 const EMPTY: usize = 0;
 const CLOSED: usize = 1 << 8;
 
-/// A key that may stand in the filter, and what was read of the gate before it was gone
-/// through.
+/// What was read of the gate before it was gone through.
 #[derive(Clone, Copy)]
-pub(crate) struct Open {
-    key: u64,
-    gate: usize,
-}
+pub(crate) struct Open(usize);
 
 pub(crate) struct Filter {
     gate: AtomicUsize,
@@ -105,16 +101,16 @@ impl Filter {
     /// The gate, if the key may be found. Nothing at all is done for keys that are no integers.
     #[inline(always)]
     pub(crate) fn open<Q: ?Sized>(&self, key: &Q) -> Option<Open> {
-        let key = word(key)?;
+        word(key)?;
         let gate = self.gate.load(Acquire);
-        (gate.wrapping_sub(1) < LEVELS).then_some(Open { key, gate })
+        (gate.wrapping_sub(1) < LEVELS).then_some(Open(gate))
     }
 
     /// Whether the key is pending, with a barrier of the caller's before it was
     /// found to be. Does not hold that it is not if not.
     #[inline]
-    pub(crate) fn finds(&self, Open { key, gate }: Open, hash: u32) -> bool {
-        self.tables.is_pending(gate.wrapping_sub(1), key, hash)
+    pub(crate) fn finds<Q: ?Sized>(&self, Open(gate): Open, key: &Q, hash: u32) -> bool {
+        word(key).is_some_and(|key| self.tables.is_pending(gate.wrapping_sub(1), key, hash))
             && self.gate.load(Relaxed) == gate
             && !is_its_turn()
     }

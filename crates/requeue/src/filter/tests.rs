@@ -152,7 +152,7 @@ fn a_thread_takes_the_lock_now_and_then() {
             let key = 1u64;
             let hash = q.hash_of(&key);
             let open = filter.open(&key).expect("it has a key");
-            (0..4 * 257).filter(|_| !filter.finds(open, hash)).count()
+            (0..4 * 257).filter(|_| !filter.finds(open, &key, hash)).count()
         })
         .join()
         .expect("no panic")
@@ -194,7 +194,7 @@ fn a_table_that_is_too_small_is_followed_by_larger_ones() {
     for _ in 0..4 {
         (0..keys).for_each(|key| drop(q.add(key)));
     }
-    let found = |key: &u64| filter.finds(filter.open(key).expect("in use"), q.hash_of(key));
+    let found = |key: &u64| filter.finds(filter.open(key).expect("in use"), key, q.hash_of(key));
     let known = (0..keys).filter(found).count();
     if !cfg!(miri) {
         assert_eq!((filter.tables.made(), filter.gate.load(Relaxed)), (3, 3));
