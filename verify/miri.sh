@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Miri, which sees undefined behaviour, over everything that is `unsafe` here: the state
-# machine, whose arena lends keys by their address, and the filter, which reads keys without
-# the lock. REQUEUE_SEEDS is with how many interleavings the tests with threads run, 4 unless
+# machine, whose arena lends keys by their address. And over the filter, which is read without
+# the lock, because Miri knows weak memory. REQUEUE_SEEDS is with how many interleavings the tests with threads run, 4 unless
 # told. Without other work on the machine it takes some ten minutes. Needs a nightly compiler
 # with Miri: rustup toolchain install nightly --component miri,rust-src
 set -euo pipefail

@@ -308,7 +308,7 @@ impl Adapter for Machine {
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
-        let known = self.0.hold(false, |core| core.add_known(key, hash(key), Delay::Now));
+        let known = self.0.hold(false, |core| core.add_known(key, hash(key)));
         match known {
             Err(_) => Ok(Err(())),
             Ok(Some(accepted)) => crate::fronts::accepted(accepted.added).map(Ok),

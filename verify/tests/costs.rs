@@ -38,10 +38,10 @@ struct Row {
 const TABLE: &[Row] = &[
     //                                                          locks probes clock allocations
     row("add, a new key",                                       Cost(1, 1, 0, 0), add_new),
-    redundant("add, a pending key",                             Cost(1, 1, 0, 0), add_pending),
+    redundant("add, a pending integer",                         Cost(1, 1, 0, 0), add_pending),
     row("add, a held key",                                      Cost(1, 1, 0, 0), add_held),
     row("add_ref, a new string",                                Cost(2, 2, 0, 1), add_ref_new),
-    redundant("add_ref, a pending string",                      Cost(1, 1, 0, 0), add_ref_pending),
+    row("add_ref, a pending string",                            Cost(1, 1, 0, 0), add_ref_pending),
     row("add_value, a new key",                                 Cost(1, 1, 0, 0), add_value_new),
     row("add_value, a pending key",                             Cost(1, 1, 0, 0), add_value_pending),
     row("try_get",                                              Cost(1, 0, 0, 0), try_get),
@@ -76,7 +76,7 @@ const TABLE: &[Row] = &[
     row("a timer is set elsewhere: Item::next",                 Cost(1, 1, 1, 0), timed_next),
     row("try_get, a timer has come",                            Cost(1, 0, 1, 0), try_get_due),
     row("with metrics: add, a new key",                         Cost(1, 1, 1, 0), metered_add),
-    redundant("with metrics: add, a pending key",               Cost(1, 1, 1, 0), metered_add_pending),
+    redundant("with metrics: add, a pending integer",           Cost(1, 1, 1, 0), metered_add_pending),
     row("with metrics: try_get",                                Cost(1, 0, 1, 0), metered_try_get),
     row("with metrics: Item::done",                             Cost(1, 1, 1, 0), metered_done),
     row("with metrics: Item::next",                             Cost(1, 1, 1, 0), metered_next),

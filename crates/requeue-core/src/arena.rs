@@ -13,11 +13,8 @@
 //!    written once, by `fill`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
 //! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
-//!    beyond the first loan, and ends the process before it would wrap) or pinned (`PINNED`), and a chunk is freed only when
-//!    no slot of it is occupied. So a `KeyRef` always points at an initialised
-//!    key, and so does the address of a key that is pinned, for those outside who
-//!    read it without the lock. (Dropping the arena heeds loans only: who reads
-//!    by address must not outlive it.)
+//!    beyond the first loan, and ends the process before it would wrap), and a chunk is freed only when
+//!    no slot of it is occupied. So a `KeyRef` always points at an initialised key.
 //! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
 //!    `give_back` consumes it. One that is forgotten leaves its slot lent for
 //!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
@@ -46,12 +43,10 @@ const WORDS: usize = CHUNK / 64;
 const OCCUPIED: u32 = 1 << 31;
 /// At least one `KeyRef` to the slot's key is out.
 const LENT: u32 = 1 << 30;
-/// Somebody may read the key by its address.
-const PINNED: u32 = 1 << 29;
 /// What the slot remembers of its place in the ready line: `IN_LINE` and above that, in
 /// the other bits, the last bits of its block's number. None of them while it stands in no
 /// line.
-const PLACE: u32 = (PINNED - 1) & !FLAGS;
+const PLACE: u32 = (LENT - 1) & !FLAGS;
 const IN_LINE: u32 = FLAGS + 1;
 const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
 /// What is left of the word for the state machine.
@@ -66,7 +61,7 @@ fn place_bits(block: u32) -> u32 {
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
     hash: Cell<u32>,
-    /// `OCCUPIED`, `LENT`, `PINNED`, the place and the state machine's flags.
+    /// `OCCUPIED`, `LENT`, the place and the state machine's flags.
     word: Cell<u32>,
 }
 
@@ -386,23 +381,6 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & LENT != 0
     }
 
-    /// Keeps the key in its place until [`unpin`](Self::unpin).
-    pub(crate) fn pin(&mut self, slot: u32) {
-        let word = &self.occupied(slot).word;
-        word.set(word.get() | PINNED);
-    }
-
-    pub(crate) fn unpin(&mut self, slot: u32) {
-        let word = &self.occupied(slot).word;
-        word.set(word.get() & !PINNED);
-    }
-
-    /// Whether the key must stay in its place: it is lent or pinned.
-    #[inline]
-    pub(crate) fn is_kept(&self, slot: u32) -> bool {
-        self.occupied(slot).word.get() & (LENT | PINNED) != 0
-    }
-
     /// The slot that a loan is of. One of another arena is refused: its key
     /// stays lent there.
     #[inline(always)]
@@ -452,10 +430,10 @@ impl<K> Arena<K> {
         Ok(self.take_out(loan.slot))
     }
 
-    /// Takes the key out; `None` while it is lent or pinned.
+    /// Takes the key out; `None` while it is lent.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
-        (!self.is_kept(slot)).then(|| self.take_out(slot))
+        (!self.is_lent(slot)).then(|| self.take_out(slot))
     }
 
     /// Moves the key of an occupied slot out, to which no reference is left.
@@ -465,9 +443,9 @@ impl<K> Arena<K> {
         s.word.set(0);
         let hash = s.hash.get();
         // SAFETY: (3) the slot was occupied until the line above, so the key is
-        // initialised; (4) both callers have seen that it is not pinned and that
-        // no loan but one that they consumed is out; its word no longer has
-        // `OCCUPIED`, so it is never read again.
+        // initialised; (4) both callers have seen that no loan but one
+        // that they consumed is out; its word no longer has `OCCUPIED`, so it is
+        // never read again.
         let key = unsafe { (*s.key.get()).assume_init_read() };
         self.len -= 1;
         let freed_chunk = if !self.keeps {
@@ -629,34 +607,6 @@ mod tests {
         a.give_back(one);
         assert!(!a.is_lent(s));
         assert!(a.remove(s).is_some());
-    }
-
-    #[test]
-    fn a_pinned_key_is_not_removed_before_it_is_let_go() {
-        let mut a = Arena::new(usize::MAX);
-        let s = a.insert(Rc::new(()), 0, 0);
-        a.pin(s);
-        assert!(a.is_kept(s) && !a.is_lent(s) && a.remove(s).is_none());
-        a.set_flags(s, FLAGS);
-        let (loan, flags) = a.lend(s, |_| 5);
-        assert_eq!((flags, a.flags(s)), (FLAGS, 5));
-        // not with its last loan either
-        let loan = a.give_back_and_remove(loan, 5).map(|_| ()).expect_err("it is pinned");
-        assert_eq!(a.give_back(loan), 5);
-        assert!(a.is_kept(s) && a.remove(s).is_none());
-        let (loan, _) = a.lend(s, |flags| flags);
-        a.unpin(s);
-        assert!(a.is_kept(s) && a.remove(s).is_none());
-        a.give_back(loan);
-        assert!(!a.is_kept(s) && a.flags(s) == 5);
-        assert!(a.remove(s).is_some());
-        // an arena that goes takes pinned keys with it
-        let counted = Arc::new(());
-        let mut a = Arena::new(usize::MAX);
-        let s = a.insert(counted.clone(), 0, 0);
-        a.pin(s);
-        drop(a);
-        assert_eq!(Arc::strong_count(&counted), 1);
     }
 
     #[test]

@@ -54,8 +54,6 @@ mod timers;
 
 pub use arena::KeyRef;
 pub use line::{Order, ReadyOrder, Ticket};
-#[doc(hidden)]
-pub use machine::MayRead;
 pub use machine::{
     Accepted, Added, Asking, Config, Core, Counts, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout,
     How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef, ShutDown,

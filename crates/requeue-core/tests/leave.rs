@@ -1,7 +1,7 @@
 //! Keys that leave the line without a run, and keys that go before the others.
 
 use requeue_core::{
-    Added, Config, Core, Delay, Got, How, Instant, MayRead, Order, Policy, ReadyOrder, Ticket, Trigger,
+    Added, Config, Core, Delay, Got, How, Instant, Order, Policy, ReadyOrder, Ticket, Trigger,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,7 +73,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     let mut withdrawn = Vec::new();
     // ready
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
-    assert!(q.publish(ticket, None::<fn() -> MayRead<u32>>).is_some());
+    assert!(q.publish(ticket));
     assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
     assert_eq!(withdrawn, [(1, 7)]);
     // and in line again: it is no longer published
@@ -81,7 +81,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     let Got::Item(item) = q.get_and(|_, _| panic!("it is not published")) else { panic!("it is ready") };
     // dirty
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
-    assert!(q.publish(ticket, None::<fn() -> MayRead<u32>>).is_some());
+    assert!(q.publish(ticket));
     assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
     assert_eq!(withdrawn, [(1, 7), (1, 7)]);
     let _ = q.finish(item.run, true);

@@ -150,7 +150,7 @@ fn q2_the_spare_key_comes_back_to_be_dropped() {
     assert_eq!(add("a"), (Added::Coalesced, Some("a".to_string())));
     // equal hashes do not make equal keys
     assert_eq!(add("b"), (Added::Ready, None));
-    let mut add_known = |key| core.add_known(key, 1, NOW).map(|known| known.map(|accepted| accepted.added));
+    let mut add_known = |key| core.add_known(key, 1).map(|known| known.map(|accepted| accepted.added));
     assert_eq!(add_known("b"), Ok(Some(Added::Coalesced)));
     assert_eq!(add_known("c"), Ok(None));
     assert_eq!(core.len(), 2);
@@ -668,7 +668,7 @@ fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     assert_eq!(q.on().take_trash().len(), 200);
     assert!(q.core.shutting_down());
     assert_eq!(q.add(3, NOW), Err(Refused::ShutDown));
-    assert_eq!(q.core.add_known(&2, 2, NOW), Err(Refused::ShutDown));
+    assert_eq!(q.core.add_known(&2, 2), Err(Refused::ShutDown));
     let (run, refused) = q.core.end(held.run, How::Again(SEC), None).map(|_| ()).expect_err("shut");
     assert_eq!(refused.reason, Refused::ShutDown);
     let counts = q.core.drain_counts(&base);

@@ -6,7 +6,7 @@
 //!             └─► Core::add
 //! ```
 
-use crate::filter::Open;
+use crate::filter::{Open, word};
 use crate::hold::Shared;
 use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant, Metrics};
@@ -21,30 +21,24 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        match self.filter.open() {
+        match self.filter.open(&key) {
             None => self.add_now_in_lock(key, hash),
             Some(open) => self.add_through_filter(open, key, hash),
         }
     }
 
     /// Apart, and what it does not mostly do apart from this, so that what needs
-    /// few registers saves few; and the key goes by value, for one that has an address
-    /// makes a redundant add 102 instructions instead of 80.
+    /// few registers saves few.
     #[inline(never)]
     fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
         K: Eq,
     {
-        // an `Eq` that panics unwinds through here
-        let mut trigger = Kept(Trigger::<K, V>::new(key, None));
-        if trigger.0.key().is_some_and(|key| self.is_redundant(open, key, hash)) {
+        if self.filter.finds(open, &key, hash) {
             self.tell_redundant();
             return Ok(Added::Coalesced);
         }
-        match trigger.0.take() {
-            (Some(key), _) => self.add_beside_filter(key, hash),
-            (None, _) => unreachable!("it was put there"),
-        }
+        self.add_beside_filter(key, hash)
     }
 
     #[inline(never)]
@@ -82,18 +76,26 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
+        let integer = word(&key);
         self.add_as(key, None, None, |core, trigger| {
             let (added, ticket) = core.add_now(trigger, hash)?;
-            self.publish_if_redundant(core, added, ticket);
+            self.publish_if_redundant(core, added, ticket, integer, hash);
             Ok(added)
         })
     }
 
-    /// The next redundant triggers of a key that had one need no lock.
+    /// The next redundant triggers of an integer that had one need no lock.
     #[inline(always)]
-    fn publish_if_redundant(&self, core: &mut Core<K, V>, added: Added, ticket: Ticket) {
-        if added == Added::Coalesced {
-            self.filter.publish(core, ticket);
+    fn publish_if_redundant(
+        &self,
+        core: &mut Core<K, V>,
+        added: Added,
+        ticket: Ticket,
+        integer: Option<u64>,
+        hash: u32,
+    ) {
+        if let (Added::Coalesced, Some(integer)) = (added, integer) {
+            self.filter.publish(core, ticket, integer, hash);
         }
     }
 
@@ -125,8 +127,9 @@ impl<K, V> Shared<K, V> {
         K: Eq + Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
-        if let Some(open) = self.filter.open() {
-            if self.is_redundant(open, key, hash) {
+        // a `Q` that is an integer is `K`, for an integer's `Owned` is itself
+        if let Some(open) = self.filter.open(key) {
+            if self.filter.finds(open, key, hash) {
                 self.tell_redundant();
                 return Ok(Added::Coalesced);
             }
@@ -144,10 +147,10 @@ impl<K, V> Shared<K, V> {
         // once for both holds
         let reading = self.metrics.is_some().then(|| self.now());
         let known = self.hold(reading).with(|hold| {
-            let accepted = hold.core.add_known(key, hash, Delay::Now)?;
-            Ok(accepted.map(|accepted| {
-                self.publish_if_redundant(&mut hold.core, accepted.added, accepted.ticket);
-                accepted.added
+            let accepted = hold.core.add_known(key, hash)?;
+            Ok(accepted.map(|Accepted { added, ticket, .. }| {
+                self.publish_if_redundant(&mut hold.core, added, ticket, word(key), hash);
+                added
             }))
         })?;
         if let Some(added) = known {
@@ -198,36 +201,10 @@ impl<K, V> Shared<K, V> {
         Ok((delay, asking))
     }
 
-    /// Whether adding the key changes nothing, as far as can be told without the
-    /// lock: see `filter/mod.rs`.
-    #[inline]
-    fn is_redundant<Q>(&self, open: Open, key: &Q, hash: u32) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        // also where users' `Eq` panics
-        let _look = LooksAtLimbo(self);
-        self.filter.finds(open, key, hash)
-    }
-
     /// Tells the metrics of an add that took no lock.
     #[inline(always)]
     fn tell_redundant(&self) {
         self.tell(|m| m.coalesced(1));
-    }
-}
-
-/// Has those who read a key without the lock, when they have done so, look
-/// whether one was kept for them that is to be dropped.
-struct LooksAtLimbo<'a, K, V>(&'a Shared<K, V>);
-
-impl<K, V> Drop for LooksAtLimbo<'_, K, V> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.0.filter.owes_a_look() {
-            self.0.lock().with(|hold| self.0.filter.retry_limbo(&mut hold.core));
-        }
     }
 }
 

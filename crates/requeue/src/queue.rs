@@ -91,7 +91,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// that the caller wrote before it.
     ///
     /// An `add` that changes nothing, because the key is ready already, or held and
-    /// dirty, mostly takes no lock: many threads may repeat themselves at little
+    /// dirty, mostly takes no lock where keys are integers (of at most 64 bits, and not
+    /// wrapped in another type): many threads may repeat themselves at little
     /// cost. (What was written is seen through atomics and locks. `unsafe` code that
     /// hands plain memory to the run must order that itself, by a store with
     /// `Release` and a load with `Acquire`.)
@@ -116,7 +117,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     }
 
     /// [`add`](Self::add) by reference: the key is cloned only if the queue does
-    /// not know it. Where it changes nothing it mostly takes no lock either.
+    /// not know it.
     ///
     /// # Errors
     ///

@@ -25,7 +25,6 @@ mod shutdown;
 mod trigger;
 
 pub use self::observe::{Counts, Gauges, KeyState, Stats};
-pub use self::publish::MayRead;
 pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunEnd, RunRef};
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
@@ -79,7 +78,7 @@ mod attention {
     pub(super) const SUSPECT: u32 = 1;
     /// A drain waits for waiting keys, or a shutdown has not gone through all timers.
     pub(super) const ENDING: u32 = 1 << 1;
-    /// `trash` or `limbo` holds something.
+    /// `trash` holds something.
     pub(super) const TRASH: u32 = 1 << 2;
     /// Time matters to a look: there are timers or timestamps, or a drain waits.
     pub(super) const TIME: u32 = 1 << 3;
@@ -252,11 +251,6 @@ pub struct Core<K, V = ()> {
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
     hand: u32,
-    /// Whether somebody may still read a pinned key, if keys are ever pinned.
-    may_read: Option<MayRead<K>>,
-    /// Slots whose keys nothing kept any more but somebody who read them: each once. The
-    /// keys may have been triggered again since, or have gone.
-    limbo: Vec<u32>,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
     /// A slot that was being worked on when users' code was called. If it still
@@ -305,8 +299,6 @@ impl<K, V> Core<K, V> {
             counts: Counts::default(),
             inert: BTreeMap::new(),
             hand: 0,
-            may_read: None,
-            limbo: Vec::new(),
             trash: Vec::new(),
             suspect: None,
             attention: if config.timestamps { attention::TIME } else { 0 },
@@ -332,8 +324,7 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// Whether [`take_trash`](Self::take_trash) has anything to do, or a key waits until
-    /// nobody reads it without the lock any more.
+    /// Whether [`take_trash`](Self::take_trash) has anything to do.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -350,25 +341,6 @@ impl<K, V> Core<K, V> {
         self.attention & attention::TRASH != 0
     }
 
-    /// Whether [`retry_limbo`](Self::retry_limbo) has anything to do.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.publish(accepted.ticket, Some(|| -> MayRead<&str> { Box::new(|_| true) }));
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.finish(item.run, true);
-    /// assert!(core.has_limbo()); // nothing but a reader keeps it
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
-    #[inline]
-    #[must_use]
-    pub fn has_limbo(&self) -> bool {
-        !self.limbo.is_empty()
-    }
-
     /// What is to be dropped once the lock is released.
     ///
     /// ```
@@ -382,7 +354,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
-        self.set_attention(attention::TRASH, !self.limbo.is_empty());
+        self.attention &= !attention::TRASH;
         core::mem::take(&mut self.trash)
     }
 
@@ -466,7 +438,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn release(&mut self, slot: u32) -> Option<K> {
         if self.arena.flags(slot) & (READY | HELD) != 0
-            || (self.arena.is_kept(slot) && !self.may_go(slot))
+            || self.arena.is_lent(slot)
             || self.timers.due(slot).is_some()
             || self.failures(slot) > 0
         {

@@ -177,7 +177,7 @@ impl<K, V> Core<K, V> {
             held: self.held,
             dirty: self.dirty,
             waiting: self.waiting(),
-            known: self.arena.len() - self.in_limbo(),
+            known: self.arena.len(),
         }
     }
 

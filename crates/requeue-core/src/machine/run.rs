@@ -302,10 +302,10 @@ impl<K, V> Core<K, V> {
     /// Hands out the next key. If it was published `withdraw` is given it and its hash: before the lock is released it must be withdrawn.
     ///
     /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, MayRead, Trigger};
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
     /// # let mut core = Core::<&str>::new(Config::default());
     /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.publish(accepted.ticket, None::<fn() -> MayRead<&'static str>>);
+    /// assert!(core.publish(accepted.ticket));
     /// let mut filter = vec![("a", 7)];
     /// let Got::Item(item) = core.get_and(|key, hash| filter.retain(|known| *known != (*key, hash))) else {
     ///     panic!("a is ready")

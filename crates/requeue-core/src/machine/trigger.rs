@@ -653,7 +653,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// A trigger from outside for a key that is known already: `None` if it is
+    /// An immediate trigger from outside for a key that is known already: `None` if it is
     /// not, and then nothing has changed.
     ///
     /// # Errors
@@ -663,20 +663,22 @@ impl<K: Eq, V> Core<K, V> {
     /// ```
     /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
     /// let mut core = Core::<String>::new(Config::default());
-    /// assert_eq!(core.add_known("a", 7, Delay::Now)?, None);
+    /// assert_eq!(core.add_known("a", 7)?, None);
     /// core.add(&mut Trigger::new("a".to_owned(), None), 7, Delay::Now)?;
-    /// let accepted = core.add_known("a", 7, Delay::Now)?.expect("it is known now");
+    /// let accepted = core.add_known("a", 7)?.expect("it is known now");
     /// assert_eq!(accepted.added, Added::Coalesced);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[inline]
-    pub fn add_known<Q>(&mut self, key: &Q, hash: u32, delay: Delay<'_>) -> Result<Option<Accepted>, Refused>
+    pub fn add_known<Q>(&mut self, key: &Q, hash: u32) -> Result<Option<Accepted>, Refused>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         self.admits_outside()?;
-        Ok(self.find(hash, key).map(|slot| self.trigger(slot, &mut None, delay, false)))
+        let Some(slot) = self.find(hash, key) else { return Ok(None) };
+        let added = self.trigger_now(slot, &mut None);
+        Ok(Some(Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }))
     }
 
     /// Whether the trigger is taken, and what of its delay is left to decide;

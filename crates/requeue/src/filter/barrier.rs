@@ -4,9 +4,8 @@
 //! for more than the stores to drain and takes several times as long as a
 //! `lock`ed instruction, which by the architecture (Intel's manual, volume 3,
 //! 9.2.5; AMD's, volume 2, 7.4.2) lets no load or store pass it either. So there
-//! a read-modify-write stands for the fence: of the thread's own hazard record
-//! where the barrier follows a store to that anyway, else of a word that only the
-//! thread itself ever touches. The language promises less of a read-modify-write
+//! a read-modify-write stands for the fence, of a word that only the thread itself
+//! ever touches. The language promises less of a read-modify-write
 //! than of a fence; the compiler keeps what stands before it before it (it
 //! releases) and what stands after it after it (it acquires), and the processor
 //! does the rest. crossbeam-epoch does the same.
@@ -17,16 +16,7 @@
 //! What the proof needs can be [left out](leaves_out), so that the models and the
 //! long stress test can be seen to fail.
 
-use crate::sync::atomic::{self, AtomicUsize};
-use atomic::Ordering::{Release, SeqCst};
-use std::sync::atomic::compiler_fence;
-
-/// A processor on which a `lock`ed instruction is a full barrier, and no model.
-macro_rules! locked_is_full {
-    () => {
-        cfg!(all(any(target_arch = "x86", target_arch = "x86_64"), not(miri), not(requeue_loom)))
-    };
-}
+use crate::sync::atomic::{self, Ordering::SeqCst};
 
 /// Whether a part of the protocol is left out, to see tests fail: in the models
 /// the one that the environment's `REQUEUE_FAULT` names, else one that was named by
@@ -55,21 +45,6 @@ pub(super) fn adder_barrier() {
     }
 }
 
-/// The same, after the adder's hazard was stored.
-#[inline]
-pub(super) fn store_then_adder_barrier(hazard: &AtomicUsize, address: usize) {
-    // Release: the record may have been another key's, which was read before
-    if leaves_out("adder_barrier") {
-        hazard.store(address, Release);
-    } else if locked_is_full!() {
-        hazard.swap(address, SeqCst);
-        compiler_fence(SeqCst);
-    } else {
-        hazard.store(address, Release);
-        atomic::fence(SeqCst);
-    }
-}
-
 /// Between the clearing of an entry and the handler.
 #[inline]
 pub(super) fn getter_barrier() {
@@ -83,12 +58,12 @@ pub(super) fn full_barrier() {
     #[cfg(all(any(target_arch = "x86", target_arch = "x86_64"), not(miri), not(requeue_loom)))]
     {
         thread_local! {
-            static OWN: AtomicUsize = const { AtomicUsize::new(0) };
+            static OWN: atomic::AtomicUsize = const { atomic::AtomicUsize::new(0) };
         }
         // swapped, because an operation that changes nothing (`fetch_or(0)`) would
         // be compiled to the fence
         OWN.with(|own| own.swap(1, SeqCst));
-        compiler_fence(SeqCst);
+        atomic::compiler_fence(SeqCst);
     }
     #[cfg(not(all(any(target_arch = "x86", target_arch = "x86_64"), not(miri), not(requeue_loom))))]
     atomic::fence(SeqCst);

@@ -1,4 +1,5 @@
-//! The pending filter: tells without the lock that an `add` is redundant.
+//! The pending filter: tells without the lock that an `add` is redundant, where keys are
+//! integers (see `integer.rs`; why no others: docs/EXPERIMENTS.md, "Redundant adds of strings").
 //!
 //! A key is *pending* while it is ready, or held and dirty: adding it changes
 //! nothing then. The filter is a table beside the queue (see `table.rs`) of keys
@@ -47,14 +48,8 @@
 //! from an adder to a run must say so by an atomic of its own (store with
 //! `Release`, load with `Acquire`).
 //!
-//! **What L is a look at.** For integers, a number that is never used twice
-//! (`words.rs`); for other keys the address itself, which is protected by then,
-//! so that whatever key stands there may be read (`raw.rs`, `hazards.rs`). The
-//! proof that a key which is read is not dropped is the one above, with the
-//! hazard record for W and the look at all records before a key is dropped for R.
-//! A key that is being read then waits in limbo, and who stops reading looks
-//! whether one does (`Hazards::owes_a_look`), and mostly sees it; if not, the next
-//! lock hold does.
+//! **What L is a look at.** A number that is never used twice and stands beside the key
+//! in the entry: see `table.rs`.
 //!
 //! **Shutting down (Q10).** `close`, `shut_down` and drains close the gate first,
 //! in the lock hold that changes the phase (which only these do while the queue
@@ -71,24 +66,18 @@
 //! thread takes the lock once in 257 times although it need not.
 
 mod barrier;
-mod hazards;
-mod raw;
+mod integer;
 mod table;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod words;
 
-use self::hazards::Hazards;
-use self::raw::Place;
+pub(crate) use self::integer::word;
 use self::table::{LEVELS, Tables};
-use self::words::Word;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use requeue_core::{Core, Ticket};
-use std::borrow::Borrow;
-use std::ptr;
-use std::sync::Arc;
+#[cfg(not(requeue_loom))]
+use std::cell::Cell;
 
 /// There is no table yet. Else the gate is the number of the table in use, from 1,
 /// with `CLOSED` if nothing is to be found any more.
@@ -99,29 +88,20 @@ const CLOSED: usize = 1 << 8;
 #[derive(Clone, Copy)]
 pub(crate) struct Open(usize);
 
-pub(crate) struct Filter<K> {
+pub(crate) struct Filter {
     gate: AtomicUsize,
-    /// In use if keys are integers.
-    words: Tables<Word>,
-    /// In use if they are not.
-    places: Tables<Place<K>>,
-    /// Who reads keys by their address; none if keys are integers.
-    hazards: Option<Arc<Hazards>>,
+    tables: Tables,
 }
 
-impl<K> Filter<K> {
+impl Filter {
     pub(crate) fn new() -> Self {
-        Self {
-            gate: AtomicUsize::new(EMPTY),
-            words: Tables::new(),
-            places: Tables::new(),
-            hazards: (!raw::is_integer::<K>()).then(|| Arc::new(Hazards::new())),
-        }
+        Self { gate: AtomicUsize::new(EMPTY), tables: Tables::new() }
     }
 
-    /// The gate, if there may be anything to be found.
-    #[inline]
-    pub(crate) fn open(&self) -> Option<Open> {
+    /// The gate, if the key may be found. Nothing at all is done for keys that are no integers.
+    #[inline(always)]
+    pub(crate) fn open<Q: ?Sized>(&self, key: &Q) -> Option<Open> {
+        word(key)?;
         let gate = self.gate.load(Acquire);
         (gate.wrapping_sub(1) < LEVELS).then_some(Open(gate))
     }
@@ -129,51 +109,29 @@ impl<K> Filter<K> {
     /// Whether the key is pending, with a barrier of the caller's before it was
     /// found to be. Does not hold that it is not if not.
     #[inline]
-    pub(crate) fn finds<Q>(&self, Open(gate): Open, key: &Q, hash: u32) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let level = gate.wrapping_sub(1);
-        let found = if raw::is_integer::<K>() {
-            let (Some(bucket), Some(word)) = (self.words.bucket(level, hash), raw::word::<K, Q>(key)) else {
-                return false;
-            };
-            bucket.entries().iter().any(|entry| entry.is_pending(word))
-        } else {
-            let (Some(bucket), Some(record)) =
-                (self.places.bucket(level, hash), self.hazards.as_ref().and_then(|h| h.own()))
-            else {
-                return false;
-            };
-            bucket.entries().iter().any(|entry| entry.is_pending(hash, record, |k| k.borrow() == key))
-        };
-        found && self.gate.load(Relaxed) == gate && !threads::is_its_turn()
+    pub(crate) fn finds<Q: ?Sized>(&self, Open(gate): Open, key: &Q, hash: u32) -> bool {
+        word(key).is_some_and(|key| self.tables.is_pending(gate.wrapping_sub(1), key, hash))
+            && self.gate.load(Relaxed) == gate
+            && !is_its_turn()
     }
 
-    /// Enters the key of a redundant add, unless it has to go unnoticed.
+    /// Enters the key of a redundant add, which is this integer, unless the state machine
+    /// must hear of each add.
     #[cold]
     #[inline(never)]
-    pub(crate) fn publish<V>(&self, core: &mut Core<K, V>, ticket: Ticket) {
-        if raw::is_integer::<K>() {
-            let none: Option<fn() -> _> = None;
-            let Some((key, hash)) = core.publish(ticket, none) else { return };
-            if let (Some(word), Some(level)) = (raw::word::<K, K>(key), self.level(&self.words)) {
-                self.words.enter(level, hash, word);
-            }
-        } else if let Some(hazards) = &self.hazards {
-            hazards.enlist();
-            let Some((key, hash)) = raw::publish(core, ticket, hazards) else { return };
-            if let Some(level) = self.level(&self.places) {
-                self.places.enter(level, hash, key);
-            }
+    pub(crate) fn publish<K, V>(&self, core: &mut Core<K, V>, ticket: Ticket, key: u64, hash: u32) {
+        if !core.publish(ticket) {
+            return;
+        }
+        if let Some(level) = self.level() {
+            self.tables.enter(level, key, hash);
         }
     }
 
     /// The table in use, made if there is none; under the mutex.
-    fn level<E: table::Entry>(&self, tables: &Tables<E>) -> Option<usize> {
+    fn level(&self) -> Option<usize> {
         if self.gate.load(Relaxed) == EMPTY {
-            tables.make(0);
+            self.tables.make(0);
             self.gate.store(1, Release);
         }
         // the Acquire is for a table that somebody else made without the mutex
@@ -184,7 +142,7 @@ impl<K> Filter<K> {
     /// is made without the mutex.
     #[inline]
     pub(crate) fn grow_if_too_small(&self) {
-        if self.words.is_too_small() || self.places.is_too_small() {
+        if self.tables.is_too_small() {
             self.grow();
         }
     }
@@ -192,13 +150,8 @@ impl<K> Filter<K> {
     #[cold]
     fn grow(&self) {
         let gate = self.gate.load(Relaxed);
-        let here = self.words.was_too_small() || self.places.was_too_small();
-        if here && (1..LEVELS).contains(&gate) {
-            if raw::is_integer::<K>() {
-                self.words.make(gate);
-            } else {
-                self.places.make(gate);
-            }
+        if self.tables.was_too_small() && (1..LEVELS).contains(&gate) {
+            self.tables.make(gate);
             // not if it was closed, or somebody else did this
             let _ = self.gate.compare_exchange(gate, gate + 1, Release, Relaxed);
         }
@@ -208,14 +161,12 @@ impl<K> Filter<K> {
     /// mutex, before anybody can begin to handle it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn withdraw(&self, key: &K, hash: u32) {
+    pub(crate) fn withdraw<K>(&self, key: &K, hash: u32) {
         // the Acquire is for tables that others made without the mutex; one that is
         // not in use yet is empty
         let levels = self.gate.load(Acquire) & !CLOSED;
-        if let Some(word) = raw::word::<K, K>(key) {
-            self.words.withdraw(levels, hash, word);
-        } else {
-            self.places.withdraw(levels, hash, ptr::from_ref(key).addr());
+        if let Some(key) = word(key) {
+            self.tables.withdraw(levels, key, hash);
         }
         barrier::getter_barrier();
     }
@@ -229,21 +180,21 @@ impl<K> Filter<K> {
             barrier::full_barrier();
         }
     }
+}
 
-    /// Looks again at keys that were kept for somebody who read them; under the
-    /// mutex.
-    #[cold]
-    pub(crate) fn retry_limbo<V>(&self, core: &mut Core<K, V>) {
-        let some_are_left = core.retry_limbo();
-        if let Some(hazards) = &self.hazards {
-            hazards.looked(some_are_left);
-        }
+/// Whether it is the calling thread's turn to take the lock although it need
+/// not: once in 257 times.
+#[inline]
+fn is_its_turn() -> bool {
+    #[cfg(not(requeue_loom))]
+    {
+        thread_local!(static TURNS: Cell<u16> = const { Cell::new(0) });
+        // a prime, so that who goes round several queues comes to each of them
+        let turn = (TURNS.get() + 1) % 257;
+        TURNS.set(turn);
+        turn == 0
     }
-
-    /// Whether a key may have been kept for the calling thread, which reads none
-    /// any more: then it takes the lock once.
-    #[inline]
-    pub(crate) fn owes_a_look(&self) -> bool {
-        !raw::is_integer::<K>() && self.hazards.as_ref().is_some_and(|hazards| hazards.owes_a_look())
-    }
+    // a model must run the same way each time
+    #[cfg(requeue_loom)]
+    return false;
 }

@@ -9,9 +9,11 @@
 //! followed by a larger one; it stays where it is, because readers may be in it,
 //! and what stands in it stays valid until it is withdrawn.
 
+use super::barrier::adder_barrier;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, AtomicUsize};
 
 /// Entries a bucket: a line of 64 bytes of two words each.
 const WAYS: usize = if cfg!(requeue_loom) { 2 } else { 4 };
@@ -19,38 +21,59 @@ const WAYS: usize = if cfg!(requeue_loom) { 2 } else { 4 };
 const BUCKETS: [usize; LEVELS] = if cfg!(requeue_loom) { [1, 2, 4] } else { [256, 1_024, 4_096] };
 pub(super) const LEVELS: usize = 3;
 
-/// One entry; says of itself whether it holds a key.
-pub(super) trait Entry: Default {
-    /// What is entered.
-    type Mark: Copy;
-    /// What it is found again by.
-    type Name: Copy;
+/// A place for a key, which is read as a sequence lock is.
+struct Entry {
+    /// 0 while the entry is free, else a number that no other entering has ever had.
+    number: AtomicU64,
+    key: AtomicU64,
+}
 
-    fn name(mark: Self::Mark) -> Self::Name;
+impl Entry {
+    fn new() -> Self {
+        Self { number: AtomicU64::new(0), key: AtomicU64::new(0) }
+    }
 
-    fn is_free(&self) -> bool;
-    fn holds(&self, name: Self::Name) -> bool;
-    /// Fills a free entry. `number` was given to none before.
-    fn fill(&self, mark: Self::Mark, hash: u32, number: u64);
-    fn clear(&self);
+    /// Whether the entry holds this key after a barrier of the caller's.
+    #[inline]
+    fn is_pending(&self, key: u64) -> bool {
+        let number = self.number.load(Acquire);
+        // `key` is what was entered under that number, or later: then the number
+        // has been struck out before (released by the store of the key), and the
+        // second look sees that
+        if number == 0 || self.key.load(Acquire) != key {
+            return false;
+        }
+        adder_barrier();
+        self.number.load(Relaxed) == number
+    }
+
+    fn is_free(&self) -> bool {
+        self.number.load(Relaxed) == 0
+    }
+
+    fn holds(&self, key: u64) -> bool {
+        !self.is_free() && self.key.load(Relaxed) == key
+    }
+
+    fn fill(&self, key: u64, number: u64) {
+        self.key.store(key, Release);
+        self.number.store(number, Release);
+    }
+
+    fn clear(&self) {
+        self.number.store(0, Relaxed);
+    }
 }
 
 #[repr(align(64))]
-pub(super) struct Bucket<E>([E; WAYS]);
-
-impl<E> Bucket<E> {
-    #[inline]
-    pub(super) fn entries(&self) -> &[E; WAYS] {
-        &self.0
-    }
-}
+struct Bucket([Entry; WAYS]);
 
 /// What is counted as entries are written: guarded by the queue's mutex, and atomic
 /// only because it stands beside it. For the same reason no models' atomics.
 #[derive(Debug, Default)]
 struct Ledger {
     /// Entries written.
-    entered: AtomicU64,
+    entered: Counter,
     /// Keys that had to give way to others since the table was last followed by
     /// a larger one.
     ousted: AtomicUsize,
@@ -59,12 +82,12 @@ struct Ledger {
     too_small: AtomicBool,
 }
 
-pub(super) struct Tables<E> {
-    levels: [OnceLock<Box<[Bucket<E>]>>; LEVELS],
+pub(super) struct Tables {
+    levels: [OnceLock<Box<[Bucket]>>; LEVELS],
     ledger: Ledger,
 }
 
-impl<E: Entry> Tables<E> {
+impl Tables {
     pub(super) fn new() -> Self {
         Self { levels: [const { OnceLock::new() }; LEVELS], ledger: Ledger::default() }
     }
@@ -72,17 +95,23 @@ impl<E: Entry> Tables<E> {
     /// Makes a table; nothing if it is there.
     pub(super) fn make(&self, level: usize) {
         if self.levels[level].get().is_none() {
-            let bucket = |_| Bucket(std::array::from_fn(|_| E::default()));
+            let bucket = |_| Bucket(std::array::from_fn(|_| Entry::new()));
             // made before it is set: nobody must wait for somebody who makes it
             let _ = self.levels[level].set((0..BUCKETS[level]).map(bucket).collect());
         }
     }
 
-    /// The bucket of a hash, if there is such a table.
+    /// The entries that a key with this hash may stand in, if there is such a table.
     #[inline]
-    pub(super) fn bucket(&self, level: usize, hash: u32) -> Option<&Bucket<E>> {
+    fn bucket(&self, level: usize, hash: u32) -> Option<&[Entry; WAYS]> {
         let buckets = self.levels.get(level)?.get()?;
-        buckets.get(hash as usize & (buckets.len() - 1))
+        buckets.get(hash as usize & (buckets.len() - 1)).map(|Bucket(entries)| entries)
+    }
+
+    /// Whether a table holds the key after a barrier of the caller's.
+    #[inline]
+    pub(super) fn is_pending(&self, level: usize, key: u64, hash: u32) -> bool {
+        self.bucket(level, hash).is_some_and(|entries| entries.iter().any(|entry| entry.is_pending(key)))
     }
 
     /// Whether the table in use has shown to be too small.
@@ -97,15 +126,15 @@ impl<E: Entry> Tables<E> {
     }
 
     /// Enters a key.
-    pub(super) fn enter(&self, level: usize, hash: u32, mark: E::Mark) {
-        let Some(Bucket(entries)) = self.bucket(level, hash) else { return };
-        if entries.iter().any(|e| e.holds(E::name(mark))) {
+    pub(super) fn enter(&self, level: usize, key: u64, hash: u32) {
+        let Some(entries) = self.bucket(level, hash) else { return };
+        if entries.iter().any(|entry| entry.holds(key)) {
             return;
         }
         let Ledger { entered, ousted, too_small } = &self.ledger;
         let number = entered.load(Relaxed) + 1;
         entered.store(number, Relaxed);
-        let entry = entries.iter().find(|e| e.is_free()).unwrap_or_else(|| {
+        let entry = entries.iter().find(|entry| entry.is_free()).unwrap_or_else(|| {
             let count = ousted.load(Relaxed) + 1;
             let enough = count > BUCKETS[level] * WAYS / 4;
             ousted.store(if enough { 0 } else { count }, Relaxed);
@@ -117,19 +146,26 @@ impl<E: Entry> Tables<E> {
         // those who found the other key there took it for pending, as it is; its
         // own hand-out comes with a barrier all the same
         entry.clear();
-        entry.fill(mark, hash, number);
+        entry.fill(key, number);
     }
 
     /// Clears what a key has in the first so many tables.
-    pub(super) fn withdraw(&self, levels: usize, hash: u32, name: E::Name) {
+    pub(super) fn withdraw(&self, levels: usize, key: u64, hash: u32) {
         for level in 0..levels {
-            let Some(Bucket(entries)) = self.bucket(level, hash) else { break };
-            entries.iter().filter(|e| e.holds(name)).for_each(E::clear);
+            let Some(entries) = self.bucket(level, hash) else { break };
+            entries.iter().filter(|entry| entry.holds(key)).for_each(Entry::clear);
         }
     }
 
+    /// How many tables there are.
     #[cfg(test)]
     pub(super) fn made(&self) -> usize {
         self.levels.iter().filter(|table| table.get().is_some()).count()
+    }
+
+    /// How often a key stands in a table.
+    #[cfg(test)]
+    pub(super) fn entries_of(&self, level: usize, key: u64, hash: u32) -> usize {
+        self.bucket(level, hash).map_or(0, |entries| entries.iter().filter(|e| e.holds(key)).count())
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct Shared<K, V> {
     pub(crate) keeps: Keeps,
     pub(crate) unfinished: Unfinished,
     /// Keys whose further adds need no lock.
-    pub(crate) filter: Filter<K>,
+    pub(crate) filter: Filter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) bell: Bell,
@@ -315,9 +315,6 @@ impl<K, V> Shared<K, V> {
         });
         set(&self.timed, core.take_timed());
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
-        if core.has_limbo() {
-            self.filter.retry_limbo(core);
-        }
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() {
             core.note_beside(attention::WAITERS, false);
         }
