@@ -46,7 +46,6 @@ mod nanos;
 mod pace;
 mod per_key_bucket;
 mod records;
-mod swift;
 #[cfg(all(test, not(requeue_loom)))]
 mod tests;
 
