@@ -25,8 +25,6 @@ struct Count {
 }
 
 impl Count {
-    const NONE: Self = Self { failures: 0, expires: Instant::NEVER };
-
     fn expired(&self, now: Instant) -> bool {
         self.expires <= now && !self.expires.is_never()
     }
@@ -49,26 +47,15 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
     where
         K: Clone,
     {
-        let Some(expire_after) = self.expire_after else {
-            return self.records.update_lasting(
-                key,
-                || Count::NONE,
-                |count| {
-                    let delay = delay(count.failures);
-                    count.failures = count.failures.saturating_add(1);
-                    delay
-                },
-            );
-        };
         self.seen.fetch_max(now.as_nanos(), Ordering::Relaxed);
         self.records.update(
             key,
-            || Count::NONE,
-            |count| count.expired(now),
+            || Count { failures: 0, expires: Instant::NEVER },
+            self.expire_after.map(|_| |count: &Count| count.expired(now)),
             |count| {
                 let delay = delay(count.failures);
-                *count =
-                    Count { failures: count.failures.saturating_add(1), expires: now + delay + expire_after };
+                count.failures = count.failures.saturating_add(1);
+                count.expires = self.expire_after.map_or(Instant::NEVER, |time| now + delay + time);
                 delay
             },
         )
