@@ -1,6 +1,7 @@
 //! How often single keys failed, for the limiters whose delay depends on that.
 
 use super::records::Records;
+use super::sealed;
 use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{BuildHasher, Hash};
@@ -66,11 +67,11 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
     }
 
     /// The count at the latest instant that was seen.
-    pub(super) fn get(&self, key: &K) -> u32 {
-        self.get_at(key, Instant::ORIGIN)
+    pub(super) fn num_requeues(&self, key: &K) -> u32 {
+        self.num_requeues_at(key, Instant::ORIGIN, sealed::Token(()))
     }
 
-    pub(super) fn get_at(&self, key: &K, now: Instant) -> u32 {
+    pub(super) fn num_requeues_at(&self, key: &K, now: Instant, _: sealed::Token) -> u32 {
         let now = now.max(Instant::from_nanos(self.seen.load(Ordering::Relaxed)));
         self.records.read(key, |count| if count.expired(now) { 0 } else { count.failures }).unwrap_or(0)
     }
