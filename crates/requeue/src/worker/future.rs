@@ -205,7 +205,8 @@ where
     }
 
     fn report(&self) -> StopReport {
-        self.roster().report(None, self.crew.queue.now())
+        let queue = &self.roster().queue;
+        self.roster().report(queue.report(None, queue.clock().now()))
     }
 }
 

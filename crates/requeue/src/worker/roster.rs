@@ -445,9 +445,8 @@ impl Roster {
         }
     }
 
-    /// What there is to report of the worker and its queue.
-    pub(super) fn report(&self, drain: Option<&DrainBase>, now: Instant) -> StopReport {
-        let (stats, drained) = self.queue.report(drain, now);
+    /// What there is to report of the worker, with what its queue reports.
+    pub(super) fn report(&self, (stats, drained): (Stats, Option<Drained>)) -> StopReport {
         let state = self.state.lock();
         let left = drained.is_some() && (stats.ready > 0 || stats.held > 0 || stats.waiting > 0);
         let still_running = state.places.iter().filter(|p| p.running.is_some()).count();

@@ -178,7 +178,7 @@ impl Stop {
             return Step::Sleep(until);
         }
         self.leave();
-        Step::Ready(self.roster.report(self.drain.as_ref(), now))
+        Step::Ready(self.roster.report(self.roster.queue.report(self.drain.as_ref(), now)))
     }
 }
 
