@@ -4,7 +4,7 @@
 use crate::prefetch::prefetch;
 use crate::roomy;
 use crate::slots::Slots;
-use crate::table::{Found, Table};
+use crate::table::Table;
 use alloc::vec::Vec;
 
 /// Entries a chunk.
@@ -129,33 +129,34 @@ impl<K, R> Map<K, R> {
     /// Enters a key that is not there. Equal keys have equal hashes.
     #[inline]
     pub fn insert(&mut self, hash: u32, key: K, record: R) -> u32 {
-        self.enter(hash, |entries| entries.push(Entry { hash, key, record }))
+        let at = self.entries.push(Entry { hash, key, record });
+        self.enter(hash, at);
+        at
     }
 
     /// Takes an entry out; the last one gets its number.
     pub fn remove(&mut self, at: u32) -> Option<(K, R)> {
         let last = self.entries.len.checked_sub(1)? as u32;
-        self.table.remove(self.entries.hash(at), at, &self.entries);
-        let mut removed = None;
-        if at == last {
-            removed = self.entries.swap_remove(at);
-        } else {
-            let hash = self.entries.hash(last);
-            self.table.remove(hash, last, &self.entries);
-            self.enter(hash, |entries| {
-                removed = entries.swap_remove(at);
-                at
-            });
+        self.strike(at);
+        if at != last {
+            self.strike(last);
         }
-        removed.map(|entry| (entry.key, entry.record))
+        let Entry { key, record, .. } = self.entries.swap_remove(at)?;
+        if at != last {
+            self.enter(self.entries.hash(at), at);
+        }
+        Some((key, record))
     }
 
-    /// Enters the number that `make` gives into the table, where it is not yet.
+    /// Enters a number into the table.
     #[inline]
-    fn enter(&mut self, hash: u32, make: impl FnOnce(&mut Entries<K, R>) -> u32) -> u32 {
-        match self.table.find_or_insert(&mut self.entries, hash, |_, _| false, make) {
-            Found::Known(at) | Found::New(at) => at,
-        }
+    fn enter(&mut self, hash: u32, at: u32) {
+        self.table.find_or_insert(&mut self.entries, hash, |_, _| false, |_| at);
+    }
+
+    /// Takes a number out of the table.
+    fn strike(&mut self, at: u32) {
+        self.table.remove(self.entries.hash(at), at, &self.entries);
     }
 }
 
