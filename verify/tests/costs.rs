@@ -64,7 +64,7 @@ const TABLE: &[Row] = &[
     row("add_after, a waiting key",                             Cost(1, 1, 1, 0), add_after_waiting),
     row("add_rate_limited, counted per key, a new key",         Cost(1, 1, 1, 0), rate_limited_new),
     row("add_rate_limited, counted per key, a failed key",      Cost(1, 1, 1, 0), rate_limited_failed),
-    row("add_rate_limited, the default, a new key",             Cost(1, 1, 1, 0), rate_limited_default),
+    row("add_rate_limited, the default, a new key",             Cost(2, 1, 1, 0), rate_limited_default),
     row("Item::retry, counted per key",                         Cost(1, 0, 1, 0), retry),
     row("forget, a failed key",                                 Cost(1, 2, 0, 0), forget),
     row("num_requeues",                                         Cost(1, 1, 1, 0), num_requeues),

@@ -44,6 +44,7 @@ mod count;
 mod heap;
 mod line;
 mod machine;
+mod map;
 mod prefetch;
 mod roomy;
 mod segment;
@@ -59,4 +60,6 @@ pub use machine::{
     How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef, ShutDown,
     Stats, Trigger, WaitingKeys,
 };
+#[doc(hidden)]
+pub use map::Map;
 pub use time::Instant;

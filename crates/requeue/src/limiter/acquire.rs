@@ -1,6 +1,7 @@
 //! Waiting for tokens that are the caller's then: one body for threads and tasks.
 
-use super::bucket::{Lent, Promised, TokenBucket};
+use super::bucket::{Lent, TokenBucket};
+use super::ledger::Promise;
 use super::pace::Refusal;
 use crate::Instant;
 use crate::clock::{Alarm, Clock, Parker};
@@ -63,7 +64,7 @@ enum Limit {
 
 enum Stage {
     New,
-    Waiting(Promised),
+    Waiting(Promise),
     Ended(Result<(), AcquireError>),
 }
 
@@ -175,16 +176,16 @@ impl<'b> Acquire<'b> {
                 Limit::For(timeout) => timeout,
                 Limit::Until(at) => at.saturating_since(now),
             };
-            let reservation = match self.bucket.try_reserve(self.n, now, at_most) {
-                Ok(reservation) => reservation,
+            let promise = match self.bucket.try_reserve(self.n, now, at_most) {
+                Ok(promise) => promise,
                 Err(Refusal::Never) => return self.end(Err(AcquireError::Never)),
                 Err(Refusal::Later) => return self.end(Err(AcquireError::TimedOut)),
             };
-            self.stage = Stage::Waiting(reservation);
+            self.stage = Stage::Waiting(promise);
         }
         match &self.stage {
-            Stage::Waiting(reservation) if reservation.ready_at() > now => {
-                Step::Until(reservation.ready_at())
+            Stage::Waiting(promise) if promise.grant.ready_at() > now => {
+                Step::Until(promise.grant.ready_at())
             }
             _ => self.end(Ok(())),
         }
@@ -224,7 +225,7 @@ impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended(Ok(())));
         if let Stage::Waiting(promise) = stage {
-            promise.cancel(&self.bucket, self.clock.now());
+            self.bucket.give_back(&promise, self.clock.now());
         }
     }
 }
@@ -232,7 +233,7 @@ impl Drop for Acquire<'_> {
 impl fmt::Debug for Acquire<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready_at = match &self.stage {
-            Stage::Waiting(reservation) => Some(reservation.ready_at()),
+            Stage::Waiting(promise) => Some(promise.grant.ready_at()),
             _ => None,
         };
         f.debug_struct("Acquire").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()

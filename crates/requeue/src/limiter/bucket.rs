@@ -3,7 +3,6 @@
 use super::acquire::Acquire;
 use super::ledger::{Ledger, Promise};
 use super::pace::Refusal;
-use super::swift::{Swift, Swiftly};
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
@@ -35,11 +34,6 @@ use std::time::Duration;
 /// | more tokens than the burst | never |
 /// | 0 tokens | when the debt is paid |
 ///
-/// Reserving takes no lock: a compare-and-swap, at any number of threads. Once
-/// rate or burst have been changed it takes one, as it does where rate or instants
-/// are such that the exact sums do not fit into 64 bits (a rate like 0.123456789, or
-/// decades after the clock's origin); that is slower, and nothing else.
-///
 /// What is never granted takes nothing. (That includes what would only be there
 /// after [`Instant::NEVER`], 584 years past the clock's origin.)
 ///
@@ -55,12 +49,7 @@ use std::time::Duration;
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[doc(alias("Limiter"))]
-pub struct TokenBucket {
-    /// Holds the level as long as rate and burst are those that the bucket was
-    /// built with, and it fits; the ledger does afterwards.
-    swift: Option<Swift>,
-    ledger: Mutex<Ledger>,
-}
+pub struct TokenBucket(Mutex<Ledger>);
 
 impl TokenBucket {
     /// A full bucket that holds `burst` tokens and fills at `rate` tokens a second.
@@ -80,8 +69,7 @@ impl TokenBucket {
     #[doc(alias("NewLimiter", "Every", "Inf"))]
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         checked(rate)?;
-        let ledger = Ledger::new(rate, burst);
-        Ok(Self { swift: Swift::new(&ledger), ledger: Mutex::new(ledger) })
+        Ok(Self(Mutex::new(Ledger::new(rate, burst))))
     }
 
     /// Takes `n` tokens that are there now or will be later, and says when.
@@ -117,13 +105,7 @@ impl TokenBucket {
     /// ```
     #[inline]
     pub fn reserve_within(&self, n: u32, now: Instant, at_most: Duration) -> Reservation<'_> {
-        let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        let promise = match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
-            Some(Ok(grant)) => Promised::Swiftly(n, grant),
-            Some(Err(_)) => Promised::Never,
-            None => self.promise_locked(n, now, at_most).map_or(Promised::Never, Promised::Locked),
-        };
-        Reservation { bucket: Lent::Borrowed(self), promise }
+        Reservation { bucket: Lent::Borrowed(self), promise: self.try_reserve(n, now, at_most).ok() }
     }
 
     /// [`reserve`](Self::reserve) with a reference to the bucket of its own, so that the
@@ -142,53 +124,22 @@ impl TokenBucket {
         Reservation { bucket: Lent::Owned(self.clone()), promise: self.reserve(n, now).promise }
     }
 
-    #[cold]
-    fn promise_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<Promise, Refusal> {
-        self.locked(|ledger| {
-            let grant = ledger.take(n, now, at_most)?;
-            Ok(Promise { n, grant, rate: ledger.pace.rate })
-        })
-    }
-
-    /// The delay in nanoseconds of tokens that are not given back.
-    #[inline]
-    fn take(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
-        match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
-            Some(grant) => Ok(grant?.delay),
-            None => self.take_locked(n, now, at_most),
-        }
-    }
-
-    #[cold]
-    fn take_locked(&self, n: u32, now: Instant, at_most: u64) -> Result<u64, Refusal> {
-        self.locked(|ledger| ledger.take(n, now, at_most)).map(|grant| grant.delay)
-    }
-
-    /// Does with the whole bucket what one atomic cannot.
-    fn locked<R>(&self, f: impl FnOnce(&mut Ledger) -> R) -> R {
-        let ledger = &mut *self.ledger.lock();
-        let Some(swift) = &self.swift else { return f(ledger) };
-        let open = swift.shut(ledger);
-        let result = f(ledger);
-        if open {
-            swift.open(ledger);
-        }
-        result
-    }
-
     /// What [`reserve_within`](Self::reserve_within) promises, telling why there is nothing.
-    pub(super) fn try_reserve(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promised, Refusal> {
+    #[inline]
+    pub(super) fn try_reserve(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promise, Refusal> {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
-        Ok(match self.swift.as_ref().and_then(|swift| swift.take(n, now, at_most)) {
-            Some(grant) => Promised::Swiftly(n, grant?),
-            None => Promised::Locked(self.promise_locked(n, now, at_most)?),
-        })
+        self.0.lock().take(n, now, at_most)
+    }
+
+    /// Gives back what was promised: [`Reservation::cancel`].
+    pub(super) fn give_back(&self, promise: &Promise, now: Instant) {
+        self.0.lock().give_back(promise, now);
     }
 
     /// The delay of a reservation for one token.
     #[inline]
     fn take_one(&self, now: Instant) -> Duration {
-        self.take(1, now, u64::MAX).map_or(Duration::MAX, Duration::from_nanos)
+        self.0.lock().take(1, now, u64::MAX).map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
     /// Takes `n` tokens if they are there now, and says whether it did.
@@ -205,13 +156,7 @@ impl TokenBucket {
     #[must_use = "the tokens are taken only if this says so"]
     #[doc(alias("AllowN"))]
     pub fn allow(&self, n: u32, now: Instant) -> bool {
-        self.take(n, now, 0).is_ok()
-    }
-
-    /// Whether reservations take no lock.
-    #[cfg(all(test, not(requeue_loom)))]
-    pub(super) fn is_swift(&self) -> bool {
-        self.swift.as_ref().is_some_and(Swift::is_open)
+        self.0.lock().take(n, now, 0).is_ok()
     }
 
     /// Waits for `n` tokens on `clock`: `.await` it or call [`Acquire::wait`]. See
@@ -272,7 +217,9 @@ impl TokenBucket {
     #[doc(alias("SetLimit", "SetLimitAt"))]
     pub fn set_rate(&self, rate: f64, now: Instant) -> Result<(), LimiterError> {
         checked(rate)?;
-        self.locked(|ledger| ledger.change(rate, ledger.pace.burst, now));
+        let mut ledger = self.0.lock();
+        let burst = ledger.pace.burst;
+        ledger.change(rate, burst, now);
         Ok(())
     }
 
@@ -289,7 +236,9 @@ impl TokenBucket {
     /// ```
     #[doc(alias("SetBurst", "SetBurstAt"))]
     pub fn set_burst(&self, burst: u32, now: Instant) {
-        self.locked(|ledger| ledger.change(ledger.per_second, burst, now));
+        let mut ledger = self.0.lock();
+        let rate = ledger.per_second;
+        ledger.change(rate, burst, now);
     }
 
     /// How many tokens there are at `now`: at most the burst, and negative where
@@ -309,7 +258,7 @@ impl TokenBucket {
     #[must_use]
     #[doc(alias("TokensAt"))]
     pub fn tokens(&self, now: Instant) -> f64 {
-        self.locked(|ledger| ledger.tokens(now))
+        self.0.lock().tokens(now)
     }
 
     /// Tokens a second.
@@ -322,7 +271,7 @@ impl TokenBucket {
     #[must_use]
     #[doc(alias("Limit"))]
     pub fn rate(&self) -> f64 {
-        self.ledger.lock().per_second
+        self.0.lock().per_second
     }
 
     /// How many tokens the bucket can hold.
@@ -334,14 +283,14 @@ impl TokenBucket {
     /// ```
     #[must_use]
     pub fn burst(&self) -> u32 {
-        self.ledger.lock().pace.burst
+        self.0.lock().pace.burst
     }
 }
 
 impl fmt::Debug for TokenBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rate, burst) = {
-            let ledger = self.ledger.lock();
+            let ledger = self.0.lock();
             (ledger.per_second, ledger.pace.burst)
         };
         f.debug_struct("TokenBucket").field("rate", &rate).field("burst", &burst).finish_non_exhaustive()
@@ -372,7 +321,8 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
 #[must_use = "the tokens are taken, but may be there only later: see `delay`"]
 pub struct Reservation<'b> {
     bucket: Lent<'b, TokenBucket>,
-    promise: Promised,
+    /// `None`: it never comes, and nothing was taken.
+    promise: Option<Promise>,
 }
 
 /// Borrowed, or with a reference of its own.
@@ -389,34 +339,6 @@ impl<T: ?Sized> Deref for Lent<'_, T> {
             Self::Borrowed(lent) => lent,
             Self::Owned(own) => own,
         }
-    }
-}
-
-/// What a reservation was promised, by whom.
-pub(super) enum Promised {
-    /// Nothing, and nothing was taken.
-    Never,
-    Swiftly(u32, Swiftly),
-    Locked(Promise),
-}
-
-impl Promised {
-    pub(super) fn ready_at(&self) -> Instant {
-        match self {
-            Self::Never => Instant::NEVER,
-            Self::Swiftly(_, grant) => grant.now + Duration::from_nanos(grant.delay),
-            Self::Locked(promise) => promise.grant.ready_at(),
-        }
-    }
-
-    /// Gives the tokens back to the bucket that promised them: [`Reservation::cancel`].
-    pub(super) fn cancel(self, bucket: &TokenBucket, now: Instant) {
-        let promise = match (self, &bucket.swift) {
-            (Self::Locked(promise), _) => promise,
-            (Self::Swiftly(n, grant), Some(swift)) => swift.promise(n, grant),
-            _ => return,
-        };
-        bucket.locked(|ledger| ledger.give_back(&promise, now));
     }
 }
 
@@ -439,11 +361,7 @@ impl Reservation<'_> {
     #[must_use]
     #[doc(alias("DelayFrom", "InfDuration"))]
     pub fn delay(&self) -> Duration {
-        match &self.promise {
-            Promised::Never => Duration::MAX,
-            Promised::Swiftly(_, grant) => Duration::from_nanos(grant.delay),
-            Promised::Locked(promise) => Duration::from_nanos(promise.grant.delay),
-        }
+        self.promise.as_ref().map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
     /// When the tokens are there; [`Instant::NEVER`] where they never are.
@@ -458,7 +376,7 @@ impl Reservation<'_> {
     /// ```
     #[must_use]
     pub fn ready_at(&self) -> Instant {
-        self.promise.ready_at()
+        self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
     }
 
     /// Whether the tokens can never be had. Nothing was taken then.
@@ -473,7 +391,7 @@ impl Reservation<'_> {
     #[must_use]
     #[doc(alias("OK"))]
     pub fn is_never(&self) -> bool {
-        matches!(self.promise, Promised::Never)
+        self.promise.is_none()
     }
 
     /// Gives back of the `n` reserved tokens those that nobody after it relies
@@ -495,16 +413,15 @@ impl Reservation<'_> {
     /// ```
     #[doc(alias("CancelAt"))]
     pub fn cancel(self, now: Instant) {
-        self.promise.cancel(&self.bucket, now);
+        if let Some(promise) = &self.promise {
+            self.bucket.give_back(promise, now);
+        }
     }
 }
 
 impl fmt::Debug for Reservation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = match &self.promise {
-            Promised::Never => 0,
-            Promised::Swiftly(n, _) | Promised::Locked(Promise { n, .. }) => *n,
-        };
+        let n = self.promise.as_ref().map_or(0, |promise| promise.n);
         f.debug_struct("Reservation").field("n", &n).field("ready_at", &self.ready_at()).finish()
     }
 }

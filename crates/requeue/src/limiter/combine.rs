@@ -148,21 +148,13 @@ impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
     fn when(&self, key: &K, now: Instant) -> Duration {
         (**self).when(key, now)
     }
-    fn forget(&self, key: &K) {
-        (**self).forget(key);
-    }
-    fn num_requeues(&self, key: &K) -> u32 {
-        (**self).num_requeues(key)
-    }
     fn keeps(&self, token: sealed::Token) -> Keeps {
         (**self).keeps(token)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
         (**self).when_counted(failures, now, token)
     }
-    fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-        (**self).num_requeues_at(key, now, token)
-    }
+    left_to!(self => (**self));
     fn longest(&self, token: sealed::Token) -> Duration {
         (**self).longest(token)
     }
@@ -177,15 +169,7 @@ macro_rules! shared {
             fn when(&self, key: &K, now: Instant) -> Duration {
                 (**self).when(key, now)
             }
-            fn forget(&self, key: &K) {
-                (**self).forget(key);
-            }
-            fn num_requeues(&self, key: &K) -> u32 {
-                (**self).num_requeues(key)
-            }
-            fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-                (**self).num_requeues_at(key, now, token)
-            }
+            left_to!(self => (**self));
             fn longest(&self, token: sealed::Token) -> Duration {
                 (**self).longest(token)
             }

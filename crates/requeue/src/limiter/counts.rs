@@ -1,6 +1,7 @@
 //! How often single keys failed, for the limiters whose delay depends on that.
 
 use super::records::Records;
+use super::sealed;
 use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{BuildHasher, Hash};
@@ -25,8 +26,6 @@ struct Count {
 }
 
 impl Count {
-    const NONE: Self = Self { failures: 0, expires: Instant::NEVER };
-
     fn expired(&self, now: Instant) -> bool {
         self.expires <= now && !self.expires.is_never()
     }
@@ -49,26 +48,15 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
     where
         K: Clone,
     {
-        let Some(expire_after) = self.expire_after else {
-            return self.records.update_lasting(
-                key,
-                || Count::NONE,
-                |count| {
-                    let delay = delay(count.failures);
-                    count.failures = count.failures.saturating_add(1);
-                    delay
-                },
-            );
-        };
         self.seen.fetch_max(now.as_nanos(), Ordering::Relaxed);
         self.records.update(
             key,
-            || Count::NONE,
-            |count| count.expired(now),
+            || Count { failures: 0, expires: Instant::NEVER },
+            self.expire_after.map(|_| |count: &Count| count.expired(now)),
             |count| {
                 let delay = delay(count.failures);
-                *count =
-                    Count { failures: count.failures.saturating_add(1), expires: now + delay + expire_after };
+                count.failures = count.failures.saturating_add(1);
+                count.expires = self.expire_after.map_or(Instant::NEVER, |time| now + delay + time);
                 delay
             },
         )
@@ -79,11 +67,11 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
     }
 
     /// The count at the latest instant that was seen.
-    pub(super) fn get(&self, key: &K) -> u32 {
-        self.get_at(key, Instant::ORIGIN)
+    pub(super) fn num_requeues(&self, key: &K) -> u32 {
+        self.num_requeues_at(key, Instant::ORIGIN, sealed::Token(()))
     }
 
-    pub(super) fn get_at(&self, key: &K, now: Instant) -> u32 {
+    pub(super) fn num_requeues_at(&self, key: &K, now: Instant, _: sealed::Token) -> u32 {
         let now = now.max(Instant::from_nanos(self.seen.load(Ordering::Relaxed)));
         self.records.read(key, |count| if count.expired(now) { 0 } else { count.failures }).unwrap_or(0)
     }

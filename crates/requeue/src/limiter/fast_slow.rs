@@ -98,20 +98,12 @@ where
     fn when(&self, key: &K, now: Instant) -> Duration {
         self.counts.add(key, now, |failures| self.delay(failures))
     }
-    fn forget(&self, key: &K) {
-        self.counts.forget(key);
-    }
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.counts.get(key)
-    }
+    left_to!(self => self.counts);
     fn keeps(&self, _: sealed::Token) -> Keeps {
         Keeps::Count { expire_after: self.counts.expire_after }
     }
     fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
         self.delay(failures)
-    }
-    fn num_requeues_at(&self, key: &K, now: Instant, _: sealed::Token) -> u32 {
-        self.counts.get_at(key, now)
     }
     fn longest(&self, _: sealed::Token) -> Duration {
         if self.n == 0 { self.slow } else { self.fast.max(self.slow) }

@@ -86,21 +86,13 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for Jitter<L> {
     fn when(&self, key: &K, now: Instant) -> Duration {
         self.lengthen(self.limiter.when(key, now), self.limiter.longest(sealed::Token(())))
     }
-    fn forget(&self, key: &K) {
-        self.limiter.forget(key);
-    }
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.limiter.num_requeues(key)
-    }
     fn keeps(&self, token: sealed::Token) -> Keeps {
         self.limiter.keeps(token)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
         self.lengthen(self.limiter.when_counted(failures, now, token), self.limiter.longest(token))
     }
-    fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-        self.limiter.num_requeues_at(key, now, token)
-    }
+    left_to!(self => self.limiter);
     fn longest(&self, token: sealed::Token) -> Duration {
         self.limiter.longest(token)
     }

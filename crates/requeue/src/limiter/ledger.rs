@@ -1,8 +1,7 @@
-//! A token bucket's books, whole: for whoever holds the lock.
+//! A token bucket's books: for whoever holds its lock.
 
 use super::pace::{Exact, Grant, Level, Pace, Rate, Refusal, convert};
 use crate::Instant;
-use std::time::Duration;
 
 /// All that a bucket knows.
 #[derive(Clone, Debug)]
@@ -14,8 +13,6 @@ pub(super) struct Ledger {
     /// The instant that the latest reservation was promised, of those that were
     /// not cancelled.
     pub(super) latest: Exact,
-    /// Whether the pace is still the one that it was made with.
-    pub(super) unchanged: bool,
     /// What the bucket held as its rate became infinite; `None` while it is finite.
     since_infinite: Option<Held>,
 }
@@ -60,17 +57,17 @@ impl Ledger {
             pace,
             level: pace.full(),
             latest: Exact::ORIGIN,
-            unchanged: true,
             since_infinite: pace.rate.is_none().then(full),
         }
     }
 
     /// Takes `n` tokens, unless they could never be had or only after more than
     /// `at_most` nanoseconds: then nothing changes.
-    pub(super) fn take(&mut self, n: u32, now: Instant, at_most: u64) -> Result<Grant, Refusal> {
+    #[inline]
+    pub(super) fn take(&mut self, n: u32, now: Instant, at_most: u64) -> Result<Promise, Refusal> {
         let grant = self.pace.take(&mut self.level, n, now, at_most)?;
         self.latest = grant.exact;
-        Ok(grant)
+        Ok(Promise { n, grant, rate: self.pace.rate })
     }
 
     pub(super) fn change(&mut self, per_second: f64, burst: u32, now: Instant) {
@@ -78,7 +75,6 @@ impl Ledger {
         let now = if now.is_never() { self.level.last } else { now.max(self.level.last) };
         let (rate, balance) = self.holds(now);
         let new = Pace::new(per_second, burst);
-        self.unchanged = false;
         self.per_second = per_second;
         self.pace = new;
         // what the bucket holds at this instant, debts included, is what it goes on with
@@ -136,11 +132,5 @@ impl Ledger {
     pub(super) fn tokens(&self, now: Instant) -> f64 {
         let (rate, balance) = self.holds(now);
         balance as f64 / rate.token as f64
-    }
-}
-
-impl Grant {
-    pub(super) fn ready_at(&self) -> Instant {
-        self.now + Duration::from_nanos(self.delay)
     }
 }

@@ -48,21 +48,13 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for WithMaxWait<L> {
     fn when(&self, key: &K, now: Instant) -> Duration {
         self.limiter.when(key, now).min(self.max)
     }
-    fn forget(&self, key: &K) {
-        self.limiter.forget(key);
-    }
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.limiter.num_requeues(key)
-    }
     fn keeps(&self, token: sealed::Token) -> Keeps {
         self.limiter.keeps(token)
     }
     fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
         self.limiter.when_counted(failures, now, token).min(self.max)
     }
-    fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-        self.limiter.num_requeues_at(key, now, token)
-    }
+    left_to!(self => self.limiter);
     fn longest(&self, token: sealed::Token) -> Duration {
         self.limiter.longest(token).min(self.max)
     }

@@ -31,6 +31,21 @@
 use crate::Instant;
 use std::time::Duration;
 
+/// The records of a limiter are those of another, or its counts.
+macro_rules! left_to {
+    ($self:ident => $within:expr) => {
+        fn forget(&$self, key: &K) {
+            $within.forget(key);
+        }
+        fn num_requeues(&$self, key: &K) -> u32 {
+            $within.num_requeues(key)
+        }
+        fn num_requeues_at(&$self, key: &K, now: Instant, token: sealed::Token) -> u32 {
+            $within.num_requeues_at(key, now, token)
+        }
+    };
+}
+
 mod acquire;
 mod bucket;
 mod combine;
@@ -46,7 +61,6 @@ mod nanos;
 mod pace;
 mod per_key_bucket;
 mod records;
-mod swift;
 #[cfg(all(test, not(requeue_loom)))]
 mod tests;
 

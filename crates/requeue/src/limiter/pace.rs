@@ -14,6 +14,7 @@
 //! past [`Instant::NEVER`]), `burst * token <= 2^118`.
 
 use crate::Instant;
+use std::time::Duration;
 
 /// Below this no token comes within the 584 years that an instant can tell, so
 /// such a rate is as good as 0. (1e9 / 2^64 tokens a second.)
@@ -273,6 +274,16 @@ pub(super) struct Grant {
     pub(super) delay: u64,
     /// When they are there, unrounded.
     pub(super) exact: Exact,
+}
+
+impl Grant {
+    pub(super) fn delay(&self) -> Duration {
+        Duration::from_nanos(self.delay)
+    }
+
+    pub(super) fn ready_at(&self) -> Instant {
+        self.now + self.delay()
+    }
 }
 
 #[cfg(all(test, not(requeue_loom)))]

@@ -77,10 +77,10 @@ where
             .update(
                 key,
                 || self.pace.full(),
-                |level| self.pace.is_full(level, now),
+                Some(|level: &Level| self.pace.is_full(level, now)),
                 |level| self.pace.take(level, 1, now, u64::MAX),
             )
-            .map_or(Duration::MAX, |grant| Duration::from_nanos(grant.delay))
+            .map_or(Duration::MAX, |grant| grant.delay())
     }
     fn forget(&self, key: &K) {
         self.levels.forget(key);

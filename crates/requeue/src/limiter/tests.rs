@@ -253,9 +253,9 @@ fn r_bucket_without_room_grants_nothing() {
 
 #[test]
 fn r_bucket_reserved_within_a_time_takes_nothing_where_it_is_too_long() {
-    let (swift, changed) = (drained(10.0, 1), drained(1.0, 1));
+    let (as_built, changed) = (drained(10.0, 1), drained(1.0, 1));
     changed.set_rate(10.0, T0).unwrap();
-    for bucket in [swift, changed] {
+    for bucket in [as_built, changed] {
         assert!(bucket.reserve_within(1, T0, ms(100) - NANO).is_never());
         assert_eq!(bucket.tokens(T0), 0.0);
         assert_eq!(bucket.reserve_within(1, T0, ms(100)).delay(), ms(100));

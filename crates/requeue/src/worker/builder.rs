@@ -3,7 +3,7 @@
 use super::crew::Crew;
 use super::future::WorkerFuture;
 use super::outcome::{Failure, IntoOutcome, RunReport};
-use super::roster::{Hiring, Roster};
+use super::roster::{Hire, Hiring, Roster};
 use super::run::Run;
 use super::spawn::Spawn;
 use super::tasks::Tasks;
@@ -233,14 +233,7 @@ impl<K, V> WorkerBuilder<K, V> {
         F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
         O: IntoOutcome,
     {
-        let (crew, workers, hiring) = self.crew();
-        let roster = crew.roster.clone();
-        hiring.open(Arc::new(Threads::new(crew, handler)));
-        if let Err(error) = roster.resize(workers, &hiring) {
-            roster.stop_taking();
-            return Err(error);
-        }
-        Ok(Worker::new(roster, hiring))
+        self.start(|crew| Arc::new(Threads::new(crew, handler)))
     }
 
     /// Starts the workers as tasks of an executor, whichever it is: a closure that
@@ -284,14 +277,7 @@ impl<K, V> WorkerBuilder<K, V> {
         F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        let (crew, workers, hiring) = self.crew();
-        let roster = crew.roster.clone();
-        hiring.open(Arc::new(Tasks::new(crew, executor, handler)));
-        if let Err(error) = roster.resize(workers, &hiring) {
-            roster.stop_taking();
-            return Err(error);
-        }
-        Ok(Worker::new(roster, hiring))
+        self.start(|crew| Arc::new(Tasks::new(crew, executor, handler)))
     }
 
     /// The workers without an executor: one future that runs up to
@@ -324,12 +310,22 @@ impl<K, V> WorkerBuilder<K, V> {
         let (crew, workers, hiring) = self.crew();
         WorkerFuture::new(crew, workers, hiring, handler)
     }
+}
 
-    fn crew(self) -> (Crew<K, V>, usize, Arc<Hiring>)
-    where
-        K: Send + Sync + 'static,
-        V: Send + 'static,
-    {
+impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
+    /// Starts the workers that `staff` brings in.
+    fn start(self, staff: impl FnOnce(Crew<K, V>) -> Arc<dyn Hire>) -> io::Result<Worker> {
+        let (crew, workers, hiring) = self.crew();
+        let roster = crew.roster.clone();
+        hiring.open(staff(crew));
+        if let Err(error) = roster.resize(workers, &hiring) {
+            roster.stop_taking();
+            return Err(error);
+        }
+        Ok(Worker::new(roster, hiring))
+    }
+
+    fn crew(self) -> (Crew<K, V>, usize, Arc<Hiring>) {
         self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
         let hiring = Hiring::new();
         let roster = Arc::new(Roster::new(self.queue.clone(), &hiring));

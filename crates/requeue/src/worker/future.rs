@@ -206,7 +206,7 @@ where
 
     fn report(&self) -> StopReport {
         let queue = &self.roster().queue;
-        self.roster().report(queue.stats(queue.clock().now()), None)
+        self.roster().report(queue.report(None, queue.clock().now()))
     }
 }
 
@@ -232,7 +232,7 @@ where
             this.seat(place);
         }
         woken.extend(hired);
-        let polled = Polled::begin(&this.bells);
+        this.bells.polled.store(true, Release);
         for place in woken {
             // a place that was left may still be woken
             let Some(Some(Seated { seat, bell, waker, ends })) = this.seats.get_mut(place) else { continue };
@@ -242,24 +242,8 @@ where
                 this.seats[place] = None;
             }
         }
-        drop(polled);
+        this.bells.polled.store(false, Release);
         if this.roster().has_ended() { Poll::Ready(this.report()) } else { Poll::Pending }
-    }
-}
-
-/// While the future is polled.
-struct Polled<'a>(&'a Bells);
-
-impl<'a> Polled<'a> {
-    fn begin(bells: &'a Bells) -> Self {
-        bells.polled.store(true, Release);
-        Self(bells)
-    }
-}
-
-impl Drop for Polled<'_> {
-    fn drop(&mut self) {
-        self.0.polled.store(false, Release);
     }
 }
 

@@ -7,7 +7,7 @@ use super::run::{Cell, Told};
 use super::{Hook, Rules, report};
 use crate::Instant;
 use crate::clock::{Clock, Parker};
-use crate::panics::quietly;
+use crate::panics::{quietly, wake_each};
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -73,9 +73,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         }
         let waker = if idle { state.waker.clone() } else { None };
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_each(waker);
     }
 
     /// Whether a run that began then is past its limit at `now`.
@@ -94,9 +92,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         state.ended = true;
         let waker = state.waker.clone();
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake_each(waker);
     }
 
     fn run(&self) {

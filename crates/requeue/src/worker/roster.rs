@@ -36,9 +36,8 @@ pub(super) enum Left {
 pub(super) trait Source: Send + Sync {
     fn clock(&self) -> &dyn Clock;
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
-    fn stats(&self, now: Instant) -> Stats;
-    /// What a drain has to tell.
-    fn drained(&self, base: &DrainBase, now: Instant) -> Drained;
+    /// What is known of the keys, and what a drain has to tell.
+    fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>);
     /// What a drain still waits for. If that is anything, `waker` is woken when nothing is
     /// left of the queue.
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
@@ -53,11 +52,9 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase {
         self.begin_drain(options, now).0
     }
-    fn stats(&self, now: Instant) -> Stats {
-        self.enter_at(now).with(|hold| hold.core.stats())
-    }
-    fn drained(&self, base: &DrainBase, now: Instant) -> Drained {
-        self.enter_at(now).with(|hold| hold.core.drain_counts(base))
+    fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>) {
+        self.enter_at(now)
+            .with(|hold| (hold.core.stats(), drain.map(|base| hold.core.drain_counts(base))))
     }
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
@@ -332,27 +329,20 @@ impl Roster {
 
     /// A look has ended: those who make a report may have waited for that.
     fn settles<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
-        let mut wakers = Vec::new();
-        let mut state = self.state.lock();
-        let result = how(&mut state);
-        state.change(place, |at| at.looking = false);
-        state.tell_stops(&mut wakers);
-        drop(state);
-        wake_each(wakers);
-        result
+        self.tells(self.state.lock(), |state| {
+            let result = how(state);
+            state.change(place, |at| at.looking = false);
+            result
+        })
     }
 
     pub(super) fn run_ended(&self, place: usize) {
-        let mut wakers = Vec::new();
-        let mut state = self.state.lock();
-        let Place { running, told, .. } = state.change(place, std::mem::take);
-        if !told {
-            state.done += 1;
-        }
-        state.tell_stops(&mut wakers);
-        drop(state);
-        drop(running);
-        wake_each(wakers);
+        let gone = self.tells(self.state.lock(), |state| {
+            let gone = state.change(place, std::mem::take);
+            state.done += u64::from(!gone.told);
+            gone
+        });
+        drop(gone);
     }
 
     /// A worker leaves, or did not come.
@@ -367,19 +357,28 @@ impl Roster {
         self.vacate(state, place);
     }
 
-    fn vacate(&self, mut state: MutexGuard<'_, State>, place: usize) {
+    fn vacate(&self, state: MutexGuard<'_, State>, place: usize) {
+        let gone = self.tells(state, |state| {
+            state.free.push(place);
+            state.alive -= 1;
+            state.change(place, std::mem::take)
+        });
+        drop(gone);
+    }
+
+    /// Something changes that those who make a report may wait for, or that ends the worker.
+    /// What is dropped of users' code is given back, to be dropped without the lock.
+    fn tells<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
         let mut wakers = Vec::new();
-        let gone = state.change(place, std::mem::take);
-        state.free.push(place);
-        state.alive -= 1;
+        let result = how(&mut state);
         state.tell_stops(&mut wakers);
         let ended = state.has_ended();
         drop(state);
-        drop(gone);
         wake_each(wakers);
         if ended {
             self.end();
         }
+        result
     }
 
     /// Whether a worker that was lost to its executor is to be replaced: then its place
@@ -411,13 +410,7 @@ impl Roster {
 
     /// Nobody is left who could work, and nobody may come any more.
     pub(super) fn abandon(&self) {
-        let mut state = self.state.lock();
-        state.over = true;
-        let ended = state.has_ended();
-        drop(state);
-        if ended {
-            self.end();
-        }
+        self.tells(self.state.lock(), |state| state.over = true);
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -451,8 +444,8 @@ impl Roster {
         }
     }
 
-    /// What there is to report of the worker, apart from its queue.
-    pub(super) fn report(&self, stats: Stats, drained: Option<Drained>) -> StopReport {
+    /// What there is to report of the worker, with what its queue reports.
+    pub(super) fn report(&self, (stats, drained): (Stats, Option<Drained>)) -> StopReport {
         let state = self.state.lock();
         let left = drained.is_some() && (stats.ready > 0 || stats.held > 0 || stats.waiting > 0);
         let still_running = state.places.iter().filter(|p| p.running.is_some()).count();

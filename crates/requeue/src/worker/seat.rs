@@ -101,14 +101,12 @@ where
             }
             let get = self.get.get_or_insert_with(|| Get::new(Owner::Owned(crew.queue.clone()), None));
             match Pin::new(get).poll(cx) {
-                Poll::Ready(Some(item)) => {
+                Poll::Ready(item) => {
                     self.get = None;
-                    return Poll::Ready(Some(item));
-                }
-                Poll::Ready(None) => {
-                    self.get = None;
-                    crew.roster.is_over(self.place);
-                    return Poll::Ready(None);
+                    if item.is_none() {
+                        crew.roster.is_over(self.place);
+                    }
+                    return Poll::Ready(item);
                 }
                 Poll::Pending => {
                     // whoever stops or resizes the worker from here on wakes this task

@@ -90,22 +90,13 @@ pub struct Stop {
 impl Stop {
     pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
         let now = roster.queue.clock().now();
-        let drain = match drain {
-            Some(options) => Some(roster.queue.begin_drain(options, now)),
-            None => {
-                roster.stop_taking();
-                None
-            }
-        };
-        Self {
-            roster,
-            drain,
-            deadline: now + timeout,
-            brings_it_about: true,
-            place: None,
-            drain_place: None,
-            alarm: None,
+        let drain = drain.map(|options| roster.queue.begin_drain(options, now));
+        if drain.is_none() {
+            roster.stop_taking();
         }
+        let mut stop = Self::watch(roster);
+        (stop.drain, stop.deadline, stop.brings_it_about) = (drain, now + timeout, true);
+        stop
     }
 
     /// Waits for the workers' end without bringing it about.
@@ -187,8 +178,7 @@ impl Stop {
             return Step::Sleep(until);
         }
         self.leave();
-        let drained = self.drain.as_ref().map(|base| self.roster.queue.drained(base, now));
-        Step::Ready(self.roster.report(self.roster.queue.stats(now), drained))
+        Step::Ready(self.roster.report(self.roster.queue.report(self.drain.as_ref(), now)))
     }
 }
 

@@ -12,7 +12,7 @@ use super::run::Run;
 use super::seat::Seat;
 use super::spawn::Spawn;
 use crate::panics::quietly;
-use crate::sync::{Mutex, atomic};
+use crate::sync::{Mutex, MutexGuard, atomic};
 use atomic::Ordering::AcqRel;
 use std::future::Future;
 use std::io;
@@ -59,16 +59,12 @@ const SPAWNED: u8 = 2;
 const REFUSED: u8 = 4;
 
 /// One worker, as the executor has it.
-struct Task<K, V, F, Fut>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-    F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: IntoOutcome> + Send + 'static,
-{
+struct Task<K: 'static, V: 'static, F, Fut> {
     slot: Arc<Slot<K, V, F, Fut>>,
     /// The slot again, as the roster has it.
     ends: Arc<dyn Ends>,
+    /// Brings another one in where this is lost.
+    hire: Arc<dyn Hire>,
     left: bool,
 }
 
@@ -87,10 +83,17 @@ where
             state: Mutex::new(inside),
             fate: atomic::AtomicU8::new(0),
         });
-        let task = Task { slot: slot.clone(), ends: slot.clone(), left: false };
+        let task = Task { slot: slot.clone(), ends: slot.clone(), hire: self.clone(), left: false };
         self.spawn.spawn(Box::pin(task));
         Ok(slot.fate.fetch_or(SPAWNED, AcqRel) & REFUSED == 0)
     }
+}
+
+/// Wakes the task, without the lock.
+fn wake<K, V, Fut>(inside: MutexGuard<'_, Inside<K, V, Fut>>) {
+    let waker = inside.waker.clone();
+    drop(inside);
+    waker.into_iter().for_each(Waker::wake);
 }
 
 impl<K, V, F, Fut> Ends for Slot<K, V, F, Fut>
@@ -104,10 +107,7 @@ where
         let mut inside = self.state.lock();
         let Some(mut seat) = inside.seat.take() else {
             // it is being polled: another poll looks whether it was told to end
-            let waker = inside.waker.clone();
-            drop(inside);
-            waker.into_iter().for_each(Waker::wake);
-            return;
+            return wake(inside);
         };
         drop(inside);
         seat.abandon(&self.staff.crew, Failure::Cancelled);
@@ -118,9 +118,7 @@ where
             return self.staff.crew.roster.leave(self.place);
         }
         inside.seat = Some(seat);
-        let waker = inside.waker.clone();
-        drop(inside);
-        waker.into_iter().for_each(Waker::wake);
+        wake(inside);
     }
 
     fn ends_soon(&self) -> bool {
@@ -138,7 +136,7 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { slot, ends, left } = &mut *self;
+        let Self { slot, ends, left, .. } = &mut *self;
         if *left {
             return Poll::Ready(());
         }
@@ -161,13 +159,7 @@ where
     }
 }
 
-impl<K, V, F, Fut> Drop for Task<K, V, F, Fut>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-    F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output: IntoOutcome> + Send + 'static,
-{
+impl<K, V, F, Fut> Drop for Task<K, V, F, Fut> {
     fn drop(&mut self) {
         if self.left {
             return;
@@ -189,7 +181,7 @@ where
         } else if staff.crew.roster.is_replaced(*place) {
             // one that is turned away leaves the place by itself
             quietly(|| {
-                let _ = staff.clone().hire(*place);
+                let _ = self.hire.clone().hire(*place);
             });
         }
     }
