@@ -123,3 +123,78 @@ fn check_order<Q: Fifo<Key = u64>>(form: Form) {
         assert!(own.is_sorted(), "the keys of producer {which} come in its order");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::{Condvar, Mutex};
+    use std::collections::VecDeque;
+
+    const HANDS_OUT_TWICE: u8 = 0;
+    const LOSES_TRIGGERS: u8 = 1;
+    const TURNS_PAIRS_ROUND: u8 = 2;
+
+    /// A queue that keeps none of the promises, or, of distinct keys, all but one.
+    struct Broken<const FAULT: u8> {
+        state: Mutex<(VecDeque<u64>, bool)>,
+        ready: Condvar,
+    }
+
+    impl<const FAULT: u8> Fifo for Broken<FAULT> {
+        const NAME: &'static str = "broken";
+        type Key = u64;
+        type Item<'q> = u64;
+
+        fn new() -> Self {
+            Self { state: Mutex::default(), ready: Condvar::new() }
+        }
+        fn add(&self, key: u64) {
+            if FAULT != LOSES_TRIGGERS {
+                self.state.lock().0.push_back(key);
+                self.ready.notify_one();
+            }
+        }
+        fn get(&self) -> Option<u64> {
+            let mut state = self.state.lock();
+            self.ready.wait_while(&mut state, |(line, shut)| {
+                line.len() < 1 + usize::from(FAULT == TURNS_PAIRS_ROUND) && !*shut
+            });
+            if FAULT == TURNS_PAIRS_ROUND && state.0.len() > 1 {
+                state.0.swap(0, 1);
+            }
+            state.0.pop_front()
+        }
+        fn key(item: &u64) -> &u64 {
+            item
+        }
+        fn done(&self, _: u64) {}
+        fn shut_down(&self, _: usize) {
+            self.state.lock().1 = true;
+            self.ready.notify_all();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "it ends well")]
+    fn a_key_that_two_hold_is_noticed() {
+        check_runs::<Broken<HANDS_OUT_TWICE>>(0, Form::Plain);
+    }
+
+    #[test]
+    #[should_panic(expected = "no run saw the last write")]
+    fn a_lost_trigger_is_noticed() {
+        check_runs::<Broken<LOSES_TRIGGERS>>(0, Form::Plain);
+    }
+
+    #[test]
+    #[should_panic(expected = "come in its order")]
+    fn keys_out_of_order_are_noticed() {
+        check_order::<Broken<TURNS_PAIRS_ROUND>>(Form::Plain);
+    }
+
+    #[test]
+    fn requeue_passes() {
+        let mut args = Args::parse(["stress".to_string(), "rounds=4".to_string()]).expect("right");
+        run::<requeue::WorkQueue<u64>>(&mut args).expect("right");
+    }
+}
