@@ -1,4 +1,4 @@
-//! Producers and consumers, as threads or as tasks.
+//! Producers and consumers, as threads, as tasks, or as some of each.
 //!
 //! Tasks run on Tokio's multi-threaded runtime with two workers. Tokio's own
 //! channels make a task yield after 128 operations; no other queue does, so
@@ -38,16 +38,18 @@ impl Form {
 /// Where producers and consumers run.
 #[derive(Debug)]
 pub struct Crew {
+    /// For tasks; where there is none, all are threads.
     runtime: Option<Runtime>,
+    /// Every other one is a thread all the same.
+    mixed: bool,
 }
 
 /// Producers or consumers at work.
 #[derive(Debug)]
-pub enum Running<S> {
-    /// As threads.
-    Threads(Vec<thread::JoinHandle<S>>),
-    /// As tasks.
-    Tasks(Vec<tokio::task::JoinHandle<S>>, Handle),
+pub struct Running<S> {
+    threads: Vec<thread::JoinHandle<S>>,
+    tasks: Vec<tokio::task::JoinHandle<S>>,
+    runtime: Option<Handle>,
 }
 
 /// A runtime for tasks, with two workers.
@@ -96,25 +98,42 @@ pub(crate) fn on_threads(threads: usize, n: usize, work: impl Fn(usize, usize) +
 }
 
 impl Crew {
-    /// What the parameter `mode` calls the two.
-    pub const MODES: [&'static str; 2] = ["threads", "tasks"];
+    /// What the parameter `mode` can be.
+    pub const MODES: [&'static str; 3] = ["threads", "tasks", "mixed"];
 
-    /// `threads` or `tasks`.
+    /// One of these modes. In the last the first producer is a thread and the first
+    /// consumer a task, and then it alternates.
     #[must_use]
     pub fn new(mode: &str) -> Self {
-        Self { runtime: (mode == "tasks").then(runtime) }
-    }
-
-    /// Threads.
-    #[must_use]
-    pub fn threads() -> Self {
-        Self { runtime: None }
+        Self { runtime: (mode != "threads").then(runtime), mixed: mode == "mixed" }
     }
 
     /// The runtime, where there are tasks.
     #[must_use]
     pub fn runtime(&self) -> Option<&Runtime> {
         self.runtime.as_ref()
+    }
+
+    /// Starts each of `all`, as what it is to be; of a mixed crew `first` is 0 where
+    /// the first is a thread, else 1.
+    fn start<T, S>(
+        &self,
+        first: usize,
+        all: Vec<T>,
+        threads: impl FnOnce(Vec<T>) -> Running<S>,
+        task: impl Fn(&Runtime, T) -> tokio::task::JoinHandle<S>,
+    ) -> Running<S> {
+        let Some(runtime) = &self.runtime else {
+            return threads(all);
+        };
+        let (mut some, mut rest) = (Vec::new(), Vec::new());
+        for (i, one) in all.into_iter().enumerate() {
+            if self.mixed && i % 2 == first { some.push(one) } else { rest.push(one) }
+        }
+        let mut running = threads(some);
+        running.tasks = rest.into_iter().map(|one| task(runtime, one)).collect();
+        running.runtime = Some(runtime.handle().clone());
+        running
     }
 
     /// Starts a consumer for each state, which `on_key` is given with each key
@@ -125,17 +144,14 @@ impl Crew {
         S: Send + 'static,
         F: Fn(&mut S, &Q::Key) + Copy + Send + Sync + 'static,
     {
-        let Some(runtime) = &self.runtime else {
-            return consume_in_threads(q, form, states, on_key);
-        };
-        let start = |state| {
+        let task = |runtime: &Runtime, state| {
             let q = Arc::clone(q);
             match form {
                 Form::Plain => runtime.spawn(plain_task(q, state, on_key)),
                 Form::Next => runtime.spawn(next_task(q, state, on_key)),
             }
         };
-        Running::Tasks(states.into_iter().map(start).collect(), runtime.handle().clone())
+        self.start(1, states, |states| consume_in_threads(q, form, states, on_key), task)
     }
 
     /// Starts a producer for each iterator, which adds what it gives.
@@ -144,10 +160,7 @@ impl Crew {
         Q: Fifo,
         I: Iterator<Item = Q::Key> + Send + 'static,
     {
-        let Some(runtime) = &self.runtime else {
-            return produce_in_threads(q, keys);
-        };
-        let start = |keys: I| {
+        let task = |runtime: &Runtime, keys: I| {
             let q = Arc::clone(q);
             runtime.spawn(async move {
                 let mut left = BUDGET;
@@ -157,25 +170,25 @@ impl Crew {
                 }
             })
         };
-        Running::Tasks(keys.into_iter().map(start).collect(), runtime.handle().clone())
+        self.start(0, keys, |keys| produce_in_threads(q, keys), task)
     }
 }
 
 impl<S: 'static> Running<S> {
+    fn threads(threads: Vec<thread::JoinHandle<S>>) -> Self {
+        Self { threads, tasks: Vec::new(), runtime: None }
+    }
+
     /// Waits for the end of all, and returns their states.
     ///
     /// # Panics
     ///
     /// If one of them has.
     pub fn join(self) -> Vec<S> {
-        match self {
-            Self::Threads(all) => {
-                all.into_iter().map(|thread| thread.join().expect("it ends well")).collect()
-            }
-            Self::Tasks(all, runtime) => {
-                all.into_iter().map(|task| runtime.block_on(task).expect("it ends well")).collect()
-            }
-        }
+        let threads = self.threads.into_iter().map(|thread| thread.join().expect("it ends well"));
+        let tasks = self.tasks.into_iter().zip(self.runtime.iter().cycle());
+        let tasks = tasks.map(|(task, runtime)| runtime.block_on(task).expect("it ends well"));
+        threads.chain(tasks).collect()
     }
 }
 
@@ -193,7 +206,7 @@ where
             Form::Next => next_thread(&*q, state, on_key),
         })
     };
-    Running::Threads(states.into_iter().map(start).collect())
+    Running::threads(states.into_iter().map(start).collect())
 }
 
 /// [`Crew::produce`] for a queue that has no tasks.
@@ -206,7 +219,7 @@ where
         let q = Arc::clone(q);
         spawn(move || keys.for_each(|key| q.add(key)))
     };
-    Running::Threads(keys.into_iter().map(start).collect())
+    Running::threads(keys.into_iter().map(start).collect())
 }
 
 fn plain_thread<Q: Fifo, S>(q: &Q, mut state: S, on_key: impl Fn(&mut S, &Q::Key)) -> S {
@@ -292,5 +305,27 @@ impl Tally {
         while self.0.iter().map(|mine| mine.0.load(Relaxed)).sum::<u64>() < n {
             thread::sleep(Duration::from_micros(100));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mixed_crew_has_threads_and_tasks() {
+        let crew = Crew::new("mixed");
+        let count = |of: Vec<u32>| {
+            let running = crew.start(
+                0,
+                of,
+                |some| Running::threads(some.into_iter().map(|n| spawn(move || n)).collect()),
+                |runtime, n| runtime.spawn(async move { n + 100 }),
+            );
+            running.join()
+        };
+        assert_eq!(count(vec![1, 2, 3, 4, 5]), [1, 3, 5, 102, 104]);
+        assert_eq!(count(vec![1]), [1]);
+        assert_eq!(count(vec![]), [0; 0]);
     }
 }

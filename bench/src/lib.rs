@@ -6,8 +6,8 @@
 //! A queue takes part by implementing the traits of [`queues`] as far as it can:
 //! the workloads are generic over them, so all that is measured in Rust is
 //! measured by the same code. A program for other queues is a `main` that gives
-//! [`main_with`] a function from a workload's name to its `run`, as this crate's
-//! own `main.rs`; it leaves the feature `ours` out.
+//! [`main_with`] a function from a workload's name to its `run`, as
+//! [`ours::dispatch`] is.
 
 pub mod args;
 pub mod crew;
@@ -16,10 +16,10 @@ pub mod floor;
 pub mod keys;
 pub mod line;
 pub mod measure;
-#[cfg(feature = "ours")]
 pub mod ours;
 pub mod queues;
 pub mod sink;
+pub mod stress;
 pub mod w1;
 pub mod w10;
 pub mod w11;
@@ -40,9 +40,14 @@ pub use queues::Fifo;
 use std::process::ExitCode;
 
 /// The `main` of a program that measures: hands its arguments to `dispatch` and
-/// prints the line that comes back, or what is wrong with the arguments.
-pub fn main_with(dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> ExitCode {
-    let done = Args::parse(std::env::args().skip(1)).and_then(|mut args| dispatch(&mut args));
+/// prints the line that comes back, or what is wrong with the arguments. The
+/// workload `version` prints `built`: the commit and the compiler, which a script
+/// that builds the program passes in `REQUEUE_BUILT`.
+pub fn main_with(built: Option<&str>, dispatch: impl FnOnce(&mut Args) -> Result<Line, Usage>) -> ExitCode {
+    let done = Args::parse(std::env::args().skip(1)).and_then(|mut args| match args.workload() {
+        "version" => Ok(built.unwrap_or("unknown; unknown").to_string()),
+        _ => dispatch(&mut args).map(|line| line.to_string()),
+    });
     match done {
         Ok(line) => {
             println!("{line}");
@@ -65,7 +70,7 @@ pub const WORKLOADS: &[&str] = &[
     "w4",
     "w4sooner",
     "timerfloor",
-    "soonerfloor",
+    "soonerreference",
     "w5",
     "w5when",
     "w5bucket",
@@ -73,9 +78,10 @@ pub const WORKLOADS: &[&str] = &[
     "w6",
     "w7",
     "w8",
-    "w8floor",
+    "w8reference",
     "w9",
     "w10",
     "w11",
     "fair",
+    "stress",
 ];

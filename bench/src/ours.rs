@@ -1,10 +1,10 @@
 //! requeue itself.
 
-use crate::Key;
-use crate::fair::Virtual;
+use crate::fair::{self, Virtual};
 use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
+use crate::{Args, Key, Line, Usage, floor, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
 use parking_lot::Mutex;
-use requeue::limiter::TokenBucket;
+use requeue::limiter::{self, TokenBucket};
 use requeue::{Clock, FakeClock, Instant, Item, RateLimiter, SystemClock, WorkQueue};
 use requeue_prometheus::QueueMetrics;
 use requeue_prometheus::prometheus_client::registry::Registry;
@@ -85,8 +85,8 @@ impl<K: Key> Delaying for WorkQueue<K> {
 const BASE: Duration = Duration::from_millis(1);
 const MAX: Duration = Duration::from_secs(1000);
 
-fn exponential<K>() -> requeue::limiter::Exponential<K> {
-    requeue::limiter::Exponential::new(BASE, MAX).expect("1 ms is below 1,000 s")
+fn exponential<K>() -> limiter::Exponential<K> {
+    limiter::Exponential::new(BASE, MAX).expect("1 ms is below 1,000 s")
 }
 
 impl<K: Key> RateLimited for WorkQueue<K> {
@@ -126,7 +126,7 @@ impl<K: Key> RateLimiter<K> for Own<K> {
     }
 }
 
-impl<K: Key> Exponential for requeue::limiter::Exponential<K> {
+impl<K: Key> Exponential for limiter::Exponential<K> {
     const NAME: &'static str = NAME;
     type Key = K;
     fn new() -> Self {
@@ -181,5 +181,44 @@ impl Virtual for Slow {
     }
     fn done(&mut self, key: u64) {
         self.q.done(&key).expect("it is held");
+    }
+}
+
+type U = WorkQueue<u64>;
+type S = WorkQueue<String>;
+
+/// Measures requeue.
+///
+/// # Errors
+///
+/// Where the arguments are wrong.
+pub fn dispatch(args: &mut Args) -> Result<Line, Usage> {
+    if let Some(other) = args.implementation().filter(|name| name != NAME) {
+        return Err(Usage::Wrong(format!("this program measures {NAME}, not {other}")));
+    }
+    match args.workload() {
+        "w1" => w1::run::<U, S>(args),
+        "w1floor" => floor::w1(args),
+        "w3floor" => floor::w3(args),
+        "timerfloor" => floor::timers(args),
+        "soonerreference" => floor::sooner(args),
+        "bucketfloor" => floor::bucket(args),
+        "w8reference" => floor::w8(args),
+        "w2" => w2::run::<U>(args),
+        "w3" => w3::run::<U, S>(args),
+        "w4" => w4::run::<U>(args),
+        "w4sooner" => w4::sooner::<U>(args),
+        "w5" => w5::run::<U, S>(args),
+        "w5when" => w5::when::<limiter::Exponential<u64>, limiter::Exponential<String>>(args),
+        "w5bucket" => w5::bucket::<TokenBucket>(args),
+        "w6" => w6::run::<U>(args),
+        "w7" => w7::run::<U, S>(args),
+        "w8" => w8::run::<U, S>(args),
+        "w9" => w9::run::<U>(args),
+        "w10" => w10::run::<U>(args),
+        "w11" => w11::run::<U, S>(args),
+        "fair" => fair::run::<Slow>(args),
+        "stress" => stress::run::<U>(args),
+        _ => Err(args.unknown(crate::WORKLOADS)),
     }
 }

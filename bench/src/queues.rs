@@ -67,7 +67,7 @@ pub trait AsyncFifo: Fifo {
 }
 
 /// A queue with timers.
-pub trait Delaying: AsyncFifo {
+pub trait Delaying: Fifo {
     /// Asks for a run in `delay`.
     fn add_after(&self, key: Self::Key, delay: Duration);
 }

@@ -17,8 +17,30 @@ pub(crate) const PENDING: usize = 100_000;
 ///
 /// Where a parameter is wrong.
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
+    one_thread("w1", ("shape", &["cycle", "pending", "bulk"]), behind::<U>, behind::<S>, args)
+}
+
+/// A queue in which other keys are ready already, if that is the shape.
+fn behind<Q: Fifo>(shape: &str, n: usize) -> Q {
+    let q = Q::new();
+    if shape == "pending" {
+        keys(n, PENDING).into_iter().for_each(|key| q.add(key));
+    }
+    q
+}
+
+/// What W1, W8 and W11 have in common: one thread works off `n` keys on a queue
+/// that was made in one of several ways. `ways` is the parameter that says which,
+/// and the words that it can be.
+pub(crate) fn one_thread<U: Fifo<Key = u64>, S: Fifo<Key = String>>(
+    workload: &str,
+    ways: (&'static str, &[&'static str]),
+    u64s: fn(&str, usize) -> U,
+    strings: fn(&str, usize) -> S,
+    args: &mut Args,
+) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
-    let shape = args.choice("shape", &["cycle", "pending", "bulk"])?;
+    let way = args.choice(ways.0, ways.1)?;
     let form = args.choice("form", &["plain", "next", "batch32"])?;
     let n = args.number("n", 1_000_000)?;
     let params = args.finish()?;
@@ -26,25 +48,21 @@ pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result
         return Err(Usage::Cannot(format!("{} has one key a call", U::NAME)));
     }
     let spent = match key {
-        "u64" => measure::<U>(shape, form, n),
-        _ => measure::<S>(shape, form, n),
+        "u64" => work_off(&u64s(way, n), way, form, n),
+        _ => work_off(&strings(way, n), way, form, n),
     };
-    Ok(Line::spent(U::NAME, "w1", params, n as u64, spent))
+    Ok(Line::spent(U::NAME, workload, params, n as u64, spent))
 }
 
-fn measure<Q: Fifo>(shape: &str, form: &str, n: usize) -> Spent {
-    let q = Q::new();
-    if shape == "pending" {
-        keys(n, PENDING).into_iter().for_each(|key| q.add(key));
-    }
+fn work_off<Q: Fifo>(q: &Q, way: &str, form: &str, n: usize) -> Spent {
     let keys = keys(0, n);
-    match (shape, form) {
-        ("bulk", "batch32") => bulk_batch(&q, keys),
-        (_, "batch32") => cycle_batch(&q, keys),
-        ("bulk", "plain") => bulk(&q, keys),
-        ("bulk", _) => bulk_next(&q, keys),
-        (_, "plain") => cycle(&q, keys),
-        _ => cycle_next(&q, keys),
+    match (way, form) {
+        ("bulk", "batch32") => bulk_batch(q, keys),
+        (_, "batch32") => cycle_batch(q, keys),
+        ("bulk", "plain") => bulk(q, keys),
+        ("bulk", _) => bulk_next(q, keys),
+        (_, "plain") => cycle(q, keys),
+        _ => cycle_next(q, keys),
     }
 }
 
@@ -53,7 +71,7 @@ pub(crate) fn ready<Q: Fifo>(q: &Q) -> Q::Item<'_> {
     q.get().expect("a key is ready")
 }
 
-pub(crate) fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let watch = Stopwatch::start();
     for key in keys {
         q.add(key);
@@ -63,7 +81,7 @@ pub(crate) fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
 }
 
 /// The same, but a run's end and the next `get` are one call.
-pub(crate) fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
+fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let mut held = None;
     let watch = Stopwatch::start();
     for key in keys {

@@ -3,7 +3,7 @@
 //! The worst of a run is the scheduler's as often as the queue's: what counts is
 //! the smallest worst of several.
 
-use crate::crew::{Crew, Form, Tally};
+use crate::crew::{Form, Tally, consume_in_threads};
 use crate::keys::{keys, unscramble};
 use crate::measure::Percentiles;
 use crate::queues::{Delaying, Fifo};
@@ -76,17 +76,13 @@ fn due<Q: Delaying<Key = u64>>(params: String, n: usize) -> Line {
     let (keys, delays) = (keys::<u64>(0, n), delays_of("uniform", n));
     let tally = Tally::new(CONSUMERS);
     let states = (0..CONSUMERS).map(|which| (which, n as u64, Arc::clone(&tally))).collect();
-    let consumers = Crew::threads().consume(
-        &q,
-        Form::Plain,
-        states,
-        |(which, n, tally): &mut (_, _, Arc<Tally>), key| {
+    let consumers =
+        consume_in_threads(&q, Form::Plain, states, |(which, n, tally): &mut (_, _, Arc<Tally>), key| {
             // the prober's keys are others
             if unscramble(*key) < *n {
                 tally.count(*which);
             }
-        },
-    );
+        });
     let start = Instant::now();
     for (key, delay) in keys.into_iter().zip(delays) {
         q.add_after(key, delay);

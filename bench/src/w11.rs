@@ -1,10 +1,9 @@
 //! W11: W1's cycle on a queue that has timers set, none of which is due.
 
 use crate::keys::keys;
-use crate::measure::Spent;
 use crate::queues::Delaying;
-use crate::w1::{cycle, cycle_next};
-use crate::{Args, Fifo, Line, Usage};
+use crate::w1::one_thread;
+use crate::{Args, Line, Usage};
 use std::time::Duration;
 
 /// How many keys wait where many do.
@@ -16,20 +15,11 @@ const MANY: usize = 10_000;
 ///
 /// Where a parameter is wrong.
 pub fn run<U: Delaying<Key = u64>, S: Delaying<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
-    let key = args.choice("key", &["u64", "string"])?;
-    let timers = args.choice("timers", &["one", "many", "none"])?;
-    let form = args.choice("form", &["plain", "next"])?;
-    let n = args.number("n", 1_000_000)?;
-    let params = args.finish()?;
-    let spent = match key {
-        "u64" => measure::<U>(timers, form, n),
-        _ => measure::<S>(timers, form, n),
-    };
-    Ok(Line::spent(U::NAME, "w11", params, n as u64, spent))
+    one_thread("w11", ("timers", &["one", "many", "none"]), timed::<U>, timed::<S>, args)
 }
 
-fn measure<Q: Delaying>(timers: &str, form: &str, n: usize) -> Spent {
-    let q = <Q as Fifo>::new();
+fn timed<Q: Delaying>(timers: &str, n: usize) -> Q {
+    let q = Q::new();
     let set = match timers {
         "one" => 1,
         "many" => MANY,
@@ -39,6 +29,5 @@ fn measure<Q: Delaying>(timers: &str, form: &str, n: usize) -> Spent {
         // between one hour and two, as those of keys that fail for long
         q.add_after(key, Duration::from_secs(3600 + (i * 3600 / MANY) as u64));
     }
-    let keys = keys(0, n);
-    if form == "next" { cycle_next(&q, keys) } else { cycle(&q, keys) }
+    q
 }

@@ -23,7 +23,7 @@ const PRODUCERS: [&str; 3] = ["sleep", "spin", "task"];
 pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let producer = args.choice("producer", &PRODUCERS)?;
     // a task's consumer is one too
-    let modes = if producer == "task" { [Crew::MODES[1], Crew::MODES[0]] } else { Crew::MODES };
+    let modes = if producer == "task" { ["tasks", "threads"] } else { ["threads", "tasks"] };
     let mode = args.choice("mode", &modes)?;
     if producer == "task" && mode == "threads" {
         return Err(Usage::Cannot("w6: producer=task is between tasks".to_string()));

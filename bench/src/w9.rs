@@ -16,7 +16,7 @@ use std::time::Duration;
 ///
 /// Where a parameter is wrong.
 pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
-    let asked = Asked::read(args, &Crew::MODES)?;
+    let asked = Asked::read(args, &Crew::MODES[..2])?;
     let crew = Crew::new(asked.mode);
     Ok(asked.measure(|q: &Arc<Q>, states| crew.consume(q, Form::Plain, states, count)))
 }

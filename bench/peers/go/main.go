@@ -33,10 +33,10 @@ var workloads = []struct {
 	{"w5bucket", []string{"threads=1", "n=4000000"}, w5bucket},
 	{"w6", []string{"producer=sleep|spin|task", "mode=goroutines|threads|tasks", "n=5000"}, w6},
 	{"w7", []string{"key=u64|string", "n=1000000"}, w7},
-	{"w8", []string{"key=u64|string", "metrics=off|on", "form=plain|next", "n=1000000"}, w8},
+	{"w8", []string{"key=u64|string", "metrics=off|on", "form=plain|next|batch32", "n=1000000"}, w8},
 	{"w9", []string{"waiters=10000", "mode=goroutines|threads|tasks", "n=1000000"}, w9},
 	{"w10", []string{"what=grow|shrink|due", "n=1000000"}, w10},
-	{"w11", []string{"key=u64|string", "timers=one|many|none", "form=plain|next", "n=1000000"}, w11},
+	{"w11", []string{"key=u64|string", "timers=one|many|none", "form=plain|next|batch32", "n=1000000"}, w11},
 	{"fair", []string{"load=2"}, fair},
 }
 

@@ -98,12 +98,12 @@ fn wanted(target: &Target, field: &str, first: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Plan;
+    use crate::plan::{Extent, Plan};
     use serde_json::json;
 
     /// A row of the file, and samples in which `ns` holds for its cells by name.
     fn judged(target: &Target, values: &[(&str, &str, f64)]) -> Judged {
-        let plan = Plan::load(false, &["w2".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["w2".to_string()]).unwrap();
         let row = &plan.sections[0].rows[0];
         let mut samples = Samples::default();
         for (name, field, value) in values {

@@ -1,5 +1,6 @@
 //! What a figure must be quoted with.
 
+use crate::plan::Extent;
 use crate::run::Programs;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
+    /// What requeue was built with, and from which commit: the program says it itself.
     pub(crate) rustc: String,
     pub(crate) commit: String,
     /// What the Go program says of itself, and the peers in Rust.
@@ -19,6 +21,7 @@ pub(crate) struct Machine {
     /// What else the machine did before the first measurement: its load average.
     pub(crate) load: String,
     pub(crate) quick: bool,
+    pub(crate) all_peers: bool,
     pub(crate) rounds: usize,
 }
 
@@ -35,7 +38,7 @@ const PEERS: [&str; 8] = [
 ];
 
 impl Machine {
-    pub(crate) fn look(root: &Path, programs: &Programs, quick: bool, rounds: usize) -> Self {
+    pub(crate) fn look(root: &Path, programs: &Programs, extent: Extent, rounds: usize) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -47,16 +50,19 @@ impl Machine {
             let lock = std::fs::read_to_string(root.join("bench/peers/Cargo.lock")).unwrap_or_default();
             versions.extend(locked(&lock));
         }
+        let built = programs.ours.as_ref().map(|ours| said(Command::new(ours).arg("version")));
+        let (commit, rustc) = parts(built.as_deref().unwrap_or_default());
         Self {
             processor: processor.map_or("unknown", |(_, name)| name).to_string(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
-            rustc: said(Command::new("rustc").arg("--version")),
-            commit: commit(root),
+            rustc,
+            commit,
             versions,
             date: said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])),
             load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_string(),
-            quick,
+            quick: extent.quick,
+            all_peers: extent.all_peers,
             rounds,
         }
     }
@@ -77,12 +83,11 @@ pub(crate) fn checkout() -> PathBuf {
     }
 }
 
-/// The commit that is checked out, and whether what is measured differs from it.
-fn commit(root: &Path) -> String {
-    let git = |args: &[&str]| said(Command::new("git").arg("-C").arg(root).args(args));
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
-    let changed = !git(&["status", "--porcelain", "--", "crates", "bench/src"]).is_empty();
-    format!("{commit}{}", if changed { ", changed since" } else { "" })
+/// The commit and the compiler, of what `requeue-bench version` says.
+fn parts(built: &str) -> (String, String) {
+    let (commit, rustc) = built.split_once("; ").unwrap_or((built, "unknown"));
+    let commit = if commit.is_empty() { "unknown" } else { commit };
+    (commit.to_string(), rustc.to_string())
 }
 
 /// The versions of the peers in a lock file.
@@ -99,6 +104,16 @@ fn locked(lock: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_says_what_it_was_built_from() {
+        let pair = |commit: &str, rustc: &str| (commit.to_string(), rustc.to_string());
+        assert_eq!(
+            parts("0a1b2c, changed since; rustc 1.95.0 (x)"),
+            pair("0a1b2c, changed since", "rustc 1.95.0 (x)")
+        );
+        assert_eq!(parts(""), pair("unknown", "unknown"));
+    }
 
     #[test]
     fn versions_are_read_from_a_lock_file() {

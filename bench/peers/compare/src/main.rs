@@ -8,9 +8,10 @@ mod plan;
 mod report;
 mod run;
 mod samples;
+mod summary;
 
 use machine::Machine;
-use plan::Plan;
+use plan::{Extent, Plan};
 use run::Programs;
 use samples::Samples;
 use serde_json::{Value, json};
@@ -24,19 +25,20 @@ const HELP: &str = "\
 requeue-compare [--ours PROGRAM] [--rust PROGRAM] [--go PROGRAM] [OPTIONS]
 
   --ours, --rust, --go PROGRAM  who measures requeue, the peers in Rust, those in Go
-  --quick         smaller and fewer rows
-  --rounds N      how often everything is measured (5, quick: 2)
+  --quick         smaller and fewer rows, and few peers
+  --all-peers     every peer there is
+  --rounds N      how often everything is measured (3, quick: 2)
   --only W1,W3    these sections alone; w4 means w4insert, w4run and w4sooner
   --jsonl FILE    where the lines go that the programs print (target/bench.jsonl)
   --from FILE     measures nothing, reads such lines
   --out DIRECTORY where RESULTS.md and results.svg go (bench)
-  --print         prints the tables and writes no results
+  --print         prints all tables and writes no results
 ";
 
 #[derive(Debug)]
 struct Options {
     programs: Programs,
-    quick: bool,
+    extent: Extent,
     rounds: Option<usize>,
     only: Vec<String>,
     jsonl: Option<PathBuf>,
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
 fn options(args: Vec<String>) -> Result<Options, String> {
     let mut options = Options {
         programs: Programs::default(),
-        quick: false,
+        extent: Extent::default(),
         rounds: None,
         only: Vec::new(),
         jsonl: None,
@@ -78,7 +80,8 @@ fn options(args: Vec<String>) -> Result<Options, String> {
             "--ours" => options.programs.ours = Some(value()?.into()),
             "--rust" => options.programs.rust = Some(value()?.into()),
             "--go" => options.programs.go = Some(value()?.into()),
-            "--quick" => options.quick = true,
+            "--quick" => options.extent.quick = true,
+            "--all-peers" => options.extent.all_peers = true,
             "--print" => options.print = true,
             "--rounds" => {
                 let rounds = value()?.parse().ok().filter(|n| *n > 0);
@@ -101,7 +104,8 @@ fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
         None => measure(options, &root)?,
     };
     let (machine, samples) = read(&file)?;
-    let plan = Plan::load(machine.quick, &options.only)?;
+    let extent = Extent { quick: machine.quick, all_peers: machine.all_peers };
+    let plan = Plan::load(extent, &options.only)?;
     if options.print {
         print!("{}", report::tables(&plan, &samples));
         return Ok(());
@@ -111,19 +115,20 @@ fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
     std::fs::write(out.join("RESULTS.md"), report::page(&plan, &samples, &machine))?;
     let quick = if machine.quick { ", a quick run" } else { "" };
     let below = format!("{}, {} cores; commit {}{quick}", machine.processor, machine.cores, machine.commit);
-    chart::draw(&chart::bars(&plan, &samples), &below, &out.join("results.svg"))?;
+    chart::draw(&summary::lines(&plan, &samples), &below, &out.join("results.svg"))?;
+    println!("{}", report::head(&plan, &samples, &machine));
     eprintln!("{} and results.svg are written", out.join("RESULTS.md").display());
     Ok(())
 }
 
 /// Measures everything, and returns the file of all lines.
 fn measure(options: &Options, root: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let plan = Plan::load(options.quick, &options.only)?;
-    let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 5 });
+    let plan = Plan::load(options.extent, &options.only)?;
+    let rounds = options.rounds.unwrap_or(if options.extent.quick { 2 } else { 3 });
     if options.programs.ours.is_none() {
         return Err("--ours is missing: what is to be compared?".into());
     }
-    let machine = Machine::look(root, &options.programs, options.quick, rounds);
+    let machine = Machine::look(root, &options.programs, options.extent, rounds);
     let path = options.jsonl.clone().unwrap_or_else(|| root.join("target/bench.jsonl"));
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

@@ -8,6 +8,8 @@ const FILE: &str = include_str!("../targets.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
+    /// The implementations that a quick run measures.
+    quick_peers: Vec<String>,
     #[serde(rename = "w")]
     pub(crate) sections: Vec<Section>,
 }
@@ -59,6 +61,18 @@ struct Way {
     implementation: Option<String>,
     args: Option<String>,
     run: Option<String>,
+    /// Measured only where all peers are asked for.
+    #[serde(default)]
+    more: bool,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extent {
+    /// Fewer rows with fewer keys, and only `quick_peers`.
+    pub(crate) quick: bool,
+    /// Every peer there is.
+    pub(crate) all_peers: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +80,9 @@ struct Way {
 pub(crate) struct Headline {
     pub(crate) name: String,
     pub(crate) of: Vec<String>,
+    /// The first of the section's `show` unless it is named.
+    pub(crate) field: Option<String>,
+    pub(crate) unit: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -103,6 +120,7 @@ pub(crate) struct Cell {
     pub(crate) implementation: String,
     /// The workload with all its parameters.
     pub(crate) args: String,
+    pub(crate) more: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,18 +131,19 @@ pub(crate) enum Kind {
 }
 
 impl Plan {
-    /// Reads the file, for a quick run or a whole one; `only` names sections, all
-    /// if it is empty.
-    pub(crate) fn load(quick: bool, only: &[String]) -> Result<Self, String> {
-        Self::parse(FILE, quick, only)
+    /// Reads the file, for that much; `only` names sections, all if it is empty.
+    pub(crate) fn load(extent: Extent, only: &[String]) -> Result<Self, String> {
+        Self::parse(FILE, extent, only)
     }
 
-    fn parse(text: &str, quick: bool, only: &[String]) -> Result<Self, String> {
+    fn parse(text: &str, extent: Extent, only: &[String]) -> Result<Self, String> {
         let mut plan: Self = toml::from_str(text).map_err(|e| format!("targets.toml: {e}"))?;
         for section in &mut plan.sections {
             for row in &mut section.rows {
-                row.cells = expand(row, &section.ours, &section.peers, quick);
+                row.cells = expand(row, &section.ours, &section.peers, extent.quick);
                 check(row).map_err(|e| format!("targets.toml: {}, {}: {e}", section.id, row.name))?;
+                let quick = |cell: &Cell| !extent.quick || plan.quick_peers.contains(&cell.implementation);
+                row.cells.retain(|cell| extent.all_peers || (!cell.more && quick(cell)));
             }
         }
         for name in only {
@@ -135,7 +154,7 @@ impl Plan {
         }
         plan.sections.retain(|s| only.is_empty() || only.iter().any(|name| belongs(&s.id, name)));
         for section in &mut plan.sections {
-            section.rows.retain(|row| !quick || row.quick.is_some());
+            section.rows.retain(|row| !extent.quick || row.quick.is_some());
         }
         Ok(plan)
     }
@@ -156,6 +175,7 @@ fn expand(row: &Row, ours: &[Way], peers: &[Way], quick: bool) -> Vec<Cell> {
             kind,
             implementation: way.implementation.as_deref().unwrap_or(implementation).to_string(),
             args: parts.into_iter().flatten().collect::<Vec<_>>().join(" "),
+            more: way.more,
         }
     };
     let ours = row.ours.as_deref().unwrap_or(ours).iter().map(|way| cell(way, Kind::Ours, "requeue"));
@@ -195,6 +215,7 @@ fn check(row: &Row) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn only(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -202,8 +223,8 @@ mod tests {
 
     #[test]
     fn the_file_is_sound_in_both_lengths() {
-        let whole = Plan::load(false, &[]).unwrap();
-        let quick = Plan::load(true, &[]).unwrap();
+        let whole = Plan::load(WHOLE, &[]).unwrap();
+        let quick = Plan::load(QUICK, &[]).unwrap();
         let rows = |plan: &Plan| plan.sections.iter().map(|s| s.rows.len()).sum::<usize>();
         assert!(rows(&quick) < rows(&whole));
         assert!(whole.sections.iter().all(|s| s.rows.iter().all(|r| !r.cells.is_empty())));
@@ -214,12 +235,43 @@ mod tests {
     fn a_number_ends_a_section_name() {
         assert!(belongs("w4", "w4") && belongs("w4run", "w4") && belongs("w2hot", "w2"));
         assert!(!belongs("w10", "w1") && !belongs("w1", "w10"));
-        let plan = Plan::load(false, &only(&["w1", "w10"])).unwrap();
+        let plan = Plan::load(WHOLE, &only(&["w1", "w10"])).unwrap();
         assert_eq!(plan.sections.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["w1", "w10"]);
-        assert!(Plan::load(false, &only(&["w99"])).unwrap_err().contains("w99"));
+        assert!(Plan::load(WHOLE, &only(&["w99"])).unwrap_err().contains("w99"));
     }
 
+    #[test]
+    fn peers_are_measured_as_far_as_they_are_asked_for() {
+        let peers = |quick, all_peers| {
+            let plan = Plan::load(Extent { quick, all_peers }, &[]).unwrap();
+            let cells = plan.sections.into_iter().flat_map(|s| s.rows).flat_map(|row| row.cells);
+            cells.map(|cell| cell.implementation).collect::<HashSet<_>>()
+        };
+        let (quick, whole, all) = (peers(true, false), peers(false, false), peers(false, true));
+        assert_eq!(
+            quick,
+            ["requeue", "client-go", "x-time-rate", "plain", "park", "notify"].map(String::from).into()
+        );
+        assert!(quick.is_subset(&whole) && whole.contains("kube") && !whole.contains("mutex"));
+        assert!(whole.is_subset(&all) && all.contains("mutex"));
+        assert!(peers(true, true).contains("kube"));
+    }
+
+    #[test]
+    fn targets_and_headlines_have_their_peers_in_the_shortest_run() {
+        for section in Plan::load(QUICK, &[]).unwrap().sections {
+            for row in section.rows {
+                let named = |name: &String| row.cells.iter().any(|cell| cell.name == *name);
+                assert!(row.targets.iter().flat_map(|t| &t.vs).all(named), "{}: {}", section.id, row.name);
+            }
+        }
+    }
+
+    const QUICK: Extent = Extent { quick: true, all_peers: false };
+    const WHOLE: Extent = Extent { quick: false, all_peers: false };
+
     const SMALL: &str = r#"
+        quick_peers = ["requeue", "p"]
         [[w]]
         id = "w1"
         title = "t"
@@ -238,7 +290,7 @@ mod tests {
     #[test]
     fn cells_have_all_arguments() {
         let text = SMALL.replace("TARGET", "");
-        let plan = Plan::parse(&text, true, &[]).unwrap();
+        let plan = Plan::parse(&text, QUICK, &[]).unwrap();
         let lines: Vec<_> = plan.sections[0].rows[0]
             .cells
             .iter()
@@ -251,13 +303,13 @@ mod tests {
             "requeue w1floor n=10",
         ];
         assert_eq!(lines, expected);
-        let whole = Plan::parse(&text, false, &[]).unwrap();
+        let whole = Plan::parse(&text, WHOLE, &[]).unwrap();
         assert!(whole.sections[0].rows[0].cells[0].args.ends_with("n=100"));
     }
 
     #[test]
     fn a_target_that_means_nothing_is_refused() {
-        let refused = |target: &str| Plan::parse(&SMALL.replace("TARGET", target), false, &[]).unwrap_err();
+        let refused = |target: &str| Plan::parse(&SMALL.replace("TARGET", target), WHOLE, &[]).unwrap_err();
         assert!(refused(r#"{ of = ["c"], at_most = 1.0 }"#).contains("nothing is called \"c\""));
         assert!(refused(r#"{ at_most = 1.0 }"#).contains("`of` the best or of `each`"));
         assert!(refused(r#"{ of = ["a"], times = 1.0 }"#).contains("with `vs`"));

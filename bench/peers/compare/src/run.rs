@@ -139,21 +139,33 @@ fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Extent;
 
     #[test]
     fn programs_take_turns_and_another_one_begins_each_round() {
-        let plan = Plan::load(true, &["w6".to_string()]).unwrap();
+        let plan = Plan::load(Extent { quick: true, all_peers: false }, &["w6".to_string()]).unwrap();
         let order = order(&plan, 2, |implementation| implementation != "client-go");
         let who: Vec<_> = order.iter().map(|(round, cell)| format!("{round} {}", cell.name)).collect();
         assert_eq!(
             who,
-            ["0 threads", "0 tasks", "0 park", "0 notify", "1 tasks", "1 park", "1 notify", "1 threads"]
+            [
+                "0 threads",
+                "0 tasks",
+                "0 plain mutex",
+                "0 park",
+                "0 notify",
+                "1 tasks",
+                "1 plain mutex",
+                "1 park",
+                "1 notify",
+                "1 threads"
+            ]
         );
     }
 
     #[test]
     fn what_stands_in_two_rows_is_measured_once_a_round() {
-        let plan = Plan::load(false, &[]).unwrap();
+        let plan = Plan::load(Extent { quick: false, all_peers: true }, &[]).unwrap();
         let mut seen = HashSet::new();
         for (round, cell) in order(&plan, 2, |_| true) {
             assert!(seen.insert((round, &cell.implementation, &cell.args)), "{cell:?}");

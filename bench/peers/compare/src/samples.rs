@@ -77,6 +77,7 @@ mod tests {
             kind: Kind::Ours,
             implementation: "requeue".to_string(),
             args: args.to_string(),
+            more: false,
         };
         assert_eq!(samples.stat(&cell("w1 n=1"), "ns_per_op").unwrap().median, 2.0);
         assert_eq!(samples.stat(&cell("w1 n=1"), "ops").unwrap().median, 7.0);

@@ -1,5 +1,6 @@
 //! Nothing but a wake-up: what a queue's own work is compared with in W6.
 
+use requeue_bench::crew::runtime;
 use requeue_bench::queues::{AsyncFifo, Fifo};
 use std::sync::OnceLock;
 use std::sync::atomic::{
@@ -123,7 +124,7 @@ impl Fifo for Notified {
         self.notify.notify_one();
     }
     fn get(&self) -> Option<u64> {
-        futures::executor::block_on(self.get_async())
+        runtime().block_on(self.get_async())
     }
     fn key(item: &u64) -> &u64 {
         item

@@ -1,7 +1,7 @@
 //! What one writes for tasks: the port's state behind a lock, and Tokio's `Notify`
 //! to wait.
 
-use crate::client_go::State;
+use super::client_go::State;
 use requeue_bench::queues::{AsyncFifo, Fifo};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;

@@ -5,7 +5,7 @@
 //! timer wakes who polls. One consumer polls, as a `DelayQueue` wakes only the last
 //! who did; others would only wait for the lock.
 
-use crate::context::enter;
+use super::context::enter;
 use requeue_bench::queues::{AsyncFifo, Delaying, Fifo};
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -2,7 +2,7 @@
 //! polled; and its applier, which runs reconcilers over that, for the question
 //! whether every key is run.
 
-use crate::context::enter;
+use super::context::enter;
 use crate::delay_queue::OneConsumer;
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
