@@ -151,7 +151,7 @@ impl<K, R> Map<K, R> {
     /// Enters a number into the table.
     #[inline]
     fn enter(&mut self, hash: u32, at: u32) {
-        self.table.find_or_insert(&mut self.entries, hash, |_, _| false, |_| at);
+        self.table.enter(hash, at, &self.entries);
     }
 
     /// Takes a number out of the table.

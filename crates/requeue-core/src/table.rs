@@ -125,8 +125,9 @@ impl Table {
         Found::New(slot)
     }
 
-    /// Enters a slot that is not there, for which room is made.
-    fn enter(&mut self, hash: u32, slot: u32, of: &impl Slots) {
+    /// Enters a slot that is not there.
+    #[inline]
+    pub(crate) fn enter(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         let mut no = self.part_no(hash);
         while self.parts[no].segment.is_full() {
             let buckets = self.parts[no].segment.buckets();

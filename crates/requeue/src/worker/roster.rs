@@ -53,8 +53,7 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
         self.begin_drain(options, now).0
     }
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>) {
-        self.enter_at(now)
-            .with(|hold| (hold.core.stats(), drain.map(|base| hold.core.drain_counts(base))))
+        self.enter_at(now).with(|hold| (hold.core.stats(), drain.map(|base| hold.core.drain_counts(base))))
     }
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
