@@ -197,6 +197,14 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_hash_are_kept_apart() {
+        let mut map = Map::default();
+        let at = [7, 8].map(|key| map.insert(1, key, ()));
+        assert!(!map.is_empty());
+        assert_eq!([7, 8, 9].map(|key| map.find(1, &key)), [Some(at[0]), Some(at[1]), None]);
+    }
+
+    #[test]
     fn entries_stay_where_they_are_while_others_come() {
         let mut map = filled(CHUNK as u32);
         let at = |map: &Map<u32, u32>| core::ptr::from_ref(map.entries.get(7)) as usize;

@@ -91,7 +91,7 @@ const CORE: Package = Package {
         core_tests("own_orders", &[]),
         core_tests("phases", &[]),
         core_tests("published", &[]),
-        core_tests("short_ways", &[]),
+        core_tests("leave", &[]),
         core_tests("times", &[]),
         core_tests("loans", &[]),
         // in parts, so that the fast ones of a file come first

@@ -129,28 +129,32 @@ struct Bell {
     bells: Arc<Bells>,
 }
 
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-    fn wake_by_ref(self: &Arc<Self>) {
+impl Bell {
+    fn ring(&self) {
         if !self.rung.swap(true, AcqRel) {
             self.bells.ring(|rung| rung.woken.push(self.place));
         }
     }
 }
 
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
 /// The future is woken and drops the handler in its next poll: handlers may be such
 /// that no other thread can.
-struct InNextPoll(Arc<Bell>);
-
-impl Ends for InNextPoll {
+impl Ends for Bell {
     fn end(&self) {
-        self.0.wake_by_ref();
+        self.ring();
     }
     fn ends_soon(&self) -> bool {
         // one that is being polled may be stuck in any of its handlers
-        !self.0.bells.polled.load(Acquire)
+        !self.bells.polled.load(Acquire)
     }
 }
 
@@ -197,7 +201,7 @@ where
 
     fn seat(&mut self, place: usize) {
         let bell = Arc::new(Bell { place, rung: atomic::AtomicBool::new(true), bells: self.bells.clone() });
-        let (waker, ends) = (Waker::from(bell.clone()), Arc::new(InNextPoll(bell.clone())));
+        let (waker, ends) = (Waker::from(bell.clone()), bell.clone());
         if self.seats.len() <= place {
             self.seats.resize_with(place + 1, || None);
         }
