@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
 // measuredQueue has metrics that a server could scrape. client-go's go straight to
@@ -12,7 +11,7 @@ import (
 // controller-runtime's go to the provider that it brings and its users have.
 func measuredQueue[K comparable](impl string) queue[K] {
 	if impl == controllerRuntime {
-		return priorityqueue.New[K]("bench")
+		return namedPriorityQueue[K]()
 	}
 	return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
 		Name:            "bench",

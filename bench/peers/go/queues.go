@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
 // queue is what both libraries' queues do.
@@ -31,15 +30,6 @@ func rateLimitingQueue[K comparable](impl string, l workqueue.TypedRateLimiter[K
 		return priorityQueue(l)
 	}
 	return workqueue.NewTypedRateLimitingQueue(l)
-}
-
-// priorityQueue has no name, which is how metrics are switched off.
-func priorityQueue[K comparable](l workqueue.TypedRateLimiter[K]) priorityqueue.PriorityQueue[K] {
-	return priorityqueue.New("", func(o *priorityqueue.Opts[K]) {
-		if l != nil {
-			o.RateLimiter = l
-		}
-	})
 }
 
 // exponential is per item, 1 ms doubling up to 1,000 s.

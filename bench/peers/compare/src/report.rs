@@ -53,15 +53,15 @@ pub(crate) fn page(plan: &Plan, samples: &Samples, machine: &Machine) -> String 
 /// The summary, and what its figures are to be quoted with.
 pub(crate) fn head(plan: &Plan, samples: &Samples, machine: &Machine) -> String {
     let kind =
-        if machine.quick { "**A quick run: fewer rows, keys and rounds than a whole one.** " } else { "" };
+        if machine.quick { "**A quick run: fewer rows, keys and rounds than a whole one.**\n" } else { "" };
     let go = machine.versions.iter().find(|version| version.starts_with("go")).map(|version| {
         let version = version.split(' ').next().unwrap_or_default();
         format!(", {version}")
     });
     format!(
         "{}\n{kind}`client-go` is Kubernetes' own work queue in Go. The plain mutex is what one writes in Rust in an \
-         afternoon:\none lock, one hash table, a slab; it is measured in threads. Of requeue's threads and tasks the \
-         better counts.\nMedians of {} alternating rounds; {}, {} cores; commit {}; {}{}.\n",
+         afternoon: one lock,\none hash table, a slab; it is measured in threads. Of requeue's threads and tasks the \
+         better counts. Medians of {}\nalternating rounds; {}, {} cores; commit {}; {}{}.\n",
         summary::table(&summary::lines(plan, samples)),
         machine.rounds,
         machine.processor,

@@ -3,7 +3,7 @@
 //! whether every key is run.
 
 use super::context::enter;
-use crate::delay_queue::OneConsumer;
+use super::delay_queue::OneConsumer;
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
