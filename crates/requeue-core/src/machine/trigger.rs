@@ -583,13 +583,11 @@ impl<K: Eq, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
+        self.admits_outside()?;
         // a key that goes straight into a line of ours meets no users' code any more
         if self.line.is_own() {
-            return self
-                .add_in_full(trigger, hash, Delay::Now)
-                .map(|accepted| (accepted.added, accepted.ticket));
+            return Ok(self.add_now_in_full(trigger, hash));
         }
-        self.admits_outside()?;
         let Trigger { key, value } = trigger;
         match self.find_or_enter(key, hash, true) {
             Found::Known(slot) => Ok((self.trigger_now(slot, value), Ticket(slot))),
@@ -604,6 +602,12 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     #[inline(never)]
+    fn add_now_in_full(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
+        let Accepted { added, ticket, .. } = self.enter_in_full(trigger, hash, Delay::Now);
+        (added, ticket)
+    }
+
+    #[inline(never)]
     fn add_in_full(
         &mut self,
         trigger: &mut Trigger<K, V>,
@@ -613,15 +617,20 @@ impl<K: Eq, V> Core<K, V> {
         let Some(delay) = self.admit(delay)? else {
             return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE });
         };
+        Ok(self.enter_in_full(trigger, hash, delay))
+    }
+
+    /// Enters a trigger that is admitted.
+    fn enter_in_full(&mut self, trigger: &mut Trigger<K, V>, hash: u32, delay: Delay<'_>) -> Accepted {
         if let Delay::Limited(limit, _) = delay {
             self.turn_the_hand(limit);
         }
         let Trigger { key, value } = trigger;
         match self.find_or_enter(key, hash, false) {
-            Found::Known(slot) => Ok(self.trigger(slot, value, delay, false)),
+            Found::Known(slot) => self.trigger(slot, value, delay, false),
             Found::New(slot) => {
                 self.suspect(Some(slot));
-                Ok(self.trigger(slot, value, delay, true))
+                self.trigger(slot, value, delay, true)
             }
         }
     }
