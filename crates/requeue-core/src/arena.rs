@@ -12,7 +12,7 @@
 //! 3. `key` is initialised exactly while the slot's word has `OCCUPIED`. It is
 //!    written once, by `fill`, before anyone can know the slot, and moved out
 //!    once, by `remove`; between the two there are only shared references to it.
-//! 4. `remove` refuses a slot that is lent (`LENT`, and `extra` counts what goes
+//! 4. `remove` refuses a slot that is lent (`LENT`; with `MORE`, `extra` counts what goes
 //!    beyond the first loan, and ends the process before it would wrap), and a chunk is freed only when
 //!    no slot of it is occupied. So a `KeyRef` always points at an initialised key.
 //! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
@@ -28,6 +28,7 @@ use crate::roomy;
 use crate::slots::{Places, Slots};
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::cell::{Cell, UnsafeCell};
@@ -43,14 +44,16 @@ const WORDS: usize = CHUNK / 64;
 const OCCUPIED: u32 = 1 << 31;
 /// At least one `KeyRef` to the slot's key is out.
 const LENT: u32 = 1 << 30;
+/// More than one is out: `extra` says how many more. Only with `LENT`.
+const MORE: u32 = 1 << 29;
 /// What the slot remembers of its place in the ready line: `IN_LINE` and above that, in
 /// the other bits, the last bits of its block's number. None of them while it stands in no
 /// line.
-const PLACE: u32 = (LENT - 1) & !FLAGS;
+const PLACE: u32 = (MORE - 1) & !FLAGS;
 const IN_LINE: u32 = FLAGS + 1;
 const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
 /// What is left of the word for the state machine.
-pub(crate) const FLAGS: u32 = (1 << 12) - 1;
+pub(crate) const FLAGS: u32 = (1 << 11) - 1;
 
 /// The place of who stands in the block with this number.
 #[inline]
@@ -61,7 +64,7 @@ fn place_bits(block: u32) -> u32 {
 struct Slot<K> {
     key: UnsafeCell<MaybeUninit<K>>,
     hash: Cell<u32>,
-    /// `OCCUPIED`, `LENT`, the place and the state machine's flags.
+    /// `OCCUPIED`, `LENT`, `MORE`, the place and the state machine's flags.
     word: Cell<u32>,
 }
 
@@ -370,6 +373,7 @@ impl<K> Arena<K> {
         let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
         s.word.set(word & !(FLAGS | PLACE) | LENT | (change(word & FLAGS) & FLAGS));
         if word & LENT != 0 {
+            s.word.set(s.word.get() | MORE);
             let extra = self.extra.entry(slot).or_insert(0);
             *extra = one_more(*extra);
         }
@@ -401,19 +405,18 @@ impl<K> Arena<K> {
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a loan that is given back is gone")]
     pub(crate) fn give_back(&mut self, loan: KeyRef<K>) -> u32 {
-        let flags = self.lent(&loan).word.get() & FLAGS;
-        if !self.extra.is_empty() {
-            if let Some(more) = self.extra.get_mut(&loan.slot) {
-                *more -= 1;
-                if *more == 0 {
-                    self.extra.remove(&loan.slot);
-                }
-                return flags;
+        let s = self.lent(&loan);
+        let word = s.word.get();
+        if word & MORE == 0 {
+            s.word.set(word & !LENT);
+        } else if let Entry::Occupied(mut more) = self.extra.entry(loan.slot) {
+            *more.get_mut() -= 1;
+            if *more.get() == 0 {
+                more.remove();
+                self.occupied(loan.slot).word.set(word & !MORE);
             }
         }
-        let word = &self.occupied(loan.slot).word;
-        word.set(word.get() & !LENT);
-        flags
+        word & FLAGS
     }
 
     /// Ends a loan and takes the key out at once, if the key's flags are just
@@ -424,7 +427,7 @@ impl<K> Arena<K> {
         loan: KeyRef<K>,
         flags: u32,
     ) -> Result<Removed<K>, KeyRef<K>> {
-        if self.lent(&loan).word.get() != OCCUPIED | LENT | flags || !self.extra.is_empty() {
+        if self.lent(&loan).word.get() != OCCUPIED | LENT | flags {
             return Err(loan);
         }
         Ok(self.take_out(loan.slot))
