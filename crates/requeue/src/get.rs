@@ -6,7 +6,7 @@ use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::Step;
-use crate::waiting::{Ask, Limit, Took, Waiting};
+use crate::waiting::{Ask, Limit, Took, Waiting, settle_quietly};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunRef};
 use std::fmt;
@@ -92,8 +92,10 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
+        left: Self::Left,
     ) -> Self::Got {
-        hold.hand_out(|| owner.clone(), taken, waker)
+        let settle = |shared: &Shared<K, V>| settle_quietly::<K, V, Self>(shared, left);
+        hold.hand_out(|| owner.clone(), taken, waker, settle)
     }
 
     #[inline]
@@ -116,6 +118,7 @@ impl<K, V> Hold<'_, K, V> {
         owner: impl FnOnce() -> Owner<'q, K, V>,
         handout: Handout<K, V>,
         waker: Option<Waker>,
+        settle: impl FnOnce(&Shared<K, V>),
     ) -> Item<'q, K, V> {
         let shared = self.shared();
         self.close();
@@ -123,6 +126,7 @@ impl<K, V> Hold<'_, K, V> {
             quietly(|| drop(waker));
         }
         shared.tell_waited(handout.waited);
+        settle(shared);
         Item::new(owner(), handout)
     }
 }
@@ -133,7 +137,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
     let mut reading = None;
     let mut hold = shared.enter(&mut reading);
     match hold.get() {
-        Got::Item(handout) => Some(hold.hand_out(|| Owner::Borrowed(shared), handout, None)),
+        Got::Item(handout) => Some(hold.hand_out(|| Owner::Borrowed(shared), handout, None, |_| ())),
         Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
     }
 }
@@ -143,7 +147,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
 pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
     let mut hold = shared.enter(&mut None);
     match hold.get() {
-        Got::Item(handout) => Ok(hold.hand_out(|| Owner::Borrowed(shared), handout, None)),
+        Got::Item(handout) => Ok(hold.hand_out(|| Owner::Borrowed(shared), handout, None, |_| ())),
         nothing => {
             hold.close();
             Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })

@@ -5,7 +5,7 @@ use crate::item::Item;
 use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::waiting::{Ask, Limit, Took, Waiting};
+use crate::waiting::{Ask, Limit, Took, Waiting, settle_quietly};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
 use std::fmt;
@@ -133,13 +133,15 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         &mut self,
         taken: Self::Taken,
         hold: Hold<'_, K, V>,
-        _: &Owner<'q, K, V>,
+        owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
+        left: Self::Left,
     ) -> Self::Got {
         hold.close();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
+        settle_quietly::<K, V, Self>(owner.shared(), left);
         taken
     }
 
@@ -168,9 +170,7 @@ pub(crate) fn try_get_many<K, V>(
         let mut hold = shared.enter(&mut reading);
         match ask.take(&mut hold, &owner, &mut left) {
             Took::Keys(taken) => {
-                let items = ask.hand_out(taken, hold, &owner, None);
-                Several::settle(shared, left);
-                return Ok(items);
+                return Ok(ask.hand_out(taken, hold, &owner, None, left));
             }
             Took::Nothing => {
                 let over = hold.core.is_over();

@@ -35,14 +35,15 @@ pub(crate) trait Ask<'q, K, V> {
         left: &mut Self::Left,
     ) -> Took<Self::Taken>;
 
-    /// Ends the hold with what was taken. The guards are made first: a panic of
-    /// what follows the hold, the drop of `waker` say, must leave no key held.
+    /// Ends the hold with what was taken, and does what follows from it: nothing of that, the drop
+    /// of `waker` say, unwinds, for then a key would stay held.
     fn hand_out(
         &mut self,
         taken: Self::Taken,
         hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
+        left: Self::Left,
     ) -> Self::Got;
 
     /// After the hold.
@@ -76,12 +77,11 @@ impl<L: Default> Drop for Look<L> {
     }
 }
 
-/// Does what follows a look. If keys were handed out, a panic of users' code (as another
-/// key is dropped) must not take them from the caller.
+/// Does what follows a look in which keys are handed out: a panic of users' code, as another key
+/// is dropped, must not take them from the caller.
 #[inline]
-fn settle<'q, K, V, A: Ask<'q, K, V>>(shared: &Shared<K, V>, look: &mut Look<A::Left>, handed_out: bool) {
-    let left = std::mem::take(&mut look.left);
-    if handed_out && std::mem::needs_drop::<A::Left>() {
+pub(crate) fn settle_quietly<'q, K, V, A: Ask<'q, K, V>>(shared: &Shared<K, V>, left: A::Left) {
+    if std::mem::needs_drop::<A::Left>() {
         quietly(|| A::settle(shared, left));
     } else {
         A::settle(shared, left);
@@ -159,12 +159,15 @@ impl<'q, K, V> Waiting<'q, K, V> {
         mut look: Look<A::Left>,
         waker: impl Fn() -> &'w Waker,
     ) -> Step<Outcome<A::Got>> {
-        let step = match Self::take(owner, waiter, ask, hold, &mut look) {
+        match Self::take(owner, waiter, ask, hold, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
-            Err(hold) => Self::stay(owner, waiter, ask, hold, &mut look, waker),
-        };
-        settle::<K, V, A>(owner.shared(), &mut look, matches!(step, Step::Ready(Ok(Some(_)))));
-        step
+            Err(hold) => {
+                let step = Self::stay(owner, waiter, ask, hold, &mut look, waker);
+                // nothing is left where keys were handed out
+                A::settle(owner.shared(), std::mem::take(&mut look.left));
+                step
+            }
+        }
     }
 
     /// Hands out what there is.
@@ -183,7 +186,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             match ask.take(&mut hold, owner, &mut look.left) {
                 Took::Keys(taken) => {
                     let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                    return Ok(ask.hand_out(taken, hold, owner, old));
+                    return Ok(ask.hand_out(taken, hold, owner, old, std::mem::take(&mut look.left)));
                 }
                 Took::Nothing => return Err(hold),
                 Took::NoRoom(keys) => {
@@ -291,9 +294,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             ask.make_room(0, shared, &mut look.left);
             let mut hold = shared.enter(&mut look.reading);
             if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut look.left) {
-                let got = ask.hand_out(taken, hold, owner, None);
-                settle::<K, V, A>(shared, &mut look, true);
-                return Some(got);
+                return Some(ask.hand_out(taken, hold, owner, None, std::mem::take(&mut look.left)));
             }
             if let Some(got) = Self::wait_on(owner, waiter, ask, hold, look) {
                 return got;
