@@ -187,7 +187,7 @@ fn inserts<K: Key>(n: usize) -> Spent {
     watch.stop()
 }
 
-/// `bucketfloor`: an operation is a reading of the clock and one atomic addition.
+/// `bucketreference`: an operation is a reading of the clock and one atomic addition.
 ///
 /// # Errors
 ///
@@ -202,7 +202,7 @@ pub fn bucket(args: &mut Args) -> Result<Line, Usage> {
             black_box((Instant::now(), zero.fetch_add(1, Relaxed)));
         }
     });
-    Ok(Line::spent(NAME, "bucketfloor", params, n as u64, spent))
+    Ok(Line::spent(NAME, "bucketreference", params, n as u64, spent))
 }
 
 /// `w8reference`: [`w1`]'s cycle with as many readings of the clock as three calls or,
@@ -322,7 +322,7 @@ mod tests {
             (w1, "w1floor key=string shape=bulk n=50"),
             (w3, "w3floor threads=2 n=50"),
             (timers, "timerfloor key=string n=50"),
-            (bucket, "bucketfloor threads=3 n=50"),
+            (bucket, "bucketreference threads=3 n=50"),
             (w8, "w8reference form=next n=50"),
         ] {
             let line: Line = run(&mut args(of)).expect("they are right");

@@ -74,7 +74,7 @@ pub const WORKLOADS: &[&str] = &[
     "w5",
     "w5when",
     "w5bucket",
-    "bucketfloor",
+    "bucketreference",
     "w6",
     "w7",
     "w8",

@@ -202,7 +202,7 @@ pub fn dispatch(args: &mut Args) -> Result<Line, Usage> {
         "w3floor" => floor::w3(args),
         "timerfloor" => floor::timers(args),
         "soonerreference" => floor::sooner(args),
-        "bucketfloor" => floor::bucket(args),
+        "bucketreference" => floor::bucket(args),
         "w8reference" => floor::w8(args),
         "w2" => w2::run::<U>(args),
         "w3" => w3::run::<U, S>(args),
