@@ -197,8 +197,8 @@ impl<K, V> Shared<K, V> {
             drop(state);
             self.tell_counts(counts);
         } else {
-            // what it calls of users' code is caught one by one; whoever relies on this has a
-            // key that must not be lost with a panic of ours either
+            // Users' code in it is caught call by call. A panic of our own must not unwind either:
+            // a get has taken its key by now, and has not made the guard yet.
             quietly(|| self.unlock_and_follow_up(state));
         }
     }
