@@ -165,12 +165,12 @@ fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
 }
 
 fn answer(
-    trigger: Trigger<Key, Value>,
+    mut trigger: Trigger<Key, Value>,
     answer: Result<requeue_core::Accepted, requeue_core::Refused>,
 ) -> Fallible<Result<Accepted, Rejected>> {
     match answer {
         Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
-        Err(_) => match trigger.into_parts() {
+        Err(_) => match trigger.take() {
             (Some(key), value) => Ok(Err(Rejected { key, value })),
             (None, _) => Err(Failed("a refused trigger lost its key".to_owned())),
         },

@@ -53,7 +53,7 @@ impl Q {
         let mut trigger = Trigger::new(key, value);
         let accepted = self.on().add(&mut trigger, key, delay);
         if accepted.is_err() {
-            assert_eq!(trigger.into_parts(), (Some(key), given), "key and value come back");
+            assert_eq!(trigger.take(), (Some(key), given), "key and value come back");
         }
         accepted.map(|a| a.added)
     }
@@ -144,7 +144,7 @@ fn q2_the_spare_key_comes_back_to_be_dropped() {
     let mut add = |key: &str| {
         let mut trigger = Trigger::new(key.to_string(), None);
         let accepted = core.add(&mut trigger, 1, NOW).expect("open");
-        (accepted.added, trigger.into_parts().0)
+        (accepted.added, trigger.take().0)
     };
     assert_eq!(add("a"), (Added::Ready, None));
     assert_eq!(add("a"), (Added::Coalesced, Some("a".to_string())));

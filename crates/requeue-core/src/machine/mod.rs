@@ -550,10 +550,11 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// Sets the timer of a key, which may have one.
+    /// Sets the timer of a key, which may have one. It waits out no failure, unless whoever sets
+    /// it says so after this.
     #[inline]
     fn time(&mut self, slot: u32, due: Instant) {
-        self.note(slot);
+        self.arena.set_flags(slot, self.arena.flags(slot) & !BACKOFF | NOTED);
         self.timers.set(slot, due, self.now);
         self.set_timed(true);
     }

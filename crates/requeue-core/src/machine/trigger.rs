@@ -79,7 +79,7 @@ impl core::error::Error for Refused {}
 /// # let mut core = Core::<&str, u32>::new(Config::default());
 /// let mut trigger = Trigger::new("a", Some(1));
 /// core.add(&mut trigger, 7, Delay::Now)?;
-/// assert_eq!(trigger.into_parts(), (None, None)); // the queue has both
+/// assert_eq!(trigger.take(), (None, None)); // the queue has both
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
 #[derive(Debug)]
@@ -93,8 +93,8 @@ impl<K, V> Trigger<K, V> {
     ///
     /// ```
     /// # use requeue_core::Trigger;
-    /// let trigger = Trigger::new("a", Some(1));
-    /// assert_eq!(trigger.into_parts(), (Some("a"), Some(1)));
+    /// let mut trigger = Trigger::new("a", Some(1));
+    /// assert_eq!(trigger.take(), (Some("a"), Some(1)));
     /// ```
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
@@ -117,11 +117,15 @@ impl<K, V> Trigger<K, V> {
         self.key.as_ref()
     }
 
-    /// Takes out what the queue did not take, as [`into_parts`](Self::into_parts) does.
+    /// Takes out what the queue did not take: both of a refused trigger, the key of one that the
+    /// queue has a key of its own for.
     ///
     /// ```
-    /// # use requeue_core::Trigger;
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str, u32>::new(Config::default());
+    /// core.shut_down();
     /// let mut trigger = Trigger::new("a", Some(1));
+    /// assert!(core.add(&mut trigger, 7, Delay::Now).is_err());
     /// assert_eq!(trigger.take(), (Some("a"), Some(1)));
     /// assert!(trigger.is_empty());
     /// ```
@@ -140,22 +144,6 @@ impl<K, V> Trigger<K, V> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.key.is_none() && self.value.is_none()
-    }
-
-    /// What the queue did not take: both of a refused trigger, the key of one
-    /// that the queue has a key of its own for.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str, u32>::new(Config::default());
-    /// core.shut_down();
-    /// let mut trigger = Trigger::new("a", Some(1));
-    /// assert!(core.add(&mut trigger, 7, Delay::Now).is_err());
-    /// assert_eq!(trigger.into_parts(), (Some("a"), Some(1)));
-    /// ```
-    #[inline]
-    pub fn into_parts(self) -> (Option<K>, Option<V>) {
-        (self.key, self.value)
     }
 }
 
@@ -409,8 +397,6 @@ impl<K, V> Core<K, V> {
         }
         if plan.moved {
             self.time(slot, plan.due);
-            let flags = self.arena.flags(slot);
-            self.arena.set_flags(slot, flags & !BACKOFF);
         }
         plan.moved
     }
