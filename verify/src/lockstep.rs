@@ -188,7 +188,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
         order: match setup.order {
             model::Order::Fifo => Line::Fifo,
             model::Order::Lifo => Line::Lifo,
-            model::Order::Own => Line::Own(Box::new(Smallest::default())),
+            model::Order::Custom => Line::Own(Box::new(Smallest::default())),
         },
         absorbed: setup.absorbed,
         unfinished_retries: setup.unfinished_retries,

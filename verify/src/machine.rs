@@ -45,10 +45,10 @@ impl Inner {
     fn with<T>(&self, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
         let now = self.clock.now();
         self.step(
-            |core| while core.settle(now) {},
+            |core| while core.advance(now) {},
             |core| {
                 let answer = step(core);
-                while core.settle(now) {}
+                while core.advance(now) {}
                 answer
             },
         )
@@ -60,7 +60,7 @@ impl Inner {
         self.step(
             |core| {
                 if core.begin(reading) {
-                    while reading.is_some_and(|now| core.settle(now)) {}
+                    while reading.is_some_and(|now| core.advance(now)) {}
                 }
             },
             step,
@@ -266,7 +266,7 @@ impl Adapter for Machine {
         let order = match config.order {
             Line::Fifo => Order::Fifo,
             Line::Lifo => Order::Lifo,
-            Line::Own(order) => Order::Own(Box::new(Ordered::new(order))),
+            Line::Own(order) => Order::Custom(Box::new(Ordered::new(order))),
         };
         let core = Core::new(requeue_core::Config {
             order,

@@ -257,7 +257,7 @@ impl Adapter for Reference {
         let order = match config.order {
             Line::Fifo => model::Order::Fifo,
             Line::Lifo => model::Order::Lifo,
-            Line::Own(_) => model::Order::Own,
+            Line::Own(_) => model::Order::Custom,
         };
         let options = model::Options {
             order,

@@ -8,7 +8,7 @@ const BATCH: usize = 64;
 
 fn waiting(keys: u32) -> Core<u32> {
     let mut core = Core::new(Config::default());
-    core.settle(Instant::ORIGIN);
+    core.advance(Instant::ORIGIN);
     for key in 0..keys {
         let delay = Delay::After(Duration::from_nanos(5), Policy::Earliest);
         let added = core.add(&mut Trigger::new(key, None), key, delay);
@@ -23,7 +23,7 @@ fn x17_one_lock_hold_moves_a_bounded_number_of_due_keys() {
     let due = Instant::from_nanos(5);
     let mut before = 0;
     let mut holds = 1;
-    while core.settle(due) {
+    while core.advance(due) {
         assert!(core.len() - before <= BATCH, "{} keys in one lock hold", core.len() - before);
         before = core.len();
         holds += 1;
@@ -38,7 +38,7 @@ fn x17_one_lock_hold_drops_a_bounded_number_of_waiting_keys() {
     assert_eq!(core.shut_down().dropped, 10_000, "counted at once");
     let mut holds = 0;
     loop {
-        let more = core.settle(Instant::ORIGIN);
+        let more = core.advance(Instant::ORIGIN);
         assert!(core.take_trash().len() <= BATCH, "in one lock hold");
         holds += 1;
         if !more {
@@ -53,9 +53,9 @@ fn x17_one_lock_hold_drops_a_bounded_number_of_waiting_keys() {
 fn d8_the_last_instants_of_a_clock_are_instants_like_others() {
     let mut core = waiting(1);
     let last = Instant::from_nanos(u64::MAX - 1);
-    while core.settle(last) {}
+    while core.advance(last) {}
     let Got::Item(item) = core.get() else { panic!("due long ago") };
     assert!(core.end(item.run, How::Again(Duration::from_nanos(1)), None).is_ok());
-    while core.settle(Instant::NEVER) {}
+    while core.advance(Instant::NEVER) {}
     assert!(matches!(core.get(), Got::Empty), "what is due at never is never due");
 }

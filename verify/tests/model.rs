@@ -126,7 +126,7 @@ fn steps(ends: bool) -> impl Strategy<Value = Steps> {
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
-    let order = prop_oneof![3 => Just(Order::Fifo), 1 => Just(Order::Lifo), 1 => Just(Order::Own)];
+    let order = prop_oneof![3 => Just(Order::Fifo), 1 => Just(Order::Lifo), 1 => Just(Order::Custom)];
     (order, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(order, absorbed, unfinished_retries, own_limiter, metered)| Setup {
             order,

@@ -13,7 +13,7 @@
 //!
 //! let mut core = Core::<&str>::new(Config::default());
 //! let hash = 7; // of the key: 32 bits, from whoever calls
-//! core.settle(Instant::ORIGIN);
+//! core.advance(Instant::ORIGIN);
 //! for _ in 0..2 {
 //!     core.add(&mut Trigger::new("a", None), hash, Delay::Now)?; // the second coalesces
 //! }
@@ -21,13 +21,13 @@
 //! assert_eq!(*item.run.key(), "a");
 //! assert!(matches!(core.get(), Got::Empty));
 //! let _ = core.end(item.run, How::Again(Duration::from_secs(1)), None);
-//! core.settle(Instant::from_nanos(1_000_000_000));
+//! core.advance(Instant::from_nanos(1_000_000_000));
 //! assert_eq!(core.len(), 1);
 //! # Ok::<(), requeue_core::Refused>(())
 //! ```
 //!
 //! The caller's part of the bargain: begin every lock hold of a look (a get, a count, a
-//! state, a shutdown) with [`Core::settle`] and the time, until it says that there is no more
+//! state, a shutdown) with [`Core::advance`] and the time, until it says that there is no more
 //! to do, and every other one (an add, the end of a run) with [`Core::begin`]; drop what comes back, and [`Core::take_trash`], after unlocking; call
 //! [`Core::conclude`] before unlocking; pass a hash that is the same for equal keys.
 

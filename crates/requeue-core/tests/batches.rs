@@ -35,7 +35,7 @@ impl ReadyOrder<u32> for Own {
 }
 
 fn with_own_order() -> Core<u32> {
-    Core::new(Config { order: Order::Own(Box::new(Own(Vec::new()))), ..Config::default() })
+    Core::new(Config { order: Order::Custom(Box::new(Own(Vec::new()))), ..Config::default() })
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn the_payload_of_a_run_goes_back_exactly_where_another_run_is_to_come() {
         }
         let ended = core.end(item.run, how, item.value).expect("open");
         assert_eq!((ended.key, ended.value), (None, None), "{how:?}");
-        while core.settle(at(1)) {}
+        while core.advance(at(1)) {}
         let item = get(&mut core);
         let expected = if triggered { vec![1, 2] } else { vec![1] };
         assert_eq!(item.value, Some(expected), "{how:?}");
@@ -167,15 +167,15 @@ fn retries_that_no_limiter_counts_are_not_the_next_key_s() {
 fn a_retry_whose_limiter_was_asked_counts_its_delay_from_the_asking() {
     let mut core = queue();
     add(&mut core, 1, &[]);
-    core.settle(at(1));
+    core.advance(at(1));
     let item = get(&mut core);
     let asking = core.ask(Some(&item.run)).expect("open");
-    core.settle(at(3));
+    core.advance(at(3));
     let _ = core.end(item.run, How::Retry(RetryDelay::Asked(SECOND * 5, asking)), None).expect("open");
     assert_eq!(core.state(&1, 1).and_then(|state| state.waiting_until), Some(at(6)));
     // and a trigger as well
     let asking = core.ask(None).expect("open");
-    core.settle(at(4));
+    core.advance(at(4));
     let delay = Delay::Asked(SECOND * 7, Policy::Earliest, asking);
     core.add(&mut Trigger::new(2, None), 2, delay).expect("open");
     assert_eq!(core.state(&2, 2).and_then(|state| state.waiting_until), Some(at(10)));
@@ -189,7 +189,7 @@ fn a_call_that_is_no_look_is_told_when_a_drain_s_deadline_has_passed() {
     assert!(!core.begin(Some(at(4))));
     assert!(!core.begin(None));
     assert!(core.begin(Some(at(5))));
-    assert!(!core.is_shut_down(), "settle does it");
-    while core.settle(at(5)) {}
+    assert!(!core.is_shut_down(), "advance does it");
+    while core.advance(at(5)) {}
     assert!(core.is_shut_down() && !core.begin(Some(at(6))));
 }

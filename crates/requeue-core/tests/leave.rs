@@ -50,13 +50,13 @@ fn a_ready_key_leaves_with_its_payload_and_comes_back_at_the_end_of_the_line() {
 #[test]
 fn a_key_that_leaves_keeps_its_timer_its_payload_for_it_and_its_run() {
     let mut q = new(Config::default());
-    q.settle(Instant::ORIGIN);
+    q.advance(Instant::ORIGIN);
     // ready, with a timer
     add(&mut q, 1);
     q.add(&mut Trigger::new(1, None), 1, Delay::After(SEC, Policy::Earliest)).expect("open");
     assert_eq!(leave(&mut q, 1), Some((None, None)));
     assert!(matches!(q.get(), Got::Empty));
-    q.settle(Instant::ORIGIN + SEC);
+    q.advance(Instant::ORIGIN + SEC);
     let Got::Item(item) = q.get() else { panic!("its timer came") };
     assert_eq!((*item.run.key(), item.value), (1, Some(1)));
     // held and dirty
@@ -92,10 +92,10 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
 fn the_oldest_ready_key_of_the_gauges_goes_with_the_key_that_leaves() {
     let mut q = new(Config { timestamps: true, ..Config::default() });
     for key in 1..=2 {
-        q.settle(Instant::ORIGIN + SEC * key);
+        q.advance(Instant::ORIGIN + SEC * key);
         add(&mut q, key);
     }
-    q.settle(Instant::ORIGIN + SEC * 4);
+    q.advance(Instant::ORIGIN + SEC * 4);
     assert_eq!(q.gauges().oldest_ready, SEC * 3);
     let _ = leave(&mut q, 1);
     assert_eq!((q.gauges().oldest_ready, q.gauges().depth), (SEC * 2, 1));
@@ -147,7 +147,7 @@ impl ReadyOrder<u32> for Panics {
 fn an_order_that_panics_in_the_middle_of_a_batch_loses_no_key_that_it_gave_before() {
     let answers = Arc::new(Mutex::new(2));
     let order = Panics { tickets: Vec::new(), answers: Arc::clone(&answers) };
-    let mut q = new(Config { order: Order::Own(Box::new(order)), ..Config::default() });
+    let mut q = new(Config { order: Order::Custom(Box::new(order)), ..Config::default() });
     for key in 1..=5 {
         add(&mut q, key);
     }
@@ -169,7 +169,7 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
         let (mut held, mut dirty) = (Vec::new(), Vec::new());
         let mut random = seed;
         for step in 0..if cfg!(miri) { 400 } else { 10_000 } {
-            q.settle(Instant::ORIGIN + Duration::from_millis(step));
+            q.advance(Instant::ORIGIN + Duration::from_millis(step));
             random =
                 random.wrapping_mul(6_364_136_223_846_793_005u64).wrapping_add(1_442_695_040_888_963_407);
             let key = (random >> 40) as u32 % 50;

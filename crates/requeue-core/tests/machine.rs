@@ -39,7 +39,7 @@ impl Q {
     }
     /// The state machine with all that is due done.
     fn on(&mut self) -> &mut Core<u32, Vec<u32>> {
-        while self.core.settle(self.now) {}
+        while self.core.advance(self.now) {}
         &mut self.core
     }
     fn pass(&mut self, by: Duration) {
@@ -182,17 +182,17 @@ fn d_a_batch_a_hold_and_the_rest_in_the_next() {
         q.add(key, after(1)).expect("open");
     }
     q.pass(SEC);
-    assert!(q.core.settle(q.now));
+    assert!(q.core.advance(q.now));
     assert_eq!(q.core.len(), 64);
-    assert!(q.core.settle(q.now) && q.core.settle(q.now));
-    assert!(!q.core.settle(q.now));
+    assert!(q.core.advance(q.now) && q.core.advance(q.now));
+    assert!(!q.core.advance(q.now));
     assert_eq!(q.core.len(), 200);
     // exactly a batch: nothing is left to be looked at
     for key in 1000..1064 {
         q.add(key, after(1)).expect("open");
     }
     q.pass(SEC);
-    assert!(!q.core.settle(q.now));
+    assert!(!q.core.advance(q.now));
 }
 
 #[test]
@@ -664,7 +664,7 @@ fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     assert_eq!(q.core.stats().waiting, 0, "as if all were dropped at once");
     assert_eq!(q.core.releases(), 1);
     assert!(q.core.drain_is_over(&base), "it releases drains");
-    assert!(q.core.settle(q.now), "64 a hold");
+    assert!(q.core.advance(q.now), "64 a hold");
     assert_eq!(q.on().take_trash().len(), 200);
     assert!(q.core.shutting_down());
     assert_eq!(q.add(3, NOW), Err(Refused::ShutDown));
@@ -780,7 +780,7 @@ fn q11_a_drain_runs_waiting_keys_now_or_drops_them() {
     }
     let base = q.on().begin_drain(WaitingKeys::RunNow, Instant::NEVER);
     assert!(!q.core.is_over(), "keys are on their way");
-    assert!(q.core.settle(q.now), "64 a hold");
+    assert!(q.core.advance(q.now), "64 a hold");
     assert_eq!(q.core.len(), 64);
     assert_eq!(q.work_off(), (0..100).rev().collect::<Vec<_>>(), "in the order of their instants");
     assert!(q.core.drain_is_over(&base));
@@ -950,7 +950,7 @@ impl ReadyOrder<u32> for Told {
 }
 
 fn with_order(order: Told) -> Q {
-    Q::with(Config { order: Order::Own(Box::new(order)), ..Config::default() })
+    Q::with(Config { order: Order::Custom(Box::new(order)), ..Config::default() })
 }
 
 #[test]
@@ -1001,7 +1001,8 @@ fn users_code_that_panics_leaves_the_key_unaccepted_and_the_machine_sound() {
         }
     }
     let panics = Arc::new(Mutex::new(true));
-    let mut q = Q::with(Config { order: Order::Own(Box::new(Panics(panics.clone()))), ..Config::default() });
+    let mut q =
+        Q::with(Config { order: Order::Custom(Box::new(Panics(panics.clone()))), ..Config::default() });
     let caught = catch_unwind(AssertUnwindSafe(|| q.add_value(1, Some(vec![1]), NOW)));
     assert!(caught.is_err());
     assert_eq!(q.counts(), [0; 5]);

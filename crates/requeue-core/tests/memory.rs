@@ -68,7 +68,7 @@ fn goes_back(
         assert!(most >= 8 * KEYS as isize, "{most} bytes for {KEYS} keys");
         let mut now = burst * 100;
         loop {
-            while core.settle(at(now)) {}
+            while core.advance(at(now)) {}
             match core.get() {
                 Got::Item(item) => {
                     // a failed key is tried again once
@@ -145,7 +145,7 @@ fn q13_memory_of_waiting_keys_goes_back_at_a_shutdown() {
     core.shut_down();
     let mut dropped = 0;
     loop {
-        let more = core.settle(Instant::ORIGIN);
+        let more = core.advance(Instant::ORIGIN);
         dropped += core.take_trash().iter().filter(|(key, value)| key.is_some() && value.is_some()).count();
         if !more {
             break;

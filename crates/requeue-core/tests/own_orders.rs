@@ -33,7 +33,7 @@ impl ReadyOrder<u32> for Stack {
 }
 
 fn queue(order: Stack, keys: u32) -> Core<u32> {
-    let mut core = Core::new(Config { order: Order::Own(Box::new(order)), ..Config::default() });
+    let mut core = Core::new(Config { order: Order::Custom(Box::new(order)), ..Config::default() });
     for key in 0..keys {
         add(&mut core, key);
     }

@@ -43,14 +43,14 @@ fn a_drain_that_waits_ends_only_when_no_key_is_ready_held_waiting_or_asked_for()
     assert!(goes_on(&mut core), "2 is held");
     let _ = core.finish(run, true);
     assert!(goes_on(&mut core), "1 waits, and a limiter is being asked");
-    while core.settle(at(1)) {}
+    while core.advance(at(1)) {}
     let run = get(&mut core);
     let _ = core.finish(run, true);
     assert!(goes_on(&mut core), "a limiter is being asked");
     let delay = Delay::Asked(SECOND, Policy::Earliest, asking);
     core.add(&mut Trigger::new(3, None), 3, delay).expect("it was admitted before");
     assert!(goes_on(&mut core), "3 waits");
-    while core.settle(at(2)) {}
+    while core.advance(at(2)) {}
     let run = get(&mut core);
     let _ = core.finish(run, true);
     assert!(!goes_on(&mut core) && core.is_shut_down() && core.drain_is_over(&base));
@@ -81,7 +81,7 @@ fn a_drain_counts_what_came_since_it_began() {
     let [one, two, three, four] = [(); 4].map(|()| get(&mut core));
     add(&mut core, 7, SECOND);
     core.shut_down();
-    while core.settle(at(0)) {}
+    while core.advance(at(0)) {}
     assert!(!add(&mut core, 8, Duration::ZERO));
     let refuse = |core: &mut Core<u32, u32>, run| match core.end(run, How::Again(SECOND), None) {
         Ok(_) => panic!("it is shut down"),
@@ -126,12 +126,12 @@ fn waiting_keys_that_a_later_shutdown_drops_are_counted_by_both() {
 #[test]
 fn time_matters_to_a_look_while_a_timer_is_set() {
     let mut core = new();
-    assert!(core.is_settled() && !core.is_timed());
+    assert!(core.is_up_to_date() && !core.is_timed());
     add(&mut core, 1, SECOND);
-    assert!(!core.is_settled() && core.is_timed());
-    assert!(!core.settle(at(1)));
+    assert!(!core.is_up_to_date() && core.is_timed());
+    assert!(!core.advance(at(1)));
     assert_eq!(core.len(), 1);
-    assert!(core.is_settled() && !core.is_timed());
+    assert!(core.is_up_to_date() && !core.is_timed());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
     assert!(!core.is_quiescent());
     core.shut_down();
     assert!(!core.is_quiescent(), "there are timers to be dropped");
-    while core.settle(at(0)) {}
+    while core.advance(at(0)) {}
     core.take_trash();
     assert!(!core.is_quiescent() && !core.take_timed(), "time does not matter any more");
     assert!(core.is_quiescent());

@@ -63,7 +63,7 @@ fn a_key_may_be_published_while_it_is_ready_or_dirty_and_the_queue_is_open() {
 #[test]
 fn a_key_of_a_queue_with_an_order_of_the_users_is_not_published() {
     let mut q = Q::new();
-    q.core = Core::new(Config { order: Order::Own(Box::new(Own::default())), ..Config::default() });
+    q.core = Core::new(Config { order: Order::Custom(Box::new(Own::default())), ..Config::default() });
     let ticket = q.add(1, Delay::Now);
     assert!(!q.core.publish(ticket));
 }

@@ -16,19 +16,19 @@ fn queue(order: Order<u32>) -> Core<u32> {
     Core::new(Config { order, timestamps: true, ..Config::default() })
 }
 
-fn settle(core: &mut Core<u32>, second: u64) {
-    while core.settle(at(second)) {}
+fn advance(core: &mut Core<u32>, second: u64) {
+    while core.advance(at(second)) {}
 }
 
 /// Adds a key at this second.
 fn add(core: &mut Core<u32>, second: u64, key: u32, delay: u64) {
-    settle(core, second);
+    advance(core, second);
     let delay = Delay::After(secs(delay), Policy::Earliest);
     core.add(&mut Trigger::new(key, None), key, delay).expect("open");
 }
 
 fn get(core: &mut Core<u32>, second: u64) -> RunRef<u32> {
-    settle(core, second);
+    advance(core, second);
     match core.get() {
         Got::Item(item) => item.run,
         other => panic!("no key, but {other:?}"),
@@ -57,7 +57,7 @@ fn the_oldest_ready_key_is_known_whichever_goes_first() {
         let _ = core.finish(run, true);
     }
     add(&mut core, 7, 6, 0);
-    settle(&mut core, 9);
+    advance(&mut core, 9);
     assert_eq!(oldest(&core), secs(2));
 }
 
@@ -70,7 +70,7 @@ fn the_longest_run_is_known_whichever_ends_first() {
             add(&mut core, u64::from(key), key, 0);
             runs.push(Some(get(&mut core, u64::from(key))));
         }
-        settle(&mut core, 10);
+        advance(&mut core, 10);
         for (nth, end) in ends.into_iter().enumerate() {
             let run = runs[end].take().expect("each ends once");
             assert_eq!(core.finish(run, true).worked, Some(secs(10 - end as u64)));
@@ -88,9 +88,9 @@ fn a_key_that_was_dirty_is_ready_from_the_end_of_its_run_on() {
     add(&mut core, 0, 1, 0);
     let run = get(&mut core, 1);
     add(&mut core, 2, 1, 0);
-    settle(&mut core, 5);
+    advance(&mut core, 5);
     let _ = core.finish(run, true);
-    settle(&mut core, 8);
+    advance(&mut core, 8);
     assert_eq!(oldest(&core), secs(3));
     let Got::Item(item) = core.get() else { panic!("it is ready") };
     assert_eq!(item.waited, Some(secs(6)), "since it was triggered");
@@ -102,9 +102,9 @@ fn a_key_that_is_put_back_is_ready_from_then_on_and_has_waited_since_its_trigger
     let mut core = queue(Order::Fifo);
     add(&mut core, 0, 1, 0);
     let run = get(&mut core, 1);
-    settle(&mut core, 3);
+    advance(&mut core, 3);
     let _ = core.put_back(run, None);
-    settle(&mut core, 7);
+    advance(&mut core, 7);
     let gauges = core.gauges();
     assert_eq!((gauges.oldest_ready, gauges.longest_running), (secs(4), Duration::ZERO));
     let Got::Item(item) = core.get() else { panic!("it is ready") };
@@ -118,7 +118,7 @@ fn timers_that_fired_tell_how_late_they_were_once() {
     add(&mut core, 0, 1, 1);
     add(&mut core, 0, 2, 3);
     assert!(core.take_late().is_empty());
-    settle(&mut core, 4);
+    advance(&mut core, 4);
     assert!(!core.is_quiescent(), "somebody is to ask");
     assert_eq!(core.take_late(), [secs(3), secs(1)]);
     assert!(core.is_quiescent());
@@ -126,7 +126,7 @@ fn timers_that_fired_tell_how_late_they_were_once() {
     // a drain that runs waiting keys now is not late for them, and fires nothing too soon
     add(&mut core, 4, 3, 5);
     core.begin_drain(WaitingKeys::RunNow, Instant::NEVER);
-    settle(&mut core, 4);
+    advance(&mut core, 4);
     assert_eq!(core.len(), 3);
     assert!(core.take_late().is_empty());
 }
@@ -135,7 +135,7 @@ fn timers_that_fired_tell_how_late_they_were_once() {
 fn a_queue_without_timestamps_has_nothing_late() {
     let mut core = Core::<u32>::new(Config::default());
     add(&mut core, 0, 1, 1);
-    settle(&mut core, 4);
+    advance(&mut core, 4);
     assert_eq!(core.len(), 1);
     assert!(core.take_late().is_empty());
 }

@@ -180,7 +180,7 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// An order of one's own: `order(Order::Own(Box::new(order)))`.
+    /// An order of one's own: `order(Order::Custom(Box::new(order)))`.
     ///
     /// ```
     /// use requeue::{ReadyOrder, Ticket, WorkQueue};
@@ -197,7 +197,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// ```
     #[doc(alias("NewDelayingQueueWithCustomQueue"))]
     pub fn custom_order(self, order: impl ReadyOrder<K> + 'static) -> Self {
-        self.order(Order::Own(Box::new(order)))
+        self.order(Order::Custom(Box::new(order)))
     }
 
     /// A run that starts absorbs the timer that its key had before it started,

@@ -70,7 +70,7 @@ impl<K> Ending<'_, K> {
             }
         };
         let delay = ended.delay;
-        settle_ended(shared, ended);
+        after_end(shared, ended);
         Ok(delay)
     }
 
@@ -217,13 +217,13 @@ pub(crate) fn finish<K, V>(
 fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
     let ended = hold.core.finish(run, succeeded);
     hold.close();
-    settle_ended(shared, ended);
+    after_end(shared, ended);
 }
 
 /// What follows the end of a run outside the lock: the metrics hear of it, and
 /// what is left of it is dropped.
 #[inline]
-pub(crate) fn settle_ended<K, V>(shared: &Shared<K, V>, ended: Ended<K, V>) {
+pub(crate) fn after_end<K, V>(shared: &Shared<K, V>, ended: Ended<K, V>) {
     shared.tell_worked(ended.worked, ended.end);
     drop_both(ended.key, ended.value);
 }
@@ -283,7 +283,7 @@ fn abandon<K, V>(
 fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {
         if let Ok(ended) = shared.lock().with(|hold| hold.core.end(run, How::Done, None)) {
-            quietly(|| settle_ended(shared, ended));
+            quietly(|| after_end(shared, ended));
         }
     }
 }

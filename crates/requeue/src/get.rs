@@ -1,12 +1,12 @@
 //! Waiting for a key.
 
-use crate::ending::{end_in_drop, finish, settle_ended};
+use crate::ending::{after_end, end_in_drop, finish};
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::Step;
-use crate::waiting::{Ask, Limit, Took, Waiting, settle_quietly};
+use crate::waiting::{Ask, Limit, Took, Waiting, after_quietly};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunRef};
 use std::fmt;
@@ -94,13 +94,13 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         waker: Option<Waker>,
         left: Self::Left,
     ) -> Self::Got {
-        let settle = |shared: &Shared<K, V>| settle_quietly::<K, V, Self>(shared, left);
-        hold.hand_out(|| owner.clone(), taken, waker, settle)
+        let after = |shared: &Shared<K, V>| after_quietly::<K, V, Self>(shared, left);
+        hold.hand_out(|| owner.clone(), taken, waker, after)
     }
 
     #[inline]
-    fn settle(shared: &Shared<K, V>, left: Self::Left) {
-        settle_ended(shared, left);
+    fn after(shared: &Shared<K, V>, left: Self::Left) {
+        after_end(shared, left);
     }
 }
 
@@ -118,7 +118,7 @@ impl<K, V> Hold<'_, K, V> {
         owner: impl FnOnce() -> Owner<'q, K, V>,
         handout: Handout<K, V>,
         waker: Option<Waker>,
-        settle: impl FnOnce(&Shared<K, V>),
+        after: impl FnOnce(&Shared<K, V>),
     ) -> Item<'q, K, V> {
         let shared = self.shared();
         self.close();
@@ -126,7 +126,7 @@ impl<K, V> Hold<'_, K, V> {
             quietly(|| drop(waker));
         }
         shared.tell_waited(handout.waited);
-        settle(shared);
+        after(shared);
         Item::new(owner(), handout)
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
-use crate::items::{Items, done_all, end_in, room_for_ended, settle_all};
+use crate::items::{Items, after_ends, done_all, end_in, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::waiting::{Ask, Limit, Took, Waiting, settle_quietly};
+use crate::waiting::{Ask, Limit, Took, Waiting, after_quietly};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
 use std::fmt;
@@ -141,16 +141,16 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
-        settle_quietly::<K, V, Self>(owner.shared(), left);
+        after_quietly::<K, V, Self>(owner.shared(), left);
         taken
     }
 
     #[inline]
-    fn settle(shared: &Shared<K, V>, left: Self::Left) {
+    fn after(shared: &Shared<K, V>, left: Self::Left) {
         for waited in left.waited {
             shared.tell(|m| m.handed_out(waited));
         }
-        settle_all(shared, left.ended);
+        after_ends(shared, left.ended);
     }
 }
 

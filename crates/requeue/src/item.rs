@@ -1,6 +1,6 @@
 //! The guard that `get` returns: a key that is held, until it is done.
 
-use crate::ending::{Guard, finish, settle_ended};
+use crate::ending::{Guard, after_end, finish};
 use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::{Instant, Refused};
@@ -288,7 +288,7 @@ impl<'q, K, V> Item<'q, K, V> {
         let ended = self.guard.run.take().map(|run| hold.core.detach(run));
         hold.close();
         if let Some(ended) = ended {
-            settle_ended(shared, ended);
+            after_end(shared, ended);
         }
         (key, self.value.take())
     }

@@ -1,6 +1,6 @@
 //! Keys that were taken together, and are ended together.
 
-use crate::ending::settle_ended;
+use crate::ending::after_end;
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -211,19 +211,19 @@ fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succe
     let mut hold = shared.hold(None);
     end_in(&mut hold, shared, items, succeeded, &mut left);
     hold.close();
-    settle_all(shared, left);
+    after_ends(shared, left);
 }
 
 /// What follows the end of several runs outside the lock. A drop of users' that
 /// panics does not keep the others from being dropped.
 #[inline]
-pub(crate) fn settle_all<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
+pub(crate) fn after_ends<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     if left.is_empty() {
         return;
     }
     let mut first = FirstPanic::default();
     for ended in left {
-        first.catch(|| settle_ended(shared, ended));
+        first.catch(|| after_end(shared, ended));
     }
     first.resume();
 }
@@ -309,7 +309,7 @@ fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
     let mut hold = shared.lock();
     end_in(&mut hold, shared, items, false, &mut left);
     hold.close();
-    quietly(|| settle_all(shared, left));
+    quietly(|| after_ends(shared, left));
 }
 
 /// Ends all runs with a failure. Where that is refused they are done. A merge
@@ -355,7 +355,7 @@ fn retry_all<K, V>(
     for _ in 0..retried {
         shared.tell(Metrics::retried);
     }
-    first.catch(|| settle_all(shared, left));
+    first.catch(|| after_ends(shared, left));
 }
 
 impl<K, V> Drop for Items<'_, K, V> {

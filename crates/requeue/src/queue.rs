@@ -3,7 +3,7 @@
 use crate::add::{Add, When};
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};
-use crate::ending::settle_ended;
+use crate::ending::after_end;
 use crate::error::{AddError, AddResult, NotHeld, Refused, TryGetError};
 use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
@@ -375,7 +375,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let ended = self.shared.hold(None).with(|hold| hold.core.done(key, hash))?;
-        settle_ended(&self.shared, ended);
+        after_end(&self.shared, ended);
         Ok(())
     }
 

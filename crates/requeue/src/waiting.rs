@@ -47,7 +47,7 @@ pub(crate) trait Ask<'q, K, V> {
     ) -> Self::Got;
 
     /// After the hold.
-    fn settle(shared: &Shared<K, V>, left: Self::Left);
+    fn after(shared: &Shared<K, V>, left: Self::Left);
 }
 
 /// What a look finds.
@@ -80,11 +80,11 @@ impl<L: Default> Drop for Look<L> {
 /// Does what follows a look in which keys are handed out: a panic of users' code, as another key
 /// is dropped, must not take them from the caller.
 #[inline]
-pub(crate) fn settle_quietly<'q, K, V, A: Ask<'q, K, V>>(shared: &Shared<K, V>, left: A::Left) {
+pub(crate) fn after_quietly<'q, K, V, A: Ask<'q, K, V>>(shared: &Shared<K, V>, left: A::Left) {
     if std::mem::needs_drop::<A::Left>() {
-        quietly(|| A::settle(shared, left));
+        quietly(|| A::after(shared, left));
     } else {
-        A::settle(shared, left);
+        A::after(shared, left);
     }
 }
 
@@ -164,7 +164,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             Err(hold) => {
                 let step = Self::stay(owner, waiter, ask, hold, &mut look, waker);
                 // nothing is left where keys were handed out
-                A::settle(owner.shared(), std::mem::take(&mut look.left));
+                A::after(owner.shared(), std::mem::take(&mut look.left));
                 step
             }
         }

@@ -38,7 +38,7 @@ pub enum Order {
     Lifo,
     /// A user's own order: the smallest key first, and a key that is touched
     /// three times goes before all others.
-    Own,
+    Custom,
 }
 
 /// What a trigger with a delay does with a timer that is set.
@@ -557,7 +557,7 @@ impl Model {
         let index = match self.options.order {
             Order::Fifo => 0,
             Order::Lifo => self.line.len().checked_sub(1)?,
-            Order::Own => {
+            Order::Custom => {
                 let urgent = |key: &u64| self.touches.get(key).is_none_or(|touches| *touches < 3);
                 (0..self.line.len()).min_by_key(|i| (urgent(&self.line[*i]), self.line[*i]))?
             }

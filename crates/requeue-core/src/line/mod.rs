@@ -58,7 +58,7 @@ impl<K> Line<K> {
         let turns = match order {
             Order::Fifo => None,
             Order::Lifo => Some(Turns::new(Kind::Lifo)),
-            Order::Own(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
+            Order::Custom(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
         };
         Self { ring: Ring::default(), turns }
     }
@@ -211,7 +211,7 @@ impl<K> Line<K> {
 
     /// Whether the order is a user's own and must not be believed.
     #[inline]
-    pub(crate) fn is_own(&self) -> bool {
+    pub(crate) fn is_custom(&self) -> bool {
         self.told().is_some()
     }
 }

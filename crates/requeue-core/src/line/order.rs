@@ -120,7 +120,7 @@ pub enum Order<K> {
     /// Last ready, first out.
     Lifo,
     /// As somebody else decides.
-    Own(Box<dyn ReadyOrder<K>>),
+    Custom(Box<dyn ReadyOrder<K>>),
 }
 
 impl<K> fmt::Debug for Order<K> {
@@ -128,7 +128,7 @@ impl<K> fmt::Debug for Order<K> {
         f.write_str(match self {
             Self::Fifo => "Fifo",
             Self::Lifo => "Lifo",
-            Self::Own(_) => "Own(..)",
+            Self::Custom(_) => "Custom(..)",
         })
     }
 }

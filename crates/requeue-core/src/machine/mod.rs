@@ -1,6 +1,6 @@
 //! The state machine: what a queue knows of its keys and what each call does to
 //! it. Every method takes the time that the caller read, or relies on the
-//! [`settle`](Core::settle) (of a look) or the [`begin`](Core::begin) (of any other call)
+//! [`advance`](Core::advance) (of a look) or the [`begin`](Core::begin) (of any other call)
 //! that came before it in the same lock hold.
 //!
 //! A key is in the table while there is a reason to know it: it is ready,
@@ -316,7 +316,7 @@ impl<K, V> Core<K, V> {
     /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
     /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
     /// assert_eq!(core.num_requeues("a", 7), 1);
-    /// core.settle(Instant::ORIGIN + Duration::from_secs(11));
+    /// core.advance(Instant::ORIGIN + Duration::from_secs(11));
     /// assert_eq!(core.num_requeues("a", 7), 0);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```

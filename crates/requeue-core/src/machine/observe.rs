@@ -73,7 +73,7 @@ pub struct KeyState {
 /// # use std::time::Duration;
 /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
 /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// core.settle(Instant::ORIGIN + Duration::from_secs(5));
+/// core.advance(Instant::ORIGIN + Duration::from_secs(5));
 /// let gauges = core.gauges();
 /// assert_eq!((gauges.depth, gauges.oldest_ready), (1, Duration::from_secs(5)));
 /// # Ok::<(), requeue_core::Refused>(())
@@ -205,7 +205,7 @@ impl<K, V> Core<K, V> {
     /// # use std::time::Duration;
     /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
     /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// while core.settle(Instant::ORIGIN + Duration::from_secs(3)) {}
+    /// while core.advance(Instant::ORIGIN + Duration::from_secs(3)) {}
     /// assert_eq!(core.take_late(), [Duration::from_secs(2)]);
     /// assert!(core.take_late().is_empty());
     /// # Ok::<(), requeue_core::Refused>(())
@@ -223,7 +223,7 @@ impl<K, V> Core<K, V> {
     /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
     /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
     /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.settle(Instant::ORIGIN + Duration::from_secs(4));
+    /// core.advance(Instant::ORIGIN + Duration::from_secs(4));
     /// assert_eq!(core.gauges().longest_running, Duration::from_secs(4));
     /// # let _ = core.finish(item.run, true);
     /// # Ok::<(), requeue_core::Refused>(())
@@ -401,7 +401,7 @@ pub(super) struct Times {
     /// The starts of all held keys added up, so that the unfinished work needs
     /// no walk.
     starts: u128,
-    /// How late timers fired, until somebody asks: a batch of [`settle`](Core::settle)
+    /// How late timers fired, until somebody asks: a batch of [`advance`](Core::advance)
     /// at most, where that is after each hold.
     late: Vec<Duration>,
 }

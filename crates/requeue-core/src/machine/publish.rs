@@ -32,7 +32,7 @@ impl<K, V> Core<K, V> {
     pub fn publish(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.0;
         let flags = self.arena.flags_if_occupied(slot).unwrap_or(0);
-        let may_be = flags & (READY | DIRTY) != 0 && self.phase == Phase::Open && !self.line.is_own();
+        let may_be = flags & (READY | DIRTY) != 0 && self.phase == Phase::Open && !self.line.is_custom();
         if may_be {
             self.arena.set_flags(slot, flags | PUBLISHED);
         }

@@ -1,4 +1,4 @@
-//! Time that passes, and the ends: settle, close, shut_down, drain.
+//! Time that passes, and the ends: advance, close, shut_down, drain.
 
 use super::{Core, attention};
 use crate::Instant;
@@ -40,7 +40,7 @@ pub(super) enum Sweep {
 /// # let mut core = Core::<&str>::new(Config::default());
 /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
 /// core.begin_drain(WaitingKeys::RunNow, Instant::NEVER);
-/// while core.settle(Instant::ORIGIN) {}
+/// while core.advance(Instant::ORIGIN) {}
 /// assert_eq!((core.len(), core.stats().waiting), (1, 0));
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
@@ -155,31 +155,31 @@ impl<K, V> Core<K, V> {
     /// # let mut core = Core::<&str>::new(Config::default());
     /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
     /// assert!(core.is_empty());
-    /// while core.settle(Instant::ORIGIN + Duration::from_secs(1)) {}
+    /// while core.advance(Instant::ORIGIN + Duration::from_secs(1)) {}
     /// assert_eq!(core.len(), 1);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[inline(always)]
-    pub fn settle(&mut self, now: Instant) -> bool {
+    pub fn advance(&mut self, now: Instant) -> bool {
         self.pass(now);
         let disturbed = self.attention & (attention::SUSPECT | attention::ENDING) != 0;
-        (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.settle_more()
+        (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.advance_more()
     }
 
-    /// Whether [`settle`](Self::settle) has nothing to do, whatever the time.
+    /// Whether [`advance`](Self::advance) has nothing to do, whatever the time.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
     /// # use std::time::Duration;
     /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(core.is_settled());
+    /// assert!(core.is_up_to_date());
     /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::MAX, Policy::Earliest))?;
-    /// assert!(!core.is_settled());
+    /// assert!(!core.is_up_to_date());
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[inline(always)]
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_up_to_date(&self) -> bool {
         self.attention & (attention::SUSPECT | attention::ENDING | attention::TIME) == 0
     }
 
@@ -194,7 +194,7 @@ impl<K, V> Core<K, V> {
 
     /// Begins a lock hold of a call that is no look: an add, or the end of a run. Such a
     /// call fires no timers. `now` is the time, if the call has read it. True if
-    /// [`settle`](Self::settle) must come first after all, because the deadline of a
+    /// [`advance`](Self::advance) must come first after all, because the deadline of a
     /// drain has passed.
     ///
     /// ```
@@ -228,7 +228,7 @@ impl<K, V> Core<K, V> {
     }
 
     #[inline(never)]
-    fn settle_more(&mut self) -> bool {
+    fn advance_more(&mut self) -> bool {
         self.repair_suspect();
         if self.timers.len() == 0 && self.waiting_drain.is_none() {
             self.end_sweep();
@@ -315,7 +315,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Refuses all triggers, drops the timers and releases every drain. Call
-    /// [`settle`](Self::settle) until it has no more to do.
+    /// [`advance`](Self::advance) until it has no more to do.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, ShutDown, Trigger};
@@ -323,7 +323,7 @@ impl<K, V> Core<K, V> {
     /// # let mut core = Core::<&str>::new(Config::default());
     /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
     /// assert_eq!(core.shut_down().dropped, 1);
-    /// while core.settle(Instant::ORIGIN) {}
+    /// while core.advance(Instant::ORIGIN) {}
     /// assert!(matches!(core.get(), Got::ShutDown));
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
@@ -356,7 +356,7 @@ impl<K, V> Core<K, V> {
         self.watch_end();
     }
 
-    /// Begins a drain. Call [`settle`](Self::settle) until it has no more to do.
+    /// Begins a drain. Call [`advance`](Self::advance) until it has no more to do.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
@@ -365,7 +365,7 @@ impl<K, V> Core<K, V> {
     /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
     /// let deadline = Instant::ORIGIN + Duration::from_secs(30);
     /// let base = core.begin_drain(WaitingKeys::Wait, deadline);
-    /// while core.settle(deadline) {}
+    /// while core.advance(deadline) {}
     /// assert!(core.drain_is_over(&base));
     /// assert_eq!(core.drain_counts(&base).dropped, 1); // it would have waited for longer
     /// # Ok::<(), requeue_core::Refused>(())
@@ -444,7 +444,7 @@ impl<K, V> Core<K, V> {
 
     /// Whether the time matters to what a look finds: a timer or a
     /// drain's deadline may have come, or timestamps are kept. Where it does
-    /// not, [`settle`](Self::settle) may be given any earlier instant.
+    /// not, [`advance`](Self::advance) may be given any earlier instant.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};

@@ -2,7 +2,7 @@
 
 use super::run::RunRef;
 use super::shutdown::Phase;
-use super::{BACKOFF, Core, HELD, READY};
+use super::{Core, HELD, READY};
 use crate::Instant;
 use crate::arena::Arena;
 use crate::line::{Line, Ticket};
@@ -288,7 +288,7 @@ impl<K, V> Core<K, V> {
     /// # use std::time::Duration;
     /// # let mut core = Core::<&str>::new(Config::default());
     /// let asking = core.ask(None)?;
-    /// core.settle(Instant::ORIGIN + Duration::from_secs(1)); // so long the limiter thinks, and says 5 s
+    /// core.advance(Instant::ORIGIN + Duration::from_secs(1)); // so long the limiter thinks, and says 5 s
     /// let delay = Delay::Asked(Duration::from_secs(5), Policy::Earliest, asking);
     /// core.add(&mut Trigger::new("a", None), 7, delay)?;
     /// assert_eq!(core.next_wake(), Some(Instant::ORIGIN + Duration::from_secs(5)));
@@ -571,7 +571,7 @@ impl<K: Eq, V> Core<K, V> {
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
         self.admits_outside()?;
         // a key that goes straight into a line of ours meets no users' code any more
-        if self.line.is_own() {
+        if self.line.is_custom() {
             return Ok(self.add_now_in_full(trigger, hash));
         }
         let Trigger { key, value } = trigger;

@@ -134,7 +134,7 @@ fn an_order_of_ones_own_hears_of_every_add() {
     }
     let touched = Arc::new(Count::new(0));
     let order = Counts(touched.clone(), BTreeSet::new());
-    let q = WorkQueue::builder().order(Order::Own(Box::new(order))).build().expect("no metrics");
+    let q = WorkQueue::builder().order(Order::Custom(Box::new(order))).build().expect("no metrics");
     for _ in 0..5 {
         q.add(1).expect("open");
     }

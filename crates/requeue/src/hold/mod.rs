@@ -108,7 +108,7 @@ impl<K, V> Shared<K, V> {
             return self.enter_timed(reading);
         }
         let hold = self.lock();
-        if hold.core.is_settled() { hold } else { self.settle_more(hold, reading) }
+        if hold.core.is_up_to_date() { hold } else { self.advance_more(hold, reading) }
     }
 
     #[inline(never)]
@@ -116,7 +116,7 @@ impl<K, V> Shared<K, V> {
         let now = *reading.get_or_insert_with(|| self.clock.now());
         let mut hold = self.lock();
         hold.reading = Some(now);
-        if hold.core.settle(now) { self.settle_more(hold, reading) } else { hold }
+        if hold.core.advance(now) { self.advance_more(hold, reading) } else { hold }
     }
 
     /// Takes the lock for a call that is no look, an add or the end of a run: it fires
@@ -137,7 +137,7 @@ impl<K, V> Shared<K, V> {
         let now = reading.unwrap_or_else(|| self.clock.now());
         let mut hold = self.lock();
         hold.reading = Some(now);
-        if hold.core.begin(Some(now)) { self.settle_more(hold, &mut Some(now)) } else { hold }
+        if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
     /// [`hold`](Self::hold) at an instant that was read already.
@@ -148,7 +148,7 @@ impl<K, V> Shared<K, V> {
     /// The lock was taken and something stands in the way: time that was not
     /// read, or more that is due than one hold does.
     #[cold]
-    fn settle_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
+    fn advance_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
             let unread = reading.is_none() && hold.core.is_timed();
             hold.close();
@@ -159,7 +159,7 @@ impl<K, V> Shared<K, V> {
             hold = self.lock();
             hold.reading = *reading;
             let unread = reading.is_none() && hold.core.is_timed();
-            if !unread && !hold.core.settle(reading.unwrap_or(Instant::ORIGIN)) {
+            if !unread && !hold.core.advance(reading.unwrap_or(Instant::ORIGIN)) {
                 return hold;
             }
         }

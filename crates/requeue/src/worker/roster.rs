@@ -297,7 +297,7 @@ impl Roster {
     /// A worker found no key and rests; false if it is to look again, because the
     /// worker was stopped or resized meanwhile.
     pub(super) fn rests(&self, place: usize, waker: Waker) -> bool {
-        let (rests, old) = self.settles(place, |state| {
+        let (rests, old) = self.ends_look(place, |state| {
             let old = state.places[place].waker.replace(waker);
             (!state.is_to_leave(), old)
         });
@@ -307,13 +307,13 @@ impl Roster {
 
     /// A worker's look ended in a panic.
     pub(super) fn looked(&self, place: usize) {
-        self.settles(place, |_| ());
+        self.ends_look(place, |_| ());
     }
 
     /// A worker got a key: its run can be told to end. Where the worker was stopped
     /// meanwhile and the deadline has come, it is told at once.
     pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>, ends: Option<Arc<dyn Ends>>) {
-        self.settles(place, |state| {
+        self.ends_look(place, |state| {
             let cancelling = state.cancelling;
             state.change(place, |at| {
                 at.running = Some((told.clone(), ends));
@@ -327,7 +327,7 @@ impl Roster {
     }
 
     /// A look has ended: those who make a report may have waited for that.
-    fn settles<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
+    fn ends_look<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
         self.tells(self.state.lock(), |state| {
             let result = how(state);
             state.change(place, |at| at.looking = false);

@@ -105,7 +105,7 @@ fn random(seed: &mut u32) -> usize {
 #[test]
 fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
     for (order, exact) in
-        [(Order::Fifo, true), (Order::Lifo, true), (Order::Own(Box::<Smallest>::default()), false)]
+        [(Order::Fifo, true), (Order::Lifo, true), (Order::Custom(Box::<Smallest>::default()), false)]
     {
         let (mut q, mut seed, mut most) = (Rig::new(order), 3, 0);
         let steps = if cfg!(miri) { 2_000 } else { 16_000 };
@@ -205,7 +205,7 @@ fn a_users_order_hears_nothing_of_a_key_that_leaves_and_again_of_one_that_comes_
         }
     }
     let heard = Heard::default();
-    let mut q = Rig::new(Order::Own(Box::new(heard.clone())));
+    let mut q = Rig::new(Order::Custom(Box::new(heard.clone())));
     let (a, b) = (q.enter(true), q.enter(true));
     let c = q.enter(false);
     assert_eq!(heard.0.lock().expect("no panic").0, [Ticket(a), Ticket(b)]);
