@@ -132,6 +132,9 @@ impl<K, V> AddedMany<K, V> {
     }
 }
 
+/// How many triggers ahead of the one that is entered the table's lines are asked for.
+const AHEAD: usize = 16;
+
 impl<K: Eq, V> Shared<K, V> {
     /// Triggers from outside, in one lock hold.
     #[inline]
@@ -152,7 +155,12 @@ impl<K: Eq, V> Shared<K, V> {
         self.with_limit(|limit| {
             let mut hold = self.hold(reading);
             let core = &mut hold.core;
-            for Entry { trigger, when, policy, hash, asked: was_asked, result } in &mut entries[..enter] {
+            entries.iter().take(AHEAD).for_each(|entry| core.prefetch(entry.hash));
+            for at in 0..enter {
+                if let Some(ahead) = entries.get(at + AHEAD) {
+                    core.prefetch(ahead.hash);
+                }
+                let Entry { trigger, when, policy, hash, asked: was_asked, result } = &mut entries[at];
                 let delay = match (*when, &mut asked) {
                     (When::Now, _) => Delay::Now,
                     (When::After(delay), Some(unask)) if *was_asked => {

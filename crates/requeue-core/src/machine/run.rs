@@ -372,6 +372,16 @@ impl<K, V> Core<K, V> {
         most
     }
 
+    /// Asks for the memory that an add of a key with this hash will touch, unless there are so few
+    /// keys that all is at hand.
+    #[doc(hidden)]
+    #[inline]
+    pub fn prefetch(&self, hash: u32) {
+        if self.arena.len() > AT_HAND {
+            self.table.prefetch(hash);
+        }
+    }
+
     /// Asks for the memory that the next keys' runs will touch, if there are so many.
     #[inline(always)]
     fn look_ahead(&self) {
