@@ -2,7 +2,7 @@
 
 use foldhash::quality::FixedState;
 use requeue::limiter::default_per_item;
-use requeue::{Alarm, Clock, Instant, WorkQueue, Builder as QueueBuilder};
+use requeue::{Alarm, Builder as QueueBuilder, Clock, Instant, WorkQueue};
 use requeue_guard::OPERATIONS;
 use std::hash::Hash;
 use std::hint::black_box;
