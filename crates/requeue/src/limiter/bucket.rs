@@ -6,7 +6,7 @@ use super::pace::Refusal;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
-use crate::sync::Mutex;
+use crate::lock::Lock;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use std::time::Duration;
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[doc(alias("Limiter"))]
-pub struct TokenBucket(Mutex<Ledger>);
+pub struct TokenBucket(Lock<Ledger>);
 
 impl TokenBucket {
     /// A full bucket that holds `burst` tokens and fills at `rate` tokens a second.
@@ -69,7 +69,7 @@ impl TokenBucket {
     #[doc(alias("NewLimiter", "Every", "Inf"))]
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         checked(rate)?;
-        Ok(Self(Mutex::new(Ledger::new(rate, burst))))
+        Ok(Self(Lock::new(Ledger::new(rate, burst))))
     }
 
     /// Takes `n` tokens that are there now or will be later, and says when.
