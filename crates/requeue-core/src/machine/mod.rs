@@ -384,9 +384,9 @@ impl<K, V> Core<K, V> {
     /// # use requeue_core::{Config, Core};
     /// let mut core = Core::<&str>::new(Config::default());
     /// core.note_beside(2, true);
-    /// assert!(core.noted_beside() == 2 && !core.is_quiescent());
+    /// assert!(core.is_just_noted(2) && !core.is_quiescent());
     /// core.note_beside(2, false);
-    /// assert!(core.noted_beside() == 0 && core.is_quiescent());
+    /// assert!(core.is_just_noted(0) && core.is_quiescent());
     /// ```
     #[doc(hidden)]
     #[inline]
@@ -394,18 +394,13 @@ impl<K, V> Core<K, V> {
         self.set_attention(u32::from(bits) << attention::BESIDE, to);
     }
 
-    /// What was noted with [`note_beside`](Self::note_beside), if there is nothing else to do
-    /// before or after a call; else all bits.
+    /// Whether just this was noted with [`note_beside`](Self::note_beside), and there is nothing
+    /// else to do before or after a call.
     #[doc(hidden)]
     #[inline]
     #[must_use]
-    pub fn noted_beside(&self) -> u8 {
-        let beside = self.attention & !attention::TIME;
-        if beside & ((1 << attention::BESIDE) - 1) == 0 {
-            (beside >> attention::BESIDE) as u8
-        } else {
-            u8::MAX
-        }
+    pub fn is_just_noted(&self, bits: u8) -> bool {
+        self.attention & !attention::TIME == u32::from(bits) << attention::BESIDE
     }
 
     /// Something beside the slab says something of this key from now on.

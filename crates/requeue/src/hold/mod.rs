@@ -192,7 +192,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold after which there is something to do.
     #[inline(never)]
     fn unlock_and_more(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        if state.core.noted_beside() == attention::METRICS {
+        if state.core.is_just_noted(attention::METRICS) {
             let counts = state.core.take_counts();
             drop(state);
             self.tell_counts(counts);
