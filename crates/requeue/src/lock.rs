@@ -1,5 +1,5 @@
-//! The queue's lock: a mutex at which callers back off for a while before they
-//! sleep.
+//! The queue's lock, and a token bucket's: a mutex at which callers back off for a while before
+//! they sleep.
 //!
 //! It is held for a hundred nanoseconds, in which the holder touches a handful of
 //! cache lines. Who gets it next on another core fetches all of them, which takes
