@@ -215,7 +215,7 @@ pub(crate) fn finish<K, V>(
 /// would be moved through memory in the other case too.
 #[inline(never)]
 fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
-    let ended = hold.core.finish(run, succeeded);
+    let ended = hold.core.finish_in_full(run, succeeded);
     hold.close();
     after_end(shared, ended);
 }

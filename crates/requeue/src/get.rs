@@ -74,7 +74,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         if let Some(run) = self.ending.take() {
             match hold.core.finish_at_once(run) {
                 Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
-                Err(run) => finish_in_hold(hold, run, left),
+                Err(run) => *left = hold.core.finish_in_full(run, false),
             }
             // this may have been the last run that a drain waited for
             hold.core.conclude();
@@ -102,11 +102,6 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     fn after(shared: &Shared<K, V>, left: Self::Left) {
         after_end(shared, left);
     }
-}
-
-#[inline(never)]
-fn finish_in_hold<K, V>(hold: &mut Hold<'_, K, V>, run: RunRef<K>, left: &mut Ended<K, V>) {
-    *left = hold.core.finish(run, false);
 }
 
 impl<K, V> Hold<'_, K, V> {

@@ -500,8 +500,10 @@ impl<K, V> Core<K, V> {
         Ok((self.forget_slot(slot, removed), worked))
     }
 
+    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) gave back.
+    #[doc(hidden)]
     #[inline(never)]
-    fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
+    pub fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
             Ok(ended) => ended,
             Err(_) => unreachable!("only retries are refused"),
