@@ -38,6 +38,9 @@ fresh=(
 )
 fails adder_barrier "$stale" "${fresh[@]}"
 fails getter_barrier "$stale" "${fresh[@]}"
+missed="an add after the cancel was taken for redundant"
+fails adder_barrier "$missed" loom_b7_an_add_after_a_cancel_gives_a_run
+fails getter_barrier "$missed" loom_b7_an_add_after_a_cancel_gives_a_run
 fails gate "$late" \
     loom_q10_after_shut_down_the_filter_accepts_nothing \
     loom_q10_after_close_the_filter_accepts_nothing \

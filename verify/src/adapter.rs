@@ -7,12 +7,12 @@
 
 use crate::limits::Metered;
 use crate::probe::{Key, Value};
-use requeue::{FakeClock, Instant, RateLimiter};
+use requeue::{Debounce, FakeClock, Instant, Only, RateLimiter};
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What went wrong below the queue: a store, a connection. The in-memory queue
@@ -34,10 +34,20 @@ pub struct Config {
     pub clock: TestClock,
     /// The order of the ready line.
     pub order: Line,
+    /// At most so many keys are handed out (B6).
+    pub rate: Option<Rate>,
     /// `timers absorbed` (D6).
     pub absorbed: bool,
     /// A guard that is dropped without a word ends as `retry` does (Q12).
     pub unfinished_retries: bool,
+    /// What triggers do in a back-off that say nothing else (B5).
+    pub in_backoff: InBackoff,
+    /// How triggers for now are debounced that say nothing else (B4).
+    pub debounce: Option<Debounce>,
+    /// So many keys are known at most (B8).
+    pub bound: Option<usize>,
+    /// The key that has been ready longest makes room for another; here it is told of.
+    pub dropped: Option<Dropped>,
     /// The limiter; the queue's default otherwise.
     pub limiter: Option<Limiter>,
     /// A per-key exponential limiter of the library's own, instead.
@@ -53,6 +63,20 @@ impl fmt::Debug for Config {
             .field("absorbed", &self.absorbed)
             .finish_non_exhaustive()
     }
+}
+
+/// The keys that made room, and their values.
+pub type Dropped = Arc<Mutex<Vec<(u64, Option<Value>)>>>;
+
+/// A dispatch rate: `keys` in `nanos` nanoseconds, `burst` of them at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many keys.
+    pub keys: u32,
+    /// In how many nanoseconds.
+    pub nanos: u32,
+    /// How many at once.
+    pub burst: u32,
 }
 
 /// The parameters of a per-key exponential limiter.
@@ -76,6 +100,10 @@ pub enum Line {
     Lifo,
     /// The user's own.
     Own(Box<dyn OwnOrder>),
+    /// The highest priority first; the oldest once it has been ready for so long (B2).
+    Priority(Option<Duration>),
+    /// Groups take turns (B3).
+    Fair(Fair),
 }
 
 impl fmt::Debug for Line {
@@ -84,6 +112,8 @@ impl fmt::Debug for Line {
             Self::Fifo => "Fifo",
             Self::Lifo => "Lifo",
             Self::Own(_) => "Own",
+            Self::Priority(_) => "Priority",
+            Self::Fair(_) => "Fair",
         })
     }
 }
@@ -96,6 +126,8 @@ pub trait OwnOrder: Send {
     fn touch(&mut self, key: u64);
     /// The key to hand out next.
     fn pop(&mut self) -> Option<u64>;
+    /// `key`, which was ready, left the line without being handed out.
+    fn left(&mut self, _key: u64) {}
 }
 
 /// A limiter that the test and the queue share.
@@ -121,6 +153,7 @@ impl RateLimiter<Key> for Limiter {
 }
 
 pub use crate::limits::TestClock;
+pub use crate::model::{Fair, Tier};
 
 /// How a trigger asks for a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +165,53 @@ pub enum When {
     After(Duration, Policy),
     /// `add_rate_limited`.
     RateLimited,
+    /// `add`, and what it does in a back-off.
+    NowIn(InBackoff),
+    /// `add_after`, and what it does in a back-off.
+    AfterIn(Duration, Policy, InBackoff),
+    /// `add_rate_limited`, and what it does in a back-off.
+    RateLimitedIn(InBackoff),
+}
+
+impl When {
+    /// The same without what it says about a back-off, and that.
+    #[must_use]
+    pub fn parts(self) -> (Self, Option<InBackoff>) {
+        match self {
+            Self::Now | Self::After(..) | Self::RateLimited => (self, None),
+            Self::NowIn(in_backoff) => (Self::Now, Some(in_backoff)),
+            Self::AfterIn(delay, policy, in_backoff) => (Self::After(delay, policy), Some(in_backoff)),
+            Self::RateLimitedIn(in_backoff) => (Self::RateLimited, Some(in_backoff)),
+        }
+    }
+
+    /// The same, which says this about a back-off.
+    #[must_use]
+    pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
+        match self.parts().0 {
+            Self::After(delay, policy) => Self::AfterIn(delay, policy, in_backoff),
+            Self::RateLimited => Self::RateLimitedIn(in_backoff),
+            _ => Self::NowIn(in_backoff),
+        }
+    }
+
+    /// Whether it reads the clock for a delay.
+    #[must_use]
+    pub fn has_delay(self) -> bool {
+        self.parts().0 != Self::Now
+    }
+}
+
+/// What a trigger does for a key that waits out a failure, or whose run fails (B5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InBackoff {
+    /// It runs now.
+    #[default]
+    Run,
+    /// It joins the back-off's run.
+    Respect,
+    /// Back-off and failures are forgotten, and it runs now.
+    Reset,
 }
 
 /// What `add_after` does with a timer that is there already (D6).
@@ -168,6 +248,8 @@ pub struct Rejected {
     pub key: Key,
     /// The value, back.
     pub value: Option<Value>,
+    /// It was refused because the queue is full.
+    pub full: bool,
 }
 
 /// Why `try_get` hands nothing out.
@@ -192,6 +274,47 @@ pub struct Seen {
     pub dirty: bool,
     /// When its timer fires.
     pub due: Option<Instant>,
+    /// It was paused by itself.
+    pub paused: bool,
+    /// A group of it is paused, and it was not by itself.
+    pub group_paused: bool,
+}
+
+/// What was known of a key that is put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// The failures.
+    pub failures: u32,
+    /// What its next run is.
+    pub attempt: u32,
+    /// When its timer fires; without one it is ready.
+    pub due: Option<Instant>,
+    /// The priority of its next run.
+    pub priority: i16,
+}
+
+/// A page of a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Keys, what is known of each, and its failures where the queue counts them.
+    pub keys: Vec<(u64, Seen, u32)>,
+    /// The totals.
+    pub totals: Counts,
+    /// Where the next page begins.
+    pub next: Option<u32>,
+}
+
+/// What `cancel` took.
+#[derive(Debug)]
+pub struct Cancelled {
+    /// It was in the ready line.
+    pub ready: bool,
+    /// It was held, and due for one more run.
+    pub dirty: bool,
+    /// When its timer would have fired.
+    pub due: Option<Instant>,
+    /// Its value.
+    pub value: Option<Value>,
 }
 
 /// What `stats` tells.
@@ -266,9 +389,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn build(config: Config) -> Fallible<Self>;
 
     /// A trigger: the shortest call of the queue that says it.
-    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>>;
+    fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>>;
     /// Several triggers at once: the shortest call of the queue that says them.
-    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>>;
+    fn trigger_many(&self, batch: Vec<Said>) -> Fallible<Vec<Result<Accepted, Rejected>>>;
     /// `add` by reference.
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>>;
     /// `forget`.
@@ -306,6 +429,38 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// `state`; the failures that it tells are compared with `num_requeues`.
     fn state(&self, key: &Key) -> Fallible<Option<Seen>>;
 
+    /// A page of a `snapshot`.
+    fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page>;
+    /// `restore`.
+    fn restore(
+        &self,
+        key: Key,
+        known: Restored,
+        value: Option<Value>,
+    ) -> Fallible<Result<Accepted, Rejected>>;
+    /// `add_when_room`, to be polled by hand, for at most so long.
+    fn adding(&self, said: Said, limit: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>>;
+    /// `add_when_room` in this front's own manner of waiting.
+    fn add_wait(&self, said: Said, limit: Option<Duration>) -> Fallible<Result<Accepted, Rejected>>;
+    /// `room`.
+    fn room(&self) -> Fallible<Option<usize>>;
+    /// `cancel`; with `forget` the failures are forgotten too.
+    fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>>;
+    /// `pause`, or `resume`.
+    fn pause(&self, pause: bool) -> Fallible<bool>;
+    /// `lift_rate`.
+    fn lift_rate(&self) -> Fallible<bool>;
+    /// `is_paused`.
+    fn is_paused(&self) -> Fallible<bool>;
+    /// `pause_key`.
+    fn pause_key(&self, key: Key) -> Fallible<bool>;
+    /// `resume_key`.
+    fn resume_key(&self, key: &Key) -> Fallible<bool>;
+    /// `pause_group`, or `resume_group`.
+    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool>;
+    /// `is_group_paused`.
+    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool>;
+
     /// `close`.
     fn close(&self) -> Fallible<()>;
     /// `shutting_down`.
@@ -330,6 +485,8 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn take_value(&mut self) -> Option<Value>;
     /// Which attempt this run is.
     fn attempt(&self) -> u32;
+    /// The priority with which it was handed out.
+    fn priority(&self) -> i16;
     /// Ends the run.
     fn done(self) -> Fallible<()>;
     /// Ends the run and forgets the failures.
@@ -352,8 +509,49 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn detach(self) -> Fallible<(Key, Option<Value>)>;
 }
 
-/// One trigger of a batch.
+/// A trigger that says nothing of a priority.
 pub type Asked = (Key, When, Option<Value>);
+
+/// All that a trigger may say.
+#[derive(Debug)]
+pub struct Said {
+    /// Of what.
+    pub key: Key,
+    /// When.
+    pub when: When,
+    /// With what value.
+    pub value: Option<Value>,
+    /// With what priority.
+    pub priority: i16,
+    /// How it is debounced, if it is for now and says so itself.
+    pub debounce: Option<Debounce>,
+}
+
+impl From<Asked> for Said {
+    fn from((key, when, value): Asked) -> Self {
+        Self { key, when, value, priority: 0, debounce: None }
+    }
+}
+
+impl Said {
+    /// With this priority.
+    #[must_use]
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Debounced so.
+    #[must_use]
+    pub fn debounce(self, debounce: Option<Debounce>) -> Self {
+        Self { debounce, ..self }
+    }
+
+    /// Whether it reads the clock for itself.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.when.has_delay() || self.debounce.is_some()
+    }
+}
 
 /// Keys that were handed out together; their drop is that of each.
 pub trait Many<'q>: Sized + Send + 'q {
@@ -423,7 +621,35 @@ impl<A: Adapter> Subject<A> {
         when: When,
         value: Option<Value>,
     ) -> Result<Accepted, Rejected> {
-        sound(self.queue.trigger(key.into(), when, value))
+        self.say((key.into(), when, value).into())
+    }
+
+    /// Any trigger, with all that it says.
+    pub fn say(&self, said: Said) -> Result<Accepted, Rejected> {
+        sound(self.queue.trigger(said))
+    }
+
+    /// A queue that debounces.
+    #[must_use]
+    pub fn debouncing(debounce: Debounce) -> Self {
+        Self::with(Config { debounce: Some(debounce), ..Config::default() })
+    }
+
+    /// `add` that is debounced so, and accepted.
+    pub fn add_debounced(&self, key: impl Into<Key>, debounce: Debounce) -> Accepted {
+        let said = Said::from((key.into(), When::Now, None)).debounce(Some(debounce));
+        self.say(said).expect("the queue takes triggers")
+    }
+
+    /// `add` with a priority, that is accepted.
+    pub fn add_at(&self, key: impl Into<Key>, priority: i16) -> Accepted {
+        self.ask_at(key, When::Now, priority)
+    }
+
+    /// A trigger with a priority, that is accepted.
+    pub fn ask_at(&self, key: impl Into<Key>, when: When, priority: i16) -> Accepted {
+        let said = Said::from((key.into(), when, None)).priority(priority);
+        self.say(said).expect("the queue takes triggers")
     }
 
     /// `add` that is accepted.
@@ -432,14 +658,17 @@ impl<A: Adapter> Subject<A> {
     }
 
     /// Several triggers at once.
-    pub fn trigger_many(&self, batch: Vec<Asked>) -> Vec<Result<Accepted, Rejected>> {
-        sound(self.queue.trigger_many(batch))
+    pub fn trigger_many(&self, batch: Vec<impl Into<Said>>) -> Vec<Result<Accepted, Rejected>> {
+        sound(self.queue.trigger_many(batch.into_iter().map(Into::into).collect()))
     }
 
     /// `add` of several keys at once, that are accepted.
     pub fn add_many(&self, keys: impl IntoIterator<Item = u64>) -> Vec<Accepted> {
-        let batch = keys.into_iter().map(|key| (key.into(), When::Now, None)).collect();
-        self.trigger_many(batch).into_iter().map(|added| added.expect("the queue takes triggers")).collect()
+        let batch = keys.into_iter().map(|key| (Key::from(key), When::Now, None));
+        self.trigger_many(batch.collect())
+            .into_iter()
+            .map(|added| added.expect("the queue takes triggers"))
+            .collect()
     }
 
     /// `try_get` of several keys that finds some.
@@ -460,6 +689,18 @@ impl<A: Adapter> Subject<A> {
         self.trigger(key, When::Now, None).is_err()
     }
 
+    /// A queue with priorities.
+    #[must_use]
+    pub fn with_priorities(max_wait: Option<Duration>) -> Self {
+        Self::with(Config { order: Line::Priority(max_wait), ..Config::default() })
+    }
+
+    /// A queue with groups.
+    #[must_use]
+    pub fn with_groups(fair: Fair) -> Self {
+        Self::with(Config { order: Line::Fair(fair), ..Config::default() })
+    }
+
     /// `add_value` of one number, that is accepted.
     pub fn add_value(&self, key: impl Into<Key>, item: u32) -> Accepted {
         self.trigger(key, When::Now, Some(Value::of(item))).expect("the queue takes triggers")
@@ -473,6 +714,11 @@ impl<A: Adapter> Subject<A> {
     /// `add_after` with a policy, that is accepted.
     pub fn add_after_with(&self, key: impl Into<Key>, delay: Duration, policy: Policy) -> Accepted {
         self.trigger(key, When::After(delay, policy), None).expect("the queue takes triggers")
+    }
+
+    /// `add` that says what it does in a back-off, and is accepted.
+    pub fn add_in(&self, key: impl Into<Key>, in_backoff: InBackoff) -> Accepted {
+        self.trigger(key, When::NowIn(in_backoff), None).expect("the queue takes triggers")
     }
 
     /// `add_rate_limited` that is accepted.
@@ -493,6 +739,13 @@ impl<A: Adapter> Subject<A> {
     /// `try_get`.
     pub fn try_get(&self) -> Result<A::Held<'_>, Nothing> {
         sound(self.queue.try_get())
+    }
+
+    /// `try_get` that finds `key` with this priority, and holds it.
+    pub fn take_at(&self, key: u64, priority: i16) -> A::Held<'_> {
+        let item = self.take(key);
+        assert_eq!(item.priority(), priority, "the priority of key {key}");
+        item
     }
 
     /// `try_get` that finds `key`.
@@ -566,6 +819,120 @@ impl<A: Adapter> Subject<A> {
     /// `state`.
     pub fn state(&self, key: u64) -> Option<Seen> {
         sound(self.queue.state(&key.into()))
+    }
+
+    /// A page of a `snapshot`.
+    pub fn page(&self, from: u32, most: usize, only: Option<Only>) -> Page {
+        sound(self.queue.page(from, most, only))
+    }
+
+    /// The keys of a `snapshot`, in pages of so many.
+    pub fn snapshot(&self, most: usize, only: Option<Only>) -> Vec<u64> {
+        let (mut from, mut keys) = (Some(0), Vec::new());
+        while let Some(at) = from {
+            let page = self.page(at, most, only);
+            assert!(page.keys.len() <= most.max(1), "a page is no longer than it was asked to be");
+            keys.extend(page.keys.into_iter().map(|(key, ..)| key));
+            from = page.next;
+        }
+        keys.sort_unstable();
+        keys
+    }
+
+    /// A queue with a bound.
+    #[must_use]
+    pub fn bounded(keys: usize) -> Self {
+        Self::with(Config { bound: Some(keys), ..Config::default() })
+    }
+
+    /// A queue with a bound that drops the oldest key, and where it tells of it.
+    #[must_use]
+    pub fn dropping(keys: usize, config: Config) -> (Self, Dropped) {
+        let dropped = Dropped::default();
+        let config = Config { bound: Some(keys), dropped: Some(dropped.clone()), ..config };
+        (Self::with(config), dropped)
+    }
+
+    /// `add_when_room` that is polled by hand.
+    pub fn adding(&self, said: impl Into<Said>) -> Polled<'_, Result<Accepted, Rejected>> {
+        self.queue.adding(said.into(), None)
+    }
+
+    /// `room`.
+    pub fn room(&self) -> Option<usize> {
+        sound(self.queue.room())
+    }
+
+    /// `add` that is refused because the queue is full.
+    pub fn is_full_for(&self, key: u64) -> bool {
+        let Err(refused) = self.trigger(key, When::Now, None) else { return false };
+        assert_eq!((refused.key.id, refused.full), (key, true));
+        true
+    }
+
+    /// `restore`.
+    pub fn restore(
+        &self,
+        key: impl Into<Key>,
+        known: Restored,
+        value: Option<Value>,
+    ) -> Result<Accepted, Rejected> {
+        sound(self.queue.restore(key.into(), known, value))
+    }
+
+    /// `cancel`.
+    pub fn cancel(&self, key: impl Into<Key>) -> Option<Cancelled> {
+        sound(self.queue.cancel(&key.into(), false))
+    }
+
+    /// `cancel_and_forget`.
+    pub fn cancel_and_forget(&self, key: impl Into<Key>) -> Option<Cancelled> {
+        sound(self.queue.cancel(&key.into(), true))
+    }
+
+    /// `pause`.
+    pub fn pause(&self) -> bool {
+        sound(self.queue.pause(true))
+    }
+
+    /// `resume`.
+    pub fn resume(&self) -> bool {
+        sound(self.queue.pause(false))
+    }
+
+    /// `lift_rate`.
+    pub fn lift_rate(&self) -> bool {
+        sound(self.queue.lift_rate())
+    }
+
+    /// `is_paused`.
+    pub fn is_paused(&self) -> bool {
+        sound(self.queue.is_paused())
+    }
+
+    /// `pause_key`.
+    pub fn pause_key(&self, key: impl Into<Key>) -> bool {
+        sound(self.queue.pause_key(key.into()))
+    }
+
+    /// `resume_key`.
+    pub fn resume_key(&self, key: impl Into<Key>) -> bool {
+        sound(self.queue.resume_key(&key.into()))
+    }
+
+    /// `pause_group`.
+    pub fn pause_group(&self, key: impl Into<Key>, tier: usize) -> bool {
+        sound(self.queue.pause_group(&key.into(), tier, true))
+    }
+
+    /// `resume_group`.
+    pub fn resume_group(&self, key: impl Into<Key>, tier: usize) -> bool {
+        sound(self.queue.pause_group(&key.into(), tier, false))
+    }
+
+    /// `is_group_paused`.
+    pub fn is_group_paused(&self, key: impl Into<Key>, tier: usize) -> bool {
+        sound(self.queue.is_group_paused(&key.into(), tier))
     }
 
     /// Asserts what `stats` tells, in the order ready, held, dirty, waiting.

@@ -4,18 +4,20 @@
 //! waited for, and in whether their guards borrow the queue.
 
 use crate::adapter::{
-    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Many,
-    Nothing, OwnOrder, Policy, Polled, Rejected, Seen, Waiters, When,
+    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Exponential, Failed, Fair, Fallible, Held,
+    InBackoff, Line, Many, Nothing, OwnOrder, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen,
+    Waiters, When,
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, AddError, Added, Drain, DrainOptions, Get, GetError, GetMany, GetManyTimeout, GetTimeout, Item,
-    Items, Order, ReadyOrder, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    Add, AddError, AddNow, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions,
+    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Order, ReadyOrder,
+    Refused, Restore, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How a front waits, and what its guards are like.
@@ -28,6 +30,8 @@ pub trait Manner: Clone + Send + Sync + 'static {
     fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>>;
     /// Waits for several keys until a deadline.
     fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError>;
+    /// Waits for room.
+    fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value>;
     /// Waits for a drain.
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained;
     /// What a guard of this front is like.
@@ -57,6 +61,9 @@ impl Manner for Threads {
     fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError> {
         get.wait()
     }
+    fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
+        add.wait()
+    }
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
         drain.wait()
     }
@@ -83,6 +90,9 @@ macro_rules! awaits {
                 get: GetManyTimeout<'q, Key, Value>,
             ) -> Result<Items<'q, Key, Value>, GetError> {
                 $block_on(get)
+            }
+            fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
+                $block_on(add)
             }
             fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
                 $block_on(drain)
@@ -185,6 +195,9 @@ impl ReadyOrder<Key> for Ordered {
         let key = self.order.pop()?;
         self.tickets.get(&key).copied()
     }
+    fn leave(&mut self, key: &Key, _: Ticket) {
+        self.order.left(key.id);
+    }
 }
 
 /// What `get` hands out, waited for in manner `M`.
@@ -214,20 +227,47 @@ fn guards<'q, M: Manner>(items: Items<'q, Key, Value>) -> Guards<'q, M> {
 }
 
 fn rejected(refused: AddError<Key, Value>) -> Rejected {
-    Rejected { key: refused.key, value: refused.value }
+    Rejected { key: refused.key, value: refused.value, full: refused.reason == Refused::Full }
+}
+
+fn answer(answer: AddResult<Key, Value>) -> Fallible<Result<Accepted, Rejected>> {
+    match answer {
+        Ok(added) => Ok(Ok(accepted(added)?)),
+        Err(refused) => Ok(Err(rejected(refused))),
+    }
+}
+
+impl<M> Front<M> {
+    fn when_room(&self, said: Said, limit: Option<Duration>) -> AddWhenRoom<'_, Key, Value> {
+        let Said { key, when, value, priority, debounce } = said;
+        let add = self.0.add_when_room(key, how(when, value, priority, debounce));
+        limit.into_iter().fold(add, AddWhenRoom::timeout)
+    }
 }
 
 /// What a trigger asks for, in the library's words.
-fn how(when: When, value: Option<Value>) -> Add<Value> {
-    let how = match when {
-        When::Now => Add::now().into(),
+fn how(when: When, value: Option<Value>, priority: i16, debounce: Option<Debounce>) -> Add<Value> {
+    let (plain, said) = when.parts();
+    let how = match plain {
         When::RateLimited => Add::rate_limited(),
         When::After(delay, Policy::Earliest) => Add::after(delay),
         When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
         When::After(delay, Policy::Replace) => Add::after(delay).replace(),
         When::After(delay, Policy::Keep) => Add::after(delay).keep(),
+        _ => debounce.into_iter().fold(Add::now(), AddNow::debounce).into(),
     };
+    let how = said.into_iter().fold(how, |how, said| how.in_backoff(in_backoff(said)));
+    let how = how.priority(priority);
     value.into_iter().fold(how, Add::value)
+}
+
+/// What a trigger does in a back-off, in the library's words.
+pub(crate) fn in_backoff(said: InBackoff) -> requeue::InBackoff {
+    match said {
+        InBackoff::Run => requeue::InBackoff::Run,
+        InBackoff::Respect => requeue::InBackoff::Respect,
+        InBackoff::Reset => requeue::InBackoff::Reset,
+    }
 }
 
 pub(crate) fn accepted(added: Added) -> Fallible<Accepted> {
@@ -254,6 +294,26 @@ fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
 
 fn count(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn seen(state: requeue::KeyState) -> Seen {
+    Seen {
+        ready: state.ready,
+        held: state.held,
+        dirty: state.dirty,
+        due: state.waiting_until,
+        paused: state.paused == Some(requeue::Paused::Key),
+        group_paused: state.paused == Some(requeue::Paused::Group),
+    }
+}
+
+pub(crate) fn counts(stats: requeue::Stats) -> Counts {
+    Counts { ready: stats.ready, held: stats.held, dirty: stats.dirty, waiting: stats.waiting }
+}
+
+pub(crate) fn cancelled(took: requeue::Cancelled<Value>) -> Cancelled {
+    let requeue::Cancelled { ready, dirty, waiting_until, value, .. } = took;
+    Cancelled { ready, dirty, due: waiting_until, value }
 }
 
 pub(crate) fn down(left: requeue::ShutDown) -> Down {
@@ -286,6 +346,30 @@ fn no_key(error: GetError) -> Nothing {
     }
 }
 
+fn with_groups(mut builder: Builder<Key, Value>, fair: Fair) -> Builder<Key, Value> {
+    for tier in std::iter::once(fair.outer).chain(fair.inner) {
+        let rules = GroupRules::new().weight(move |group: &u64| tier.weight(*group));
+        let rules = rules.cap_of(move |group: &u64| tier.cap(*group));
+        let rules = match tier.rate {
+            Some(rate) => rules.rate(f64::from(rate.keys) * 1e9 / f64::from(rate.nanos), rate.burst),
+            None => rules,
+        };
+        // those of an even number have no name
+        let rules = rules.metrics(|group: &u64| (group % 2 == 1).then(|| group.to_string()));
+        builder = builder.group_by_with(move |key: &Key| tier.group(key.id), rules);
+    }
+    if fair.priorities {
+        builder = builder.priorities();
+    }
+    if fair.within {
+        builder = builder.priorities_within_groups();
+    }
+    match fair.max_wait {
+        Some(max_wait) => builder.max_wait(Duration::from_nanos(max_wait)),
+        None => builder,
+    }
+}
+
 impl<M: Manner> Adapter for Front<M> {
     type Held<'q> = Guard<'q, M>;
     type Many<'q> = Guards<'q, M>;
@@ -296,9 +380,29 @@ impl<M: Manner> Adapter for Front<M> {
             Line::Fifo => builder,
             Line::Lifo => builder.order(Order::Lifo),
             Line::Own(order) => builder.custom_order(Ordered::new(order)),
+            Line::Priority(None) => builder.priorities(),
+            Line::Priority(Some(max_wait)) => builder.priorities().max_wait(max_wait),
+            Line::Fair(fair) => with_groups(builder, fair),
         };
         if config.absorbed {
             builder = builder.timers_absorbed(true);
+        }
+        if config.in_backoff != InBackoff::default() {
+            builder = builder.in_backoff(in_backoff(config.in_backoff));
+        }
+        if let Some(debounce) = config.debounce {
+            builder = builder.debounce(debounce);
+        }
+        if let Some(bound) = config.bound {
+            builder = builder.bound(bound);
+        }
+        if let Some(dropped) = config.dropped {
+            builder = builder.drop_oldest(move |key: &Key, value| {
+                dropped.lock().unwrap_or_else(PoisonError::into_inner).push((key.id, value));
+            });
+        }
+        if let Some(Rate { keys, nanos, burst }) = config.rate {
+            builder = builder.rate(f64::from(keys) * 1e9 / f64::from(nanos), burst);
         }
         if config.unfinished_retries {
             builder = builder.unfinished(Unfinished::Retry);
@@ -323,26 +427,33 @@ impl<M: Manner> Adapter for Front<M> {
         Ok(Self(queue, PhantomData))
     }
 
-    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
+    fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>> {
         let q = &self.0;
-        let answer = match (when, value) {
-            (When::Now, None) => q.add(key),
-            (When::Now, Some(value)) => q.add_value(key, value),
-            (When::After(delay, Policy::Earliest), None) => q.add_after(key, delay),
-            (when, value) => q.add_with(key, how(when, value)),
+        let Said { key, when, value, priority, debounce } = said;
+        let answer = match (when, value, priority) {
+            (when, value, priority) if debounce.is_some() => {
+                q.add_with(key, how(when, value, priority, debounce))
+            }
+            (When::Now, None, 0) => q.add(key),
+            (When::Now, None, priority) => q.add_with(key, Add::now().priority(priority)),
+            (When::Now, Some(value), 0) => q.add_value(key, value),
+            (When::After(delay, Policy::Earliest), None, 0) => q.add_after(key, delay),
+            (when, value, priority) => q.add_with(key, how(when, value, priority, None)),
         };
-        match answer {
-            Ok(added) => Ok(Ok(accepted(added)?)),
-            Err(refused) => Ok(Err(rejected(refused))),
-        }
+        self::answer(answer)
     }
 
-    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
-        let plain = batch.iter().all(|(_, when, value)| *when == When::Now && value.is_none());
-        let added = if plain {
-            self.0.add_many(batch.into_iter().map(|(key, ..)| key))
+    fn trigger_many(&self, batch: Vec<Said>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let is_plain = |said: &Said| {
+            !said.is_timed() && said.when == When::Now && said.value.is_none() && said.priority == 0
+        };
+        let added = if batch.iter().all(is_plain) {
+            self.0.add_many(batch.into_iter().map(|said| said.key))
         } else {
-            self.0.add_many_with(batch.into_iter().map(|(key, when, value)| (key, how(when, value))))
+            let said = batch.into_iter();
+            self.0.add_many_with(
+                said.map(|said| (said.key, how(said.when, said.value, said.priority, said.debounce))),
+            )
         };
         let seen: Vec<Option<Added>> = added.iter().map(Result::ok).collect();
         let all = added.all().is_ok();
@@ -352,11 +463,7 @@ impl<M: Manner> Adapter for Front<M> {
         {
             return Err(Failed("the answers of a batch differ from themselves".to_owned()));
         }
-        let answer = apart.into_iter().map(|result| match result {
-            Ok(added) => accepted(added).map(Ok),
-            Err(refused) => Ok(Err(rejected(refused))),
-        });
-        answer.collect()
+        apart.into_iter().map(answer).collect()
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
@@ -430,16 +537,83 @@ impl<M: Manner> Adapter for Front<M> {
     }
 
     fn counts(&self) -> Fallible<Counts> {
-        let stats = self.0.stats();
-        Ok(Counts { ready: stats.ready, held: stats.held, dirty: stats.dirty, waiting: stats.waiting })
+        Ok(counts(self.0.stats()))
     }
 
     fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
         let Some(state) = self.0.state(key) else { return Ok(None) };
-        let seen =
-            Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
+        let seen = seen(state);
         // A key of which only failures are left is as good as unknown here.
-        Ok(Some(seen).filter(|seen| *seen != Seen::default()))
+        Ok(Some(seen).filter(|seen| Seen { group_paused: false, ..*seen } != Seen::default()))
+    }
+
+    fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
+        let cursor = Cursor::from_number(from);
+        let snapshot = self.0.snapshot().page(most).resume(cursor);
+        let mut snapshot = only.into_iter().fold(snapshot, requeue::Snapshot::only);
+        let Some(page) = snapshot.next() else {
+            return Err(Failed("a snapshot without a page".to_owned()));
+        };
+        let keys = page.keys.into_iter().map(|(key, state)| (key.id, seen(state), state.failures));
+        Ok(Page { keys: keys.collect(), totals: counts(page.totals), next: page.next.map(Cursor::number) })
+    }
+
+    fn restore(
+        &self,
+        key: Key,
+        known: Restored,
+        value: Option<Value>,
+    ) -> Fallible<Result<Accepted, Rejected>> {
+        let Restored { failures, attempt, due, priority } = known;
+        let restore = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
+        let restore = due.into_iter().fold(restore, Restore::due);
+        answer(self.0.restore(value.into_iter().fold(restore, Restore::value)))
+    }
+
+    fn adding(&self, said: Said, limit: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
+        let add = self.when_room(said, limit);
+        Box::pin(async move { answer(add.await) })
+    }
+
+    fn add_wait(&self, said: Said, limit: Option<Duration>) -> Fallible<Result<Accepted, Rejected>> {
+        answer(M::add(self.when_room(said, limit)))
+    }
+
+    fn room(&self) -> Fallible<Option<usize>> {
+        Ok(self.0.room())
+    }
+
+    fn pause(&self, pause: bool) -> Fallible<bool> {
+        Ok(if pause { self.0.pause() } else { self.0.resume() })
+    }
+
+    fn lift_rate(&self) -> Fallible<bool> {
+        Ok(self.0.lift_rate())
+    }
+
+    fn is_paused(&self) -> Fallible<bool> {
+        Ok(self.0.is_paused())
+    }
+
+    fn pause_key(&self, key: Key) -> Fallible<bool> {
+        Ok(self.0.pause_key(key))
+    }
+
+    fn resume_key(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.0.resume_key(key))
+    }
+
+    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
+        Ok(if pause { self.0.pause_group(key, tier) } else { self.0.resume_group(key, tier) })
+    }
+
+    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
+        Ok(self.0.is_group_paused(key, tier))
+    }
+
+    fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
+        let took = if forget { self.0.cancel_and_forget(key) } else { self.0.cancel(key) };
+        Ok(took.map(cancelled))
     }
 
     fn close(&self) -> Fallible<()> {
@@ -483,6 +657,9 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
     }
     fn attempt(&self) -> u32 {
         self.0.attempt()
+    }
+    fn priority(&self) -> i16 {
+        self.0.priority()
     }
     fn done(self) -> Fallible<()> {
         self.0.done();

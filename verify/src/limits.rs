@@ -181,6 +181,8 @@ pub struct Told {
     pub coalesced: u64,
     /// How late each timer fired.
     pub late: Vec<Duration>,
+    /// Keys that made room for others.
+    pub dropped: u64,
 }
 
 /// A metrics sink that remembers what it was told.
@@ -221,6 +223,24 @@ impl Metered {
         let gauges = locked(&self.gauges).clone()?.upgrade()?;
         Some(gauges.gauges())
     }
+    /// How many keys of each priority are ready, as the queue counts them now; `None` if it has no
+    /// priorities.
+    #[must_use]
+    pub fn depths(&self) -> Option<Vec<(i16, usize)>> {
+        let gauges = locked(&self.gauges).clone()?.upgrade()?;
+        gauges.depth_by_priority()
+    }
+    /// The groups that have a ready or a held key: tier, name, and how many of each.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(usize, String, usize, usize)> {
+        let gauges = locked(&self.gauges).clone().and_then(|gauges| gauges.upgrade());
+        let groups = gauges.map(|gauges| gauges.groups()).unwrap_or_default().into_iter();
+        let busy = groups.filter(|group| group.ready + group.held > 0);
+        let mut groups: Vec<_> =
+            busy.map(|group| (group.tier, group.name.to_string(), group.ready, group.held)).collect();
+        groups.sort_unstable();
+        groups
+    }
     /// Of them: depth, unfinished work, longest running.
     #[must_use]
     pub fn gauges(&self) -> Option<(usize, Duration, Duration)> {
@@ -251,6 +271,9 @@ impl Metrics for Metered {
     }
     fn coalesced(&self, triggers: u64) {
         self.push(|told| told.coalesced += triggers);
+    }
+    fn dropped(&self, keys: u64) {
+        self.push(|told| told.dropped += keys);
     }
     fn timer_fired(&self, late: Duration) {
         self.push(|told| told.late.push(late));

@@ -7,16 +7,16 @@
 //! been woken and has not looked since; and at the end of the queue all have.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Drained, Exponential, Held, Limiter, Line, Many, Nothing, Policy,
-    Polled, Rejected, Seen, Subject, TestClock, Waiters, When, sound,
+    Accepted, Adapter, Config, Counts, Drained, Dropped, Exponential, Held, InBackoff, Limiter, Line, Many,
+    Nothing, Policy, Polled, Rate, Rejected, Restored, Said, Seen, Subject, TestClock, Waiters, When, sound,
 };
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
-use crate::reference::{down, drained};
+use crate::reference::{debounce, down, drained, in_backoff, rate};
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
-use requeue::{Instant, RunEnd};
+use requeue::{Debounce, Instant, Only, RunEnd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::Poll;
@@ -27,12 +27,13 @@ pub const KEYS: u64 = 4;
 
 /// One operation. Whatever has an index takes the one that is there, modulo how
 /// many there are, and is nothing where there is none.
+#[expect(clippy::large_enum_variant, reason = "boxed it could not be copied, and there are few at a time")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A trigger, with a value or without.
-    Trigger(u64, When, bool),
+    /// A trigger.
+    Trigger(Wish),
     /// So many of these triggers at once.
-    TriggerMany([(u64, When, bool); BATCH], usize),
+    TriggerMany([Wish; BATCH], usize),
     /// `add` by reference.
     AddRef(u64),
     /// `try_get`.
@@ -47,6 +48,23 @@ pub enum Op {
     Done(u64),
     /// `forget`.
     Forget(u64),
+    /// The next page, of so many keys, of a snapshot that goes on; a new one where none does.
+    Page(usize),
+    /// The whole of a snapshot, of such keys.
+    Snapshot(usize, Option<Only>),
+    /// `restore` of a key with so many failures, this attempt, due at that instant or ready,
+    /// with a value or without, and a priority; its `when` is not looked at.
+    Restore(Wish, u32, u32, Option<u64>),
+    /// `cancel`; with `true` it forgets too.
+    Cancel(u64, bool),
+    /// `pause`, or with `false` `resume`.
+    Pause(bool),
+    /// `lift_rate`.
+    LiftRate,
+    /// `pause_key`, or with `false` `resume_key`.
+    PauseKey(u64, bool),
+    /// `pause_group` of a key's group in this tier, or with `false` `resume_group`.
+    PauseGroup(u64, usize, bool),
     /// Takes the value out of a guard.
     TakeValue(usize),
     /// Time passes.
@@ -55,6 +73,12 @@ pub enum Op {
     Get,
     /// Begins to wait for keys, so many at once.
     GetMany(usize),
+    /// A trigger that waits for room.
+    AddWhenRoom(Wish),
+    /// Polls one who waits for room, woken or not.
+    PollAdder(usize),
+    /// One who waits for room gives up.
+    LeaveAdder(usize),
     /// Polls one who waits, woken or not.
     Poll(usize),
     /// One who waits leaves.
@@ -67,6 +91,27 @@ pub enum Op {
     Drain(Waiters, Option<u64>),
     /// Nobody waits for that drain any more.
     LeaveDrain(usize),
+}
+
+/// A trigger as it is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Of which key.
+    pub key: u64,
+    /// When.
+    pub when: When,
+    /// With a value or without.
+    pub valued: bool,
+    /// With which priority, where the queue has priorities.
+    pub priority: i16,
+    /// How it is debounced, if it is for now.
+    pub debounce: Option<Debounce>,
+}
+
+impl Wish {
+    fn is_timed(&self) -> bool {
+        self.when.has_delay() || self.debounce.is_some()
+    }
 }
 
 /// How a run ends.
@@ -120,10 +165,20 @@ pub enum WordMany {
 pub struct Setup {
     /// The order of the ready line.
     pub order: model::Order,
+    /// At most so many keys are handed out.
+    pub rate: Option<Rate>,
     /// `timers absorbed`.
     pub absorbed: bool,
     /// A dropped guard retries.
     pub unfinished_retries: bool,
+    /// What triggers do in a back-off that say nothing else.
+    pub in_backoff: InBackoff,
+    /// How triggers for now are debounced.
+    pub debounce: Option<Debounce>,
+    /// So many keys are known at most.
+    pub bound: Option<usize>,
+    /// The oldest makes room for another.
+    pub drop_oldest: bool,
     /// The limiter keeps its counts itself, as a user's own does.
     pub own_limiter: bool,
     /// Metrics are on.
@@ -145,6 +200,15 @@ struct Waits<'q, A: Adapter> {
     getting: Getting<'q, A>,
     count: Arc<Count>,
     /// Its wake-ups when it last looked.
+    looked: usize,
+}
+
+struct Adds<'q> {
+    wish: Wish,
+    value: Option<u32>,
+    place: Option<u64>,
+    adding: Polled<'q, Result<Accepted, Rejected>>,
+    count: Arc<Count>,
     looked: usize,
 }
 
@@ -171,7 +235,18 @@ struct Step<'q, A: Adapter> {
     batches: Vec<(A::Many<'q>, Vec<Run>)>,
     waits: Vec<Waits<'q, A>>,
     drains: Vec<Drains<'q>>,
+    adds: Vec<Adds<'q>>,
+    dropped: Dropped,
     values: u32,
+    walk: Option<Walk>,
+}
+
+/// A snapshot that goes on while other things happen.
+struct Walk {
+    from: u32,
+    told: Vec<u64>,
+    /// The keys that were known all the time since it began.
+    there: Vec<u64>,
 }
 
 /// Runs `steps`; each says whether the whole state is looked at after it, for
@@ -181,17 +256,28 @@ struct Step<'q, A: Adapter> {
 ///
 /// Where the queue and the model part.
 pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
+    let on = |debounce: &Debounce| !debounce.quiet().is_zero() && !debounce.longest().is_zero();
+    let setup = Setup { debounce: setup.debounce.filter(on), ..setup };
     let exponential = Exponential { base: BASE, max: MAX, expire_after: None };
     let metrics = Metered::new();
     let own = requeue::limiter::Exponential::new(BASE, MAX).expect("a limiter");
+    let dropped = Dropped::default();
+    let drops = setup.drop_oldest && setup.bound.is_some() && setup.order != model::Order::Custom;
     let q = Subject::<A>::with(Config {
         order: match setup.order {
             model::Order::Fifo => Line::Fifo,
             model::Order::Lifo => Line::Lifo,
             model::Order::Custom => Line::Own(Box::new(Smallest::default())),
+            model::Order::Fair(fair) => Line::Fair(fair),
+            model::Order::Priority { max_wait } => Line::Priority(max_wait.map(Duration::from_nanos)),
         },
+        rate: setup.rate,
         absorbed: setup.absorbed,
         unfinished_retries: setup.unfinished_retries,
+        in_backoff: setup.in_backoff,
+        debounce: setup.debounce,
+        bound: setup.bound,
+        dropped: drops.then(|| dropped.clone()),
         limiter: setup.own_limiter.then(|| Limiter(Arc::new(own))),
         exponential: Some(exponential),
         metrics: setup.metered.then(|| Arc::clone(&metrics)),
@@ -199,8 +285,13 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     });
     let options = Options {
         order: setup.order,
+        rate: setup.rate.map(rate),
         absorbed: setup.absorbed,
         unfinished_retries: setup.unfinished_retries,
+        in_backoff: in_backoff(setup.in_backoff),
+        debounce: setup.debounce.map(debounce),
+        bound: setup.bound,
+        drop_oldest: drops,
         base: nanos(BASE),
         max: nanos(MAX),
     };
@@ -214,10 +305,15 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
         batches: Vec::new(),
         waits: Vec::new(),
         drains: Vec::new(),
+        adds: Vec::new(),
+        dropped,
         values: 0,
+        walk: None,
     };
     for (op, look) in steps {
         both.step(*op);
+        both.walk_on();
+        both.same_dropped();
         both.wakes();
         if *look {
             both.look();
@@ -245,9 +341,15 @@ impl<'q, A: Adapter> Step<'q, A> {
     }
 
     /// The model for a call that is no look, and that reads the clock for itself, or only
-    /// for metrics.
+    /// for metrics or because keys grow old.
     fn holding(&mut self, reads: bool) -> &mut Model {
-        let reads = reads || self.setup.metered;
+        let ages = match self.setup.order {
+            model::Order::Priority { max_wait } => max_wait.is_some(),
+            model::Order::Fair(fair) => fair.max_wait.is_some() || fair.is_rated(),
+            _ => false,
+        };
+        let reads =
+            reads || self.setup.metered || ages || self.setup.rate.is_some() || self.setup.debounce.is_some();
         self.model.hold(reads.then(|| self.clock.at().as_nanos()));
         &mut self.model
     }
@@ -266,10 +368,17 @@ impl<'q, A: Adapter> Step<'q, A> {
 
     fn step(&mut self, op: Op) {
         match op {
-            Op::Trigger(key, when, valued) => self.trigger(key, when, valued),
-            Op::TriggerMany(batch, len) => self.trigger_many(&batch[..len]),
+            Op::Trigger(wish) => self.trigger(wish),
+            Op::TriggerMany(batch, len) => {
+                let batch = &batch[..len];
+                // one of the batch may drop a key for room that a later one makes known again
+                if let (true, Some(walk)) = (self.setup.drop_oldest, &mut self.walk) {
+                    walk.there.retain(|key| batch.iter().all(|wish| wish.key != *key));
+                }
+                self.trigger_many(batch);
+            }
             Op::AddRef(key) => {
-                let expected = self.holding(false).add(key, None).ok();
+                let expected = self.holding(false).add(key, None, None, 0, None).ok();
                 let added = sound(self.q.queue.add_ref(&key.into())).ok();
                 assert_eq!(added, expected.map(accepted), "add_ref");
             }
@@ -303,6 +412,62 @@ impl<'q, A: Adapter> Step<'q, A> {
                 self.holding(false).forget(key);
                 self.q.forget(key);
             }
+            Op::Page(most) => self.page(most),
+            Op::Snapshot(most, only) => {
+                let expected = self.known_as(only);
+                let told = self.q.snapshot(most, only);
+                assert_eq!(told, expected, "the keys of a snapshot, {only:?}");
+            }
+            Op::Restore(wish, failures, attempt, due) => {
+                // a limiter that counts by itself takes none
+                let failures = if self.setup.own_limiter { 0 } else { failures };
+                let (wish, value) = self.wish(wish);
+                let Wish { key, priority, .. } = wish;
+                let known = model::Restored { failures, attempt, due, priority };
+                let expected = self.holding(due.is_some() || failures > 0).restore(key, known, value);
+                let known = Restored { failures, attempt, due: due.map(Instant::from_nanos), priority };
+                let restored = self.q.restore(key, known, value.map(Value::of));
+                same_answer(restored, expected, wish, value);
+            }
+            Op::Cancel(key, forget) => {
+                let expected = self.model().cancel(key, forget);
+                let took = if forget { self.q.cancel_and_forget(key) } else { self.q.cancel(key) };
+                let took = took.map(|took| model::Cancelled {
+                    ready: took.ready,
+                    dirty: took.dirty,
+                    due: took.due.map(Instant::as_nanos),
+                    value: items(took.value.as_ref()),
+                });
+                assert_eq!(took, expected, "cancel");
+            }
+            Op::Pause(true) => {
+                let expected = self.model().pause();
+                assert_eq!(self.q.pause(), expected, "pause");
+            }
+            Op::Pause(false) => {
+                let expected = self.model().resume();
+                assert_eq!(self.q.resume(), expected, "resume");
+            }
+            Op::LiftRate => {
+                let expected = self.model().lift_rate();
+                assert_eq!(self.q.lift_rate(), expected, "lift_rate");
+            }
+            Op::PauseKey(key, true) => {
+                let expected = self.model().pause_key(key);
+                assert_eq!(self.q.pause_key(key), expected, "pause_key");
+            }
+            Op::PauseKey(key, false) => {
+                let expected = self.model().resume_key(key);
+                assert_eq!(self.q.resume_key(key), expected, "resume_key");
+            }
+            Op::PauseGroup(key, tier, true) => {
+                let expected = self.model().pause_group(key, tier);
+                assert_eq!(self.q.pause_group(key, tier), expected, "pause_group");
+            }
+            Op::PauseGroup(key, tier, false) => {
+                let expected = self.model().resume_group(key, tier);
+                assert_eq!(self.q.resume_group(key, tier), expected, "resume_group");
+            }
             Op::TakeValue(index) => {
                 if !self.guards.is_empty() {
                     let index = index % self.guards.len();
@@ -318,6 +483,25 @@ impl<'q, A: Adapter> Step<'q, A> {
             Op::GetMany(most) => {
                 let getting = Getting::Many(most, self.q.queue.getting_many(most));
                 self.wait(getting);
+            }
+            Op::AddWhenRoom(wish) => {
+                if self.adds.len() < 4 {
+                    let (wish, value) = self.wish(wish);
+                    let adding = self.q.adding(said(wish, value));
+                    self.adds.push(Adds { wish, value, place: None, adding, count: Count::new(), looked: 0 });
+                    self.poll_adder(self.adds.len() - 1);
+                }
+            }
+            Op::PollAdder(index) => {
+                if !self.adds.is_empty() {
+                    self.poll_adder(index % self.adds.len());
+                }
+            }
+            Op::LeaveAdder(index) => {
+                if !self.adds.is_empty() {
+                    let mut adds = self.adds.remove(index % self.adds.len());
+                    self.model.leave_room(&mut adds.place);
+                }
             }
             Op::Poll(index) => {
                 if !self.waits.is_empty() {
@@ -346,6 +530,70 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
+    /// The keys that a snapshot tells of. Failures are the queue's only where it counts them.
+    fn known_as(&mut self, only: Option<Only>) -> Vec<u64> {
+        let counts = !self.setup.own_limiter;
+        let model = self.model();
+        let known = model.known().into_iter().filter(|(key, failures)| {
+            let seen = model.state(*key);
+            let failed = counts && *failures > 0;
+            match only {
+                None => seen.is_some() || failed,
+                Some(Only::Ready) => seen.is_some_and(|seen| seen.ready),
+                Some(Only::Held) => seen.is_some_and(|seen| seen.held),
+                Some(Only::Dirty) => seen.is_some_and(|seen| seen.dirty),
+                Some(Only::Waiting) => seen.is_some_and(|seen| seen.due.is_some()),
+                Some(Only::Paused) => seen.is_some_and(|seen| seen.paused),
+                Some(Only::GroupPaused) => (seen.is_some() || failed) && model.is_in_paused_group(*key),
+                Some(_) => failed,
+            }
+        });
+        known.map(|(key, _)| key).collect()
+    }
+
+    /// Which keys were known all the time, after a step.
+    fn walk_on(&mut self) {
+        let now = self.clock.at().as_nanos();
+        let counts = !self.setup.own_limiter;
+        if let Some(walk) = &mut self.walk {
+            let mut model = self.model.clone();
+            let before = model.known();
+            model.look(now);
+            let known = |known: &[(u64, u32)], model: &Model, key: u64| {
+                known.iter().any(|(other, failures)| {
+                    *other == key && (model.state(key).is_some() || counts && *failures > 0)
+                })
+            };
+            walk.there.retain(|key| known(&before, &self.model, *key) && known(&model.known(), &model, *key));
+        }
+    }
+
+    fn page(&mut self, most: usize) {
+        let there = self.known_as(None);
+        let mut walk = self.walk.take().unwrap_or(Walk { from: 0, told: Vec::new(), there });
+        let page = self.q.page(walk.from, most, None);
+        let model::Counts { ready, held, dirty, waiting } = self.model().counts();
+        assert_eq!(page.totals, Counts { ready, held, dirty, waiting }, "totals of the page's instant");
+        for (key, seen, _) in page.keys {
+            let expected = self.model().state(key);
+            let expected = expected.map(|model::Seen { ready, held, dirty, due, paused, group_paused }| {
+                Seen { group_paused, paused, ready, held, dirty, due: due.map(Instant::from_nanos) }
+            });
+            let group_paused = self.model().is_in_paused_group(key);
+            let expected = expected.unwrap_or(Seen { group_paused, ..Seen::default() });
+            assert_eq!(seen, expected, "key {key} in a page");
+            walk.told.push(key);
+        }
+        let times = |key: &u64| walk.told.iter().filter(|told| *told == key).count();
+        assert!(walk.there.iter().all(|key| times(key) <= 1), "told twice: {:?}", walk.told);
+        match page.next {
+            Some(next) => self.walk = Some(Walk { from: next, ..walk }),
+            None => {
+                assert!(walk.there.iter().all(|key| times(key) == 1), "missed one of {:?}", walk.there);
+            }
+        }
+    }
+
     fn wait(&mut self, getting: Getting<'q, A>) {
         if self.waits.len() < 4 {
             self.waits.push(Waits { getting, count: Count::new(), looked: 0 });
@@ -353,52 +601,68 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
-    fn trigger(&mut self, key: u64, when: When, valued: bool) {
-        self.values += 1;
-        let value = valued.then_some(self.values);
-        let expected = self.expect_trigger(key, when, value);
-        let added = self.q.trigger(key, when, value.map(Value::of));
-        same_answer(added, expected, key, when, value);
+    fn trigger(&mut self, wish: Wish) {
+        let (wish, value) = self.wish(wish);
+        let expected = self.expect_trigger(wish, value);
+        let added = self.q.say(said(wish, value));
+        same_answer(added, expected, wish, value);
     }
 
-    fn trigger_many(&mut self, batch: &[(u64, When, bool)]) {
-        let triggers: Vec<_> = batch
-            .iter()
-            .map(|(key, when, valued)| {
-                self.values += 1;
-                (*key, *when, valued.then_some(self.values))
-            })
-            .collect();
+    fn trigger_many(&mut self, batch: &[Wish]) {
+        let resets = |wish: &Wish| wish.when.parts().1.unwrap_or(self.setup.in_backoff) == InBackoff::Reset;
+        let limited = |wish: &Wish| wish.when.parts().0 == When::RateLimited;
+        // a limiter of the user's own is asked before the hold, and told of resets after it
+        if self.setup.own_limiter && batch.iter().any(resets) && batch.iter().any(limited) {
+            return;
+        }
+        let triggers: Vec<_> = batch.iter().map(|wish| self.wish(*wish)).collect();
         let expected: Vec<_> =
-            triggers.iter().map(|(key, when, value)| self.expect_trigger(*key, *when, *value)).collect();
-        let batch = triggers.iter().map(|(key, when, value)| ((*key).into(), *when, value.map(Value::of)));
-        let added = self.q.trigger_many(batch.collect());
+            triggers.iter().map(|(wish, value)| self.expect_trigger(*wish, *value)).collect();
+        let added = self.q.trigger_many(triggers.iter().map(|(wish, value)| said(*wish, *value)).collect());
         assert_eq!(added.len(), expected.len(), "an answer for each trigger");
-        for ((added, expected), (key, when, value)) in added.into_iter().zip(expected).zip(triggers) {
-            same_answer(added, expected, key, when, value);
+        for ((added, expected), (wish, value)) in added.into_iter().zip(expected).zip(triggers) {
+            same_answer(added, expected, wish, value);
         }
     }
 
-    fn expect_trigger(
-        &mut self,
-        key: u64,
-        when: When,
-        value: Option<u32>,
-    ) -> Result<model::Added, model::Refused> {
-        let model = self.holding(when != When::Now);
-        match when {
-            When::Now => model.add(key, value),
-            When::RateLimited => model.add_rate_limited(key, value),
-            When::After(delay, policy) => {
-                let policy = match policy {
-                    Policy::Earliest => model::Policy::Earliest,
-                    Policy::Latest(max) => model::Policy::Latest(nanos(max)),
-                    Policy::Replace => model::Policy::Replace,
-                    Policy::Keep => model::Policy::Keep,
-                };
-                model.add_after(key, nanos(delay), policy, value)
-            }
+    /// A trigger that is drawn, as this queue can have it, and its value.
+    fn wish(&mut self, wish: Wish) -> (Wish, Option<u32>) {
+        self.values += 1;
+        let has_priorities = match self.setup.order {
+            model::Order::Priority { .. } => true,
+            model::Order::Fair(fair) => fair.priorities,
+            _ => false,
+        };
+        let priority = if has_priorities { wish.priority } else { 0 };
+        let debounce = wish.debounce.filter(|_| wish.when.parts().0 == When::Now);
+        (Wish { priority, debounce, ..wish }, wish.valued.then_some(self.values))
+    }
+
+    fn expect_trigger(&mut self, wish: Wish, value: Option<u32>) -> Result<model::Added, model::Refused> {
+        let model = self.holding(wish.is_timed());
+        expect(model, wish, value)
+    }
+
+    fn poll_adder(&mut self, index: usize) {
+        let mut adds = self.adds.remove(index);
+        adds.looked = adds.count.wakes();
+        let (wish, value) = (adds.wish, adds.value);
+        let model = self.holding(wish.is_timed());
+        let expected =
+            model.when_room(&mut adds.place, wish.key, wish.priority, |model| expect(model, wish, value));
+        match (adds.count.poll(&mut adds.adding), expected) {
+            (Poll::Ready(added), Some(expected)) => same_answer(sound(added), expected, wish, value),
+            (Poll::Pending, None) => self.adds.insert(index, adds),
+            (Poll::Ready(added), None) => panic!("there is no room, but the trigger says {added:?}"),
+            (Poll::Pending, Some(expected)) => panic!("the trigger waits for room, and {expected:?} was due"),
         }
+    }
+
+    /// The same keys made room.
+    fn same_dropped(&mut self) {
+        let mut told = self.dropped.lock().expect("nobody panicked");
+        let told: Vec<_> = told.drain(..).map(|(key, value)| (key, items(value.as_ref()))).collect();
+        assert_eq!(told, self.model.take_dropped(), "keys that were dropped for room");
     }
 
     fn handed_out_many(
@@ -486,11 +750,11 @@ impl<'q, A: Adapter> Step<'q, A> {
     fn handed_out(&mut self, found: Result<A::Held<'q>, Nothing>, expected: Result<Run, model::Nothing>) {
         match (found, expected) {
             (Ok(guard), Ok(run)) => {
-                let handed = (guard.key().id, items(guard.value()), guard.attempt());
+                let handed = (guard.key().id, items(guard.value()), guard.attempt(), guard.priority());
                 assert_eq!(
                     handed,
-                    (run.key, run.value.clone(), run.attempt),
-                    "key, value and attempt handed out"
+                    (run.key, run.value.clone(), run.attempt, run.priority),
+                    "key, value, attempt and priority handed out"
                 );
                 self.guards.push((guard, run));
             }
@@ -610,11 +874,14 @@ impl<A: Adapter> Step<'_, A> {
     fn wakes(&mut self) {
         let (ready, over) = {
             let model = self.peek();
-            (model.len(), model.is_over())
+            (model.servable(), model.is_over())
         };
         if self.setup.wakes && !self.waits.is_empty() {
             let woken = self.waits.iter().any(|waits| waits.count.wakes() > waits.looked);
-            assert!(ready == 0 || woken, "{ready} keys are ready, somebody waits, and nobody was woken");
+            assert!(
+                ready == 0 || woken,
+                "{ready} keys may be handed out, somebody waits, and nobody was woken"
+            );
             // Who is woken first may have to tell the others.
             if over {
                 while let Some(index) = self.waits.iter().position(|waits| waits.count.wakes() > waits.looked)
@@ -623,6 +890,14 @@ impl<A: Adapter> Step<'_, A> {
                 }
                 assert!(self.waits.is_empty(), "the queue is over, and somebody who waits was not told");
             }
+        }
+        // so many of those who wait for room as there is room for
+        let model = self.peek();
+        let room = if model.shutting_down() { usize::MAX } else { model.room().unwrap_or(usize::MAX) };
+        for adds in &self.adds {
+            let first = adds.place.is_none_or(|place| model.adders_before(place) < room);
+            let woken = adds.count.wakes() > adds.looked;
+            assert!(!first || woken || !self.setup.wakes, "there is room, and who waits was not woken");
         }
         // Drains look when they are woken, as on an executor, so that one of them
         // may tell the others.
@@ -654,14 +929,23 @@ impl<A: Adapter> Step<'_, A> {
         assert_eq!(self.q.counts(), Counts { ready, held, dirty, waiting }, "stats");
         assert_eq!(self.q.len(), ready, "len");
         assert_eq!(self.q.is_empty(), ready == 0, "is_empty");
+        assert_eq!(self.q.room(), self.model().room(), "room");
         for key in 0..KEYS {
-            let expected = self.model().state(key).map(|model::Seen { ready, held, dirty, due }| Seen {
-                ready,
-                held,
-                dirty,
-                due: due.map(Instant::from_nanos),
-            });
+            let expected = self.model().state(key).map(
+                |model::Seen { ready, held, dirty, due, paused, group_paused }| Seen {
+                    group_paused,
+                    paused,
+                    ready,
+                    held,
+                    dirty,
+                    due: due.map(Instant::from_nanos),
+                },
+            );
             assert_eq!(self.q.state(key), expected, "state of key {key}");
+            for tier in 0..2 {
+                let expected = self.model().is_group_paused(key, tier);
+                assert_eq!(self.q.is_group_paused(key, tier), expected, "group of key {key}");
+            }
             assert_eq!(
                 self.q.num_requeues(key),
                 self.holding(true).num_requeues(key),
@@ -682,6 +966,8 @@ impl<A: Adapter> Step<'_, A> {
                 longest: nanos(gauges.longest_running),
             };
             assert_eq!(gauges, self.model().gauges(), "gauges");
+            assert_eq!(self.metrics.depths(), self.model().depths(), "depth by priority");
+            assert_eq!(self.metrics.groups(), self.model().groups(), "groups");
             let told = self.metrics.told();
             let all = |durations: &[Duration]| durations.iter().map(|d| nanos(*d)).collect();
             let told = model::Told {
@@ -696,10 +982,32 @@ impl<A: Adapter> Step<'_, A> {
             assert_eq!(&told, self.model().told(), "what the metrics were told");
         }
         assert_eq!(self.q.shutting_down(), self.model().shutting_down(), "shutting_down");
+        assert_eq!(self.q.is_paused(), self.model().is_paused(), "is_paused");
         for (guard, run) in &self.guards {
-            let seen = (guard.key().id, items(guard.value()), guard.attempt());
-            assert_eq!(seen, (run.key, run.value.clone(), run.attempt), "a guard that is out");
+            let seen = (guard.key().id, items(guard.value()), guard.attempt(), guard.priority());
+            let expected = (run.key, run.value.clone(), run.attempt, run.priority);
+            assert_eq!(seen, expected, "a guard that is out");
         }
+    }
+}
+
+/// What the model says to a trigger.
+fn expect(model: &mut Model, wish: Wish, value: Option<u32>) -> Result<model::Added, model::Refused> {
+    let Wish { key, when, priority, .. } = wish;
+    let (plain, said) = when.parts();
+    let said = said.map(in_backoff);
+    match plain {
+        When::RateLimited => model.add_rate_limited(key, value, said, priority),
+        When::After(delay, policy) => {
+            let policy = match policy {
+                Policy::Earliest => model::Policy::Earliest,
+                Policy::Latest(max) => model::Policy::Latest(nanos(max)),
+                Policy::Replace => model::Policy::Replace,
+                Policy::Keep => model::Policy::Keep,
+            };
+            model.add_after(key, nanos(delay), policy, value, said, priority)
+        }
+        _ => model.add(key, value, said, priority, wish.debounce.map(debounce)),
     }
 }
 
@@ -712,15 +1020,19 @@ pub(crate) fn unwind_through<T>(something: T) {
     assert!(unwound.is_err());
 }
 
+fn said(Wish { key, when, priority, debounce, .. }: Wish, value: Option<u32>) -> Said {
+    Said::from((key.into(), when, value.map(Value::of))).priority(priority).debounce(debounce)
+}
+
 /// Compares the answer to a trigger; a refused one brings everything back.
 fn same_answer(
     added: Result<Accepted, Rejected>,
     expected: Result<model::Added, model::Refused>,
-    key: u64,
-    when: When,
+    Wish { key, when, .. }: Wish,
     value: Option<u32>,
 ) {
     if let Err(back) = &added {
+        assert_eq!(back.full, expected == Err(model::Refused::Full), "whether the queue is full");
         assert_eq!(
             (back.key.id, items(back.value.as_ref())),
             (key, value.map(|v| vec![v])),

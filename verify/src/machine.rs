@@ -2,14 +2,19 @@
 //! it waits for nobody and wakes nobody. Its keys' hashes collide on purpose.
 
 use crate::adapter::{
-    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Exponential, Failed, Fallible, Held, Line, Many,
-    Nothing, Policy, Polled, Rejected, Seen, TestClock, Waiters, When,
+    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Exponential, Failed, Fallible,
+    Held, Line, Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock,
+    Waiters, When,
 };
-use crate::fronts::Ordered;
+use crate::fronts::{Ordered, in_backoff};
+use crate::model::Fair;
 use crate::probe::{Key, Value};
-use requeue::Clock;
-use requeue_core::{Core, Delay, Got, How, Instant, Limit, Order, RetryDelay, RunRef, Trigger, WaitingKeys};
-use std::collections::VecDeque;
+use requeue::{Clock, Debounce};
+use requeue_core::{
+    Bound, Core, Delay, Got, GroupRules, Groups, How, Instant, Limit, Only, Order, RetryDelay, RunRef,
+    Trigger, WaitingKeys,
+};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -22,6 +27,11 @@ struct Inner {
     clock: TestClock,
     limiter: Exponential,
     unfinished_retries: bool,
+    /// Keys grow old, or there is a rate, so that every call reads the clock.
+    ages: bool,
+    dropped: Option<Dropped>,
+    /// Those who wait for room, by the order in which they began to.
+    adders: Mutex<BTreeSet<u64>>,
 }
 
 /// A queue that is nothing but the state machine.
@@ -56,7 +66,7 @@ impl Inner {
 
     /// The same for a call that is no look. `reads`: it reads the clock for a delay.
     fn hold<T>(&self, reads: bool, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
-        let reading = reads.then(|| self.clock.now());
+        let reading = (reads || self.ages).then(|| self.clock.now());
         self.step(
             |core| {
                 if core.begin(reading) {
@@ -77,6 +87,12 @@ impl Inner {
         let answer = step(&mut core);
         core.conclude();
         let trash = core.take_trash();
+        for (loan, value) in core.take_dropped() {
+            if let Some(dropped) = &self.dropped {
+                dropped.lock().unwrap_or_else(PoisonError::into_inner).push((loan.get().id, value));
+            }
+            core.take_back(loan);
+        }
         drop(core);
         drop(trash);
         answer
@@ -147,10 +163,28 @@ impl Drop for Hand<'_> {
     }
 }
 
+/// What a trigger asks for.
+#[derive(Clone, Copy)]
+struct Asks {
+    when: When,
+    debounce: Option<Debounce>,
+}
+
+impl Asks {
+    fn is_timed(self) -> bool {
+        self.when.has_delay() || self.debounce.is_some()
+    }
+}
+
+fn trigger(said: Said) -> (u32, Asks, Trigger<Key, Value>) {
+    let Said { key, when, value, priority, debounce } = said;
+    let asks = Asks { when, debounce: debounce.filter(|_| when.parts().0 == When::Now) };
+    (hash(&key), asks, Trigger::new(key, value).priority(priority))
+}
+
 /// What a trigger asks for, in the state machine's words.
 fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
-    match when {
-        When::Now => Delay::Now,
+    match when.parts().0 {
         When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),
         When::After(delay, policy) => Delay::After(
             delay,
@@ -161,6 +195,24 @@ fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
                 Policy::Keep => requeue_core::Policy::Keep,
             },
         ),
+        _ => Delay::Now,
+    }
+}
+
+fn add(
+    core: &mut Core<Key, Value>,
+    trigger: &mut Trigger<Key, Value>,
+    hash: u32,
+    Asks { when, debounce }: Asks,
+    limit: Limit<'_>,
+) -> Result<requeue_core::Accepted, requeue_core::Refused> {
+    let delay = delay(when, limit);
+    if let Some(debounce) = debounce {
+        return core.add_debounced(trigger, hash, when.parts().1.map(in_backoff), debounce);
+    }
+    match when.parts().1 {
+        None => core.add(trigger, hash, delay),
+        Some(said) => core.add_in_backoff(trigger, hash, delay, in_backoff(said)),
     }
 }
 
@@ -170,11 +222,63 @@ fn answer(
 ) -> Fallible<Result<Accepted, Rejected>> {
     match answer {
         Ok(accepted) => Ok(Ok(crate::fronts::accepted(accepted.added)?)),
-        Err(_) => match trigger.take() {
-            (Some(key), value) => Ok(Err(Rejected { key, value })),
+        Err(refused) => match trigger.take() {
+            (Some(key), value) => {
+                Ok(Err(Rejected { key, value, full: refused == requeue_core::Refused::Full }))
+            }
             (None, _) => Err(Failed("a refused trigger lost its key".to_owned())),
         },
     }
+}
+
+/// A place among those who wait for room.
+struct Place {
+    inner: Arc<Inner>,
+    ticket: Option<u64>,
+}
+
+impl Place {
+    fn adders(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.inner.adders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn behind(&self) -> usize {
+        self.adders().range(..self.ticket.unwrap_or(u64::MAX)).count()
+    }
+    fn wait(&mut self) {
+        if self.ticket.is_none() {
+            let next = self.adders().last().map_or(0, |last| last + 1);
+            self.adders().insert(next);
+            self.ticket = Some(next);
+        }
+    }
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.adders().remove(&ticket);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn fair_order(fair: Fair) -> Order<Key> {
+    let mut groups = Groups::none();
+    for tier in std::iter::once(fair.outer).chain(fair.inner) {
+        let rules = GroupRules::new()
+            .weight(move |group: &u64| tier.weight(*group))
+            .cap_of(move |group: &u64| tier.cap(*group))
+            .exact_rate(tier.rate.map(|rate| requeue_core::Rate {
+                per_nano: u64::from(rate.keys),
+                token: u128::from(rate.nanos),
+                burst: rate.burst,
+            }));
+        groups.then_by(move |key: &Key| tier.group(key.id), rules, requeue::RandomState::new());
+    }
+    let max_wait = fair.max_wait.map(Duration::from_nanos);
+    Order::Fair { groups, priorities: fair.priorities, within: fair.within, max_wait }
 }
 
 /// Runs that were handed out together, as a batch and as its iterator.
@@ -263,15 +367,34 @@ impl Adapter for Machine {
     type Many<'q> = Hands<'q>;
 
     fn build(config: Config) -> Fallible<Self> {
+        let mut rated = false;
         let order = match config.order {
             Line::Fifo => Order::Fifo,
             Line::Lifo => Order::Lifo,
             Line::Own(order) => Order::Custom(Box::new(Ordered::new(order))),
+            Line::Priority(max_wait) => Order::Priority { max_wait },
+            Line::Fair(fair) => {
+                rated = fair.is_rated();
+                fair_order(fair)
+            }
         };
+        let ages = config.rate.is_some()
+            || rated
+            || config.debounce.is_some()
+            || matches!(order, Order::Priority { max_wait: Some(_) } | Order::Fair { max_wait: Some(_), .. });
+        let rate = config.rate.map(|Rate { keys, nanos, burst }| requeue_core::Rate {
+            per_nano: keys.into(),
+            token: nanos.into(),
+            burst,
+        });
         let core = Core::new(requeue_core::Config {
             order,
+            rate,
             merge: Some(Box::new(Value::merge)),
             timers_absorbed: config.absorbed,
+            in_backoff: in_backoff(config.in_backoff),
+            debounce: config.debounce,
+            bound: config.bound.map(|keys| Bound { keys, drop_oldest: config.dropped.is_some() }),
             ..requeue_core::Config::default()
         });
         let limiter = config.exponential.ok_or_else(|| Failed("it counts by itself only".to_owned()))?;
@@ -280,28 +403,27 @@ impl Adapter for Machine {
             clock: config.clock,
             limiter,
             unfinished_retries: config.unfinished_retries,
+            ages,
+            dropped: config.dropped,
+            adders: Mutex::default(),
         })))
     }
 
-    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
-        let hash = hash(&key);
-        let mut trigger = Trigger::new(key, value);
-        let added = self.0.limited(|limit| {
-            self.0.hold(when != When::Now, |core| core.add(&mut trigger, hash, delay(when, limit)))
-        });
+    fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>> {
+        let (hash, when, mut trigger) = trigger(said);
+        let added = self
+            .0
+            .limited(|limit| self.0.hold(when.is_timed(), |core| add(core, &mut trigger, hash, when, limit)));
         answer(trigger, added)
     }
 
-    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
-        let timed = batch.iter().any(|(_, when, _)| *when != When::Now);
-        let mut triggers: Vec<_> = batch
-            .into_iter()
-            .map(|(key, when, value)| (hash(&key), when, Trigger::new(key, value)))
-            .collect();
+    fn trigger_many(&self, batch: Vec<Said>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let timed = batch.iter().any(Said::is_timed);
+        let mut triggers: Vec<_> = batch.into_iter().map(trigger).collect();
         let added: Vec<_> = self.0.limited(|limit| {
             self.0.hold(timed, |core| {
                 let added = triggers.iter_mut();
-                added.map(|(hash, when, trigger)| core.add(trigger, *hash, delay(*when, limit))).collect()
+                added.map(|(hash, when, trigger)| add(core, trigger, *hash, *when, limit)).collect()
             })
         });
         triggers.into_iter().zip(added).map(|((.., trigger), added)| answer(trigger, added)).collect()
@@ -312,7 +434,7 @@ impl Adapter for Machine {
         match known {
             Err(_) => Ok(Err(())),
             Ok(Some(accepted)) => crate::fronts::accepted(accepted.added).map(Ok),
-            Ok(None) => Ok(self.trigger(key.clone(), When::Now, None)?.map_err(drop)),
+            Ok(None) => Ok(self.trigger((key.clone(), When::Now, None).into())?.map_err(drop)),
         }
     }
 
@@ -416,15 +538,110 @@ impl Adapter for Machine {
     }
 
     fn counts(&self) -> Fallible<Counts> {
-        let stats = self.0.with(|core| core.stats());
-        Ok(Counts { ready: stats.ready, held: stats.held, dirty: stats.dirty, waiting: stats.waiting })
+        Ok(crate::fronts::counts(self.0.with(|core| core.stats())))
     }
 
     fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
         let Some(state) = self.0.with(|core| core.state(key, hash(key))) else { return Ok(None) };
-        let seen =
-            Seen { ready: state.ready, held: state.held, dirty: state.dirty, due: state.waiting_until };
-        Ok(Some(seen).filter(|seen| *seen != Seen::default()))
+        let seen = crate::fronts::seen(state);
+        Ok(Some(seen).filter(|seen| Seen { group_paused: false, ..*seen } != Seen::default()))
+    }
+
+    fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
+        let mut told = Vec::new();
+        let (next, stats) =
+            self.0.with(|core| core.page(from, most.max(1), only, |loan, state| told.push((loan, state))));
+        let keys =
+            told.iter().map(|(loan, state)| (loan.get().id, crate::fronts::seen(*state), state.failures));
+        let keys = keys.collect();
+        self.0.hold(false, |core| told.into_iter().for_each(|(loan, _)| core.take_back(loan)));
+        Ok(Page { keys, totals: crate::fronts::counts(stats), next })
+    }
+
+    fn restore(
+        &self,
+        key: Key,
+        known: Restored,
+        value: Option<Value>,
+    ) -> Fallible<Result<Accepted, Rejected>> {
+        let hash = hash(&key);
+        let Restored { failures, attempt, due, priority } = known;
+        let mut trigger = Trigger::new(key, value).priority(priority);
+        let reads = due.is_some() || failures > 0;
+        let known = requeue_core::Restored { failures, attempt, due };
+        let restored =
+            self.0.limited(|limit| self.0.hold(reads, |core| core.restore(&mut trigger, hash, known, limit)));
+        answer(trigger, restored)
+    }
+
+    /// Tries at each poll, and is woken by nobody.
+    fn adding(&self, said: Said, _: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
+        let (hash, when, trigger) = trigger(said);
+        let mut trigger = Some(trigger);
+        let mut place = Place { inner: Arc::clone(&self.0), ticket: None };
+        Box::pin(poll_fn(move |_| {
+            let Some(mut tried) = trigger.take() else { return Poll::Pending };
+            let behind = place.behind();
+            let added = self.0.limited(|limit| {
+                self.0.hold(when.is_timed(), |core| {
+                    core.behind(behind, |core| add(core, &mut tried, hash, when, limit))
+                })
+            });
+            if added == Err(requeue_core::Refused::Full) {
+                trigger = Some(tried);
+                place.wait();
+                return Poll::Pending;
+            }
+            place.leave();
+            Poll::Ready(answer(tried, added))
+        }))
+    }
+
+    fn add_wait(&self, _: Said, _: Option<Duration>) -> Fallible<Result<Accepted, Rejected>> {
+        Err(Failed("the state machine does not wait".to_owned()))
+    }
+
+    fn room(&self) -> Fallible<Option<usize>> {
+        Ok(self.0.with(|core| core.room()))
+    }
+
+    fn pause(&self, pause: bool) -> Fallible<bool> {
+        Ok(self.0.with(|core| if pause { core.pause() } else { core.resume() }))
+    }
+
+    fn lift_rate(&self) -> Fallible<bool> {
+        Ok(self.0.with(Core::lift_rate))
+    }
+
+    fn is_paused(&self) -> Fallible<bool> {
+        Ok(self.0.hold(false, |core| core.is_paused()))
+    }
+
+    fn pause_key(&self, key: Key) -> Fallible<bool> {
+        let hash = hash(&key);
+        let mut key = Some(key);
+        Ok(self.0.with(|core| core.pause_key(&mut key, hash)))
+    }
+
+    fn resume_key(&self, key: &Key) -> Fallible<bool> {
+        let (was, gone) = self.0.with(|core| core.resume_key(key, hash(key)));
+        drop(gone);
+        Ok(was)
+    }
+
+    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
+        let call = if pause { Core::pause_group } else { Core::resume_group };
+        Ok(self.0.with(|core| call(core, key, tier)))
+    }
+
+    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
+        Ok(self.0.with(|core| core.is_group_paused(key, tier)))
+    }
+
+    fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
+        let (cancelled, gone) = self.0.with(|core| core.cancel(key, hash(key), forget, |_, _| ()));
+        drop(gone);
+        Ok(cancelled.map(crate::fronts::cancelled))
     }
 
     fn close(&self) -> Fallible<()> {
@@ -478,6 +695,9 @@ impl<'q> Held<'q> for Hand<'q> {
     }
     fn attempt(&self) -> u32 {
         self.attempt
+    }
+    fn priority(&self) -> i16 {
+        self.run.as_ref().map_or(0, RunRef::priority)
     }
     fn done(self) -> Fallible<()> {
         self.end(How::Done).map(drop).map_err(|_| Failed("done was refused".to_owned()))

@@ -6,13 +6,13 @@
 //! users' code: the rules about these run against the library only.
 
 use crate::adapter::{
-    Accepted, Adapter, Asked, Config, Counts, Down, Drained, Fallible, Held, Line, Many, Nothing, Policy,
-    Polled, Rejected, Seen, TestClock, Waiters, When,
+    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, Line,
+    Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock, Waiters, When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
 use crate::wake::block_on;
-use requeue::{Alarm, Clock, Instant};
+use requeue::{Alarm, Clock, Instant, Only};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -34,6 +34,7 @@ struct Shared {
     model: Mutex<Model>,
     clock: TestClock,
     waiting: Mutex<Vec<Waker>>,
+    dropped: Option<Dropped>,
 }
 
 impl fmt::Debug for Reference {
@@ -66,15 +67,22 @@ impl Shared {
 
     /// A call that is a look.
     fn change<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
-        self.changed(step(&mut self.look()))
+        let answer = step(&mut self.look());
+        self.changed(answer)
     }
 
     /// A call that is no look.
     fn change_holding<T>(&self, step: impl FnOnce(&mut Model) -> T) -> T {
-        self.changed(step(&mut self.hold()))
+        let answer = step(&mut self.hold());
+        self.changed(answer)
     }
 
     fn changed<T>(&self, answer: T) -> T {
+        let dropped = self.model.lock().unwrap_or_else(PoisonError::into_inner).take_dropped();
+        if let (Some(told), false) = (&self.dropped, dropped.is_empty()) {
+            let dropped = dropped.into_iter().map(|(key, value)| (key, value.map(value_of)));
+            told.lock().unwrap_or_else(PoisonError::into_inner).extend(dropped);
+        }
         let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         waiting.into_iter().for_each(Waker::wake);
         answer
@@ -223,7 +231,7 @@ impl Hand<'_> {
         let mut run = self.run.take().expect("a guard ends once");
         run.value = self.value.as_ref().map(|value| value.items.clone());
         let answer = self.shared.change_holding(|model| step(model, &run));
-        answer.map_err(|model::Refused| {
+        answer.map_err(|_| {
             self.run = Some(run);
             self
         })
@@ -258,28 +266,39 @@ impl Adapter for Reference {
             Line::Fifo => model::Order::Fifo,
             Line::Lifo => model::Order::Lifo,
             Line::Own(_) => model::Order::Custom,
+            Line::Fair(fair) => model::Order::Fair(fair),
+            Line::Priority(max_wait) => model::Order::Priority { max_wait: max_wait.map(nanos) },
         };
         let options = model::Options {
             order,
+            rate: config.rate.map(rate),
             absorbed: config.absorbed,
             unfinished_retries: config.unfinished_retries,
-            base: 1_000_000,
-            max: 1_000_000_000_000,
+            in_backoff: in_backoff(config.in_backoff),
+            debounce: config.debounce.map(debounce),
+            bound: config.bound,
+            drop_oldest: config.dropped.is_some(),
+            base: config.exponential.map_or(1_000_000, |limiter| nanos(limiter.base)),
+            max: config.exponential.map_or(1_000_000_000_000, |limiter| nanos(limiter.max)),
         };
-        let shared =
-            Shared { model: Mutex::new(Model::new(options)), clock: config.clock, waiting: Mutex::default() };
+        let shared = Shared {
+            model: Mutex::new(Model::new(options)),
+            clock: config.clock,
+            waiting: Mutex::default(),
+            dropped: config.dropped,
+        };
         Ok(Self { handle: Arc::new(Handle(Arc::new(shared))) })
     }
 
-    fn trigger(&self, key: Key, when: When, value: Option<Value>) -> Fallible<Result<Accepted, Rejected>> {
-        Ok(self.handle.0.change_holding(|model| trigger(model, key, when, value)))
+    fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>> {
+        Ok(self.handle.0.change_holding(|model| trigger(model, said)))
     }
 
-    fn trigger_many(&self, batch: Vec<Asked>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
-        let answer = self.handle.0.change_holding(|model| {
-            let triggers = batch.into_iter().map(|(key, when, value)| trigger(model, key, when, value));
-            triggers.collect()
-        });
+    fn trigger_many(&self, batch: Vec<Said>) -> Fallible<Vec<Result<Accepted, Rejected>>> {
+        let answer = self
+            .handle
+            .0
+            .change_holding(|model| batch.into_iter().map(|said| trigger(model, said)).collect());
         Ok(answer)
     }
 
@@ -287,9 +306,9 @@ impl Adapter for Reference {
         Ok(self
             .handle
             .0
-            .change_holding(|model| model.add(key.id, None))
+            .change_holding(|model| model.add(key.id, None, None, 0, None))
             .map(accepted)
-            .map_err(|model::Refused| ()))
+            .map_err(drop))
     }
 
     fn forget(&self, key: &Key) -> Fallible<()> {
@@ -370,11 +389,133 @@ impl Adapter for Reference {
     }
 
     fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
-        Ok(self.handle.0.look().state(key.id).map(|model::Seen { ready, held, dirty, due }| Seen {
+        Ok(self.handle.0.look().state(key.id).map(
+            |model::Seen { ready, held, dirty, due, paused, group_paused }| Seen {
+                group_paused,
+                paused,
+                ready,
+                held,
+                dirty,
+                due: due.map(Instant::from_nanos),
+            },
+        ))
+    }
+
+    fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
+        let model = self.handle.0.look();
+        let model::Counts { ready, held, dirty, waiting } = model.counts();
+        let known =
+            model.known().into_iter().map(|(key, failures)| {
+                let seen =
+                    model.state(key).map(|model::Seen { ready, held, dirty, due, paused, group_paused }| {
+                        Seen { group_paused, paused, ready, held, dirty, due: due.map(Instant::from_nanos) }
+                    });
+                (key, seen.unwrap_or_default(), failures)
+            });
+        let wanted = known.filter(|(key, seen, failures)| {
+            *key >= u64::from(from)
+                && match only {
+                    Some(Only::Ready) => seen.ready,
+                    Some(Only::Held) => seen.held,
+                    Some(Only::Dirty) => seen.dirty,
+                    Some(Only::Waiting) => seen.due.is_some(),
+                    Some(Only::Failed) => *failures > 0,
+                    Some(Only::GroupPaused) => seen.group_paused,
+                    _ => true,
+                }
+        });
+        let mut keys: Vec<_> = wanted.take(most.max(1) + 1).collect();
+        let more = keys.len() > most.max(1);
+        let next = more.then(|| keys.pop()).flatten();
+        let next = next.map(|(key, ..)| u32::try_from(key).expect("the suite's keys are small"));
+        Ok(Page { keys, totals: Counts { ready, held, dirty, waiting }, next })
+    }
+
+    fn restore(
+        &self,
+        key: Key,
+        known: Restored,
+        value: Option<Value>,
+    ) -> Fallible<Result<Accepted, Rejected>> {
+        let Restored { failures, attempt, due, priority } = known;
+        let known = model::Restored { failures, attempt, due: due.map(Instant::as_nanos), priority };
+        let item = value.as_ref().map(|value| value.items[0]);
+        let answer = self.handle.0.change_holding(|model| model.restore(key.id, known, item));
+        Ok(answer.map(accepted).map_err(|refused| Rejected {
+            key,
+            value,
+            full: refused == model::Refused::Full,
+        }))
+    }
+
+    fn adding(&self, said: Said, limit: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
+        let mut place = Place { shared: Arc::clone(&self.handle.0), ticket: None };
+        let until = limit.map(|limit| self.handle.0.clock.at() + limit);
+        let (mut said, mut alarm) = (Some(said), None);
+        Box::pin(poll_fn(move |context| {
+            let Place { shared, ticket } = &mut place;
+            let passed = until.is_some_and(|at| at <= shared.clock.at());
+            let Some(Said { key, priority, .. }) = &said else { return Poll::Pending };
+            let (key, priority) = (key.id, *priority);
+            let answer = shared.poll(context, &mut alarm, until, |model| {
+                let answer = model.when_room(ticket, key, priority, |model| {
+                    trigger(model, said.take().expect("not answered yet"))
+                });
+                if answer.is_none() && passed {
+                    model.leave_room(ticket);
+                    let Said { key, value, .. } = said.take()?;
+                    return Some(Err(Rejected { key, value, full: true }));
+                }
+                answer
+            });
+            answer.map(Ok)
+        }))
+    }
+
+    fn add_wait(&self, said: Said, limit: Option<Duration>) -> Fallible<Result<Accepted, Rejected>> {
+        block_on(self.adding(said, limit))
+    }
+
+    fn room(&self) -> Fallible<Option<usize>> {
+        Ok(self.handle.0.look().room())
+    }
+
+    fn pause(&self, pause: bool) -> Fallible<bool> {
+        Ok(self.handle.0.change(|model| if pause { model.pause() } else { model.resume() }))
+    }
+
+    fn lift_rate(&self) -> Fallible<bool> {
+        Ok(self.handle.0.change(Model::lift_rate))
+    }
+
+    fn is_paused(&self) -> Fallible<bool> {
+        Ok(self.handle.0.hold().is_paused())
+    }
+
+    fn pause_key(&self, key: Key) -> Fallible<bool> {
+        Ok(self.handle.0.change(|model| model.pause_key(key.id)))
+    }
+
+    fn resume_key(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.handle.0.change(|model| model.resume_key(key.id)))
+    }
+
+    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
+        let call = if pause { Model::pause_group } else { Model::resume_group };
+        Ok(self.handle.0.change(|model| call(model, key.id, tier)))
+    }
+
+    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
+        Ok(self.handle.0.look().is_group_paused(key.id, tier))
+    }
+
+    fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
+        let cancelled = self.handle.0.change(|model| model.cancel(key.id, forget));
+        Ok(cancelled.map(|model::Cancelled { ready, dirty, due, value }| Cancelled {
             ready,
-            held,
             dirty,
             due: due.map(Instant::from_nanos),
+            value: value.map(value_of),
         }))
     }
 
@@ -413,10 +554,27 @@ impl Adapter for Reference {
     }
 }
 
-fn trigger(model: &mut Model, key: Key, when: When, value: Option<Value>) -> Result<Accepted, Rejected> {
+/// A place among those who wait for room.
+struct Place {
+    shared: Arc<Shared>,
+    ticket: Option<u64>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let ticket = &mut self.ticket;
+        if ticket.is_some() {
+            self.shared.change_holding(|model| model.leave_room(ticket));
+        }
+    }
+}
+
+fn trigger(model: &mut Model, said: Said) -> Result<Accepted, Rejected> {
+    let Said { key, when, value, priority, debounce: debounced } = said;
     let item = value.as_ref().map(|value| value.items[0]);
-    let answer = match when {
-        When::Now => model.add(key.id, item),
+    let (plain, said) = when.parts();
+    let said = said.map(in_backoff);
+    let answer = match plain {
         When::After(delay, policy) => {
             let policy = match policy {
                 Policy::Earliest => model::Policy::Earliest,
@@ -424,11 +582,31 @@ fn trigger(model: &mut Model, key: Key, when: When, value: Option<Value>) -> Res
                 Policy::Replace => model::Policy::Replace,
                 Policy::Keep => model::Policy::Keep,
             };
-            model.add_after(key.id, nanos(delay), policy, item)
+            model.add_after(key.id, nanos(delay), policy, item, said, priority)
         }
-        When::RateLimited => model.add_rate_limited(key.id, item),
+        When::RateLimited => model.add_rate_limited(key.id, item, said, priority),
+        _ => model.add(key.id, item, said, priority, debounced.map(debounce)),
     };
-    answer.map(accepted).map_err(|model::Refused| Rejected { key, value })
+    answer.map(accepted).map_err(|refused| Rejected { key, value, full: refused == model::Refused::Full })
+}
+
+/// A debounce in the model's words.
+pub(crate) fn debounce(debounce: requeue::Debounce) -> model::Debounce {
+    let (quiet, max) = (nanos(debounce.quiet()), nanos(debounce.longest()));
+    model::Debounce { quiet, max, leading: debounce.is_leading() }
+}
+
+/// What a trigger does in a back-off, in the model's words.
+pub(crate) fn rate(Rate { keys, nanos, burst }: Rate) -> model::Rate {
+    model::Rate { keys, nanos, burst }
+}
+
+pub(crate) fn in_backoff(said: InBackoff) -> model::InBackoff {
+    match said {
+        InBackoff::Run => model::InBackoff::Run,
+        InBackoff::Respect => model::InBackoff::Respect,
+        InBackoff::Reset => model::InBackoff::Reset,
+    }
 }
 
 /// The model's answer to `shut_down`.
@@ -466,6 +644,9 @@ impl<'q> Held<'q> for Hand<'q> {
     }
     fn attempt(&self) -> u32 {
         self.run.as_ref().map_or(0, |run| run.attempt)
+    }
+    fn priority(&self) -> i16 {
+        self.run.as_ref().map_or(0, |run| run.priority)
     }
     fn done(self) -> Fallible<()> {
         self.end(Model::end);

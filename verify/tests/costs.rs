@@ -67,6 +67,9 @@ const TABLE: &[Row] = &[
     row("add_rate_limited, the default, a new key",             Cost(2, 1, 1, 0), rate_limited_default),
     row("Item::retry, counted per key",                         Cost(1, 0, 1, 0), retry),
     row("forget, a failed key",                                 Cost(1, 2, 0, 0), forget),
+    row("cancel, a ready key",                                  Cost(1, 2, 0, 0), cancel),
+    row("cancel, a redundant integer",                          Cost(1, 2, 0, 0), cancel_published),
+    row("cancel, a waiting key",                                Cost(1, 2, 1, 0), cancel_waiting),
     row("num_requeues",                                         Cost(1, 1, 1, 0), num_requeues),
     row("state",                                                Cost(1, 1, 1, 0), state),
     row("len",                                                  Cost(1, 0, 0, 0), len),
@@ -522,6 +525,32 @@ fn forget(till: &mut Till) {
         till.clock.advance(Duration::from_secs(1));
         q.try_get().unwrap().done();
         till.pays(&q, || q.forget(&key));
+    }
+}
+
+/// The second probe takes the key away, as in the two below.
+fn cancel(till: &mut Till) {
+    let q = till.queue();
+    for key in keys() {
+        q.add(key).unwrap();
+        assert!(till.pays(&q, || q.cancel(&key)).is_some());
+    }
+}
+
+fn cancel_published(till: &mut Till) {
+    let q = till.queue();
+    for key in keys() {
+        q.add(key).unwrap();
+        q.add(key).unwrap();
+        assert!(till.pays(&q, || q.cancel(&key)).is_some());
+    }
+}
+
+fn cancel_waiting(till: &mut Till) {
+    let q = till.queue();
+    for key in keys() {
+        q.add_after(key, Duration::from_secs(9)).unwrap();
+        assert!(till.pays(&q, || q.cancel(&key)).is_some());
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be said of the state machine alone.
 
-use requeue_core::{Config, Core, Delay, Got, How, Instant, Policy, Trigger};
+use requeue_core::{Config, Core, Delay, Got, How, Instant, Only, Policy, Trigger};
 use std::time::Duration;
 
 /// Keys that one settle moves at most, as the state machine's documentation says.
@@ -58,4 +58,41 @@ fn d8_the_last_instants_of_a_clock_are_instants_like_others() {
     assert!(core.end(item.run, How::Again(Duration::from_nanos(1)), None).is_ok());
     while core.advance(Instant::NEVER) {}
     assert!(matches!(core.get(), Got::Empty), "what is due at never is never due");
+}
+
+#[test]
+fn b7_one_page_looks_at_a_bounded_number_of_keys() {
+    let mut core = Core::<u32>::new(Config::default());
+    for key in 0..20_000 {
+        core.add(&mut Trigger::new(key, None), key, Delay::Now).expect("open");
+    }
+    let mut lent = Vec::new();
+    // nobody holds any: the walk looks at them all, a part a page
+    let (mut from, mut pages) = (Some(0), 0);
+    while let Some(at) = from {
+        from = core.page(at, 1_000, Some(Only::Held), |loan, _| lent.push(loan)).0;
+        assert!(from.is_none_or(|next| next - at <= 4_096), "from {at} to {from:?}");
+        pages += 1;
+    }
+    assert!(pages >= 5 && lent.is_empty());
+    assert_eq!(core.stats().ready, 20_000);
+}
+
+#[test]
+fn b7_one_lock_hold_lifts_a_bounded_number_of_pauses() {
+    let mut core = Core::<u32>::new(Config::default());
+    for key in 0..10_000 {
+        core.add(&mut Trigger::new(key, None), key, Delay::Now).expect("open");
+        assert!(core.pause_key(&mut Some(key), key));
+    }
+    core.shut_down();
+    let (mut holds, mut before) = (1, core.servable());
+    assert_eq!(before, 0);
+    while core.advance(Instant::ORIGIN) {
+        assert!(core.servable() - before <= BATCH, "{} keys in one lock hold", core.servable() - before);
+        before = core.servable();
+        holds += 1;
+    }
+    assert!(holds >= 10_000 / BATCH);
+    assert_eq!((core.servable(), core.stats().paused), (10_000, 0));
 }

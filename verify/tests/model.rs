@@ -4,11 +4,12 @@
 //! `PROPTEST_CASES` sets how many sequences each test tries (default 300).
 
 use proptest::prelude::*;
-use requeue_verify::adapter::{Policy, Waiters, When};
+use requeue::{Debounce, Only};
+use requeue_verify::adapter::{InBackoff, Policy, Rate, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
-use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Word, WordMany, run};
+use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Wish, Word, WordMany, run};
 use requeue_verify::machine::Machine;
-use requeue_verify::model::Order;
+use requeue_verify::model::{self, Fair, Order, Tier};
 use std::fmt;
 use std::time::Duration;
 
@@ -30,11 +31,17 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 fn when() -> impl Strategy<Value = When> {
-    prop_oneof![
+    let plain = prop_oneof![
         3 => Just(When::Now),
         4 => (duration(), policy()).prop_map(|(delay, policy)| When::After(delay, policy)),
         2 => Just(When::RateLimited),
-    ]
+    ];
+    (plain, proptest::option::of(in_backoff()))
+        .prop_map(|(plain, said)| said.map_or(plain, |said| plain.in_backoff(said)))
+}
+
+fn in_backoff() -> impl Strategy<Value = InBackoff> {
+    prop_oneof![1 => Just(InBackoff::Run), 2 => Just(InBackoff::Respect), 1 => Just(InBackoff::Reset)]
 }
 
 fn word() -> impl Strategy<Value = Word> {
@@ -68,10 +75,29 @@ fn word_many() -> impl Strategy<Value = WordMany> {
     ]
 }
 
+fn priority() -> impl Strategy<Value = i16> {
+    prop_oneof![4 => Just(0), 6 => -2..3_i16, 1 => Just(i16::MIN), 1 => Just(i16::MAX)]
+}
+
+fn debounce() -> impl Strategy<Value = Debounce> {
+    let max = proptest::option::of(duration());
+    (0..6_u64, max, any::<bool>()).prop_map(|(quiet, max, leading)| {
+        let debounce = Debounce::new(Duration::from_nanos(quiet));
+        let debounce = max.into_iter().fold(debounce, Debounce::max);
+        if leading { debounce.leading() } else { debounce }
+    })
+}
+
+/// On the heap: a test's thread has 2 MiB of stack, on which a batch of these would not fit.
+fn wish() -> BoxedStrategy<Wish> {
+    let debounce = proptest::option::weighted(0.3, debounce());
+    (0..KEYS, when(), any::<bool>(), priority(), debounce)
+        .prop_map(|(key, when, valued, priority, debounce)| Wish { debounce, key, when, valued, priority })
+        .boxed()
+}
+
 fn batch() -> impl Strategy<Value = Op> {
-    let trigger = || (0..KEYS, when(), any::<bool>());
-    ([trigger(), trigger(), trigger(), trigger()], 0..=BATCH)
-        .prop_map(|(triggers, len)| Op::TriggerMany(triggers, len))
+    ([wish(), wish(), wish(), wish()], 0..=BATCH).prop_map(|(triggers, len)| Op::TriggerMany(triggers, len))
 }
 
 fn waiters() -> impl Strategy<Value = Waiters> {
@@ -89,10 +115,22 @@ fn end() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn only() -> impl Strategy<Value = Only> {
+    prop_oneof![
+        Just(Only::Ready),
+        Just(Only::Held),
+        Just(Only::Dirty),
+        Just(Only::Waiting),
+        Just(Only::Failed),
+        Just(Only::Paused),
+        Just(Only::GroupPaused)
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let key = || 0..KEYS;
     prop_oneof![
-        240 => (key(), when(), any::<bool>()).prop_map(|(key, when, valued)| Op::Trigger(key, when, valued)),
+        240 => wish().prop_map(Op::Trigger),
         100 => batch(),
         80 => most().prop_map(Op::TryGetMany),
         100 => ((0..16_usize), word_many()).prop_map(|(index, word)| Op::EndMany(index, word)),
@@ -102,8 +140,21 @@ fn op() -> impl Strategy<Value = Op> {
         160 => ((0..16_usize), word()).prop_map(|(index, word)| Op::End(index, word)),
         30 => key().prop_map(Op::Done),
         20 => key().prop_map(Op::Forget),
+        60 => (key(), any::<bool>()).prop_map(|(key, forget)| Op::Cancel(key, forget)),
+        60 => (1..3_usize).prop_map(Op::Page),
+        20 => (most(), proptest::option::of(only())).prop_map(|(most, only)| Op::Snapshot(most, only)),
+        50 => (wish(), 0..4_u32, 0..4_u32, proptest::option::of(0..200_u64))
+            .prop_map(|(wish, failures, attempt, due)| Op::Restore(wish, failures, attempt, due)),
+        40 => proptest::bool::weighted(0.35).prop_map(Op::Pause),
+        2 => Just(Op::LiftRate),
+        70 => (key(), proptest::bool::weighted(0.4)).prop_map(|(key, pause)| Op::PauseKey(key, pause)),
+        50 => (key(), 0..2_usize, proptest::bool::weighted(0.4))
+            .prop_map(|(key, tier, pause)| Op::PauseGroup(key, tier, pause)),
         20 => (0..16_usize).prop_map(Op::TakeValue),
         120 => (0..6_u64).prop_map(Op::Advance),
+        50 => wish().prop_map(Op::AddWhenRoom),
+        40 => (0..16_usize).prop_map(Op::PollAdder),
+        10 => (0..16_usize).prop_map(Op::LeaveAdder),
         60 => Just(Op::Get),
         60 => (0..16_usize).prop_map(Op::Poll),
         30 => (0..16_usize).prop_map(Op::Leave),
@@ -120,23 +171,64 @@ impl fmt::Debug for Steps {
     }
 }
 
-fn steps(ends: bool) -> impl Strategy<Value = Steps> {
+fn steps(ends: bool) -> BoxedStrategy<Steps> {
     let op = if ends { prop_oneof![19 => op(), 1 => end()].boxed() } else { op().boxed() };
-    proptest::collection::vec((op, any::<bool>()), 1..80).prop_map(Steps)
+    proptest::collection::vec((op, any::<bool>()), 1..80).prop_map(Steps).boxed()
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
-    let order = prop_oneof![3 => Just(Order::Fifo), 1 => Just(Order::Lifo), 1 => Just(Order::Custom)];
-    (order, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(order, absorbed, unfinished_retries, own_limiter, metered)| Setup {
-            order,
-            absorbed,
-            unfinished_retries,
-            own_limiter,
-            metered,
-            wakes: true,
-        },
-    )
+/// Groups of one key to all keys, of few weights, and more often than not with caps.
+fn tier() -> BoxedStrategy<Tier> {
+    let caps = prop_oneof![1 => Just(usize::MAX), 1 => 1..3_usize];
+    // fractions that an f64 of keys a second tells exactly
+    let rate =
+        (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| model::Rate { keys: 1, nanos: 1 << nanos, burst });
+    let rate = prop_oneof![2 => Just(None), 1 => rate.prop_map(Some)];
+    (1..5_u64, proptest::array::uniform4(1..4_u32), proptest::array::uniform4(caps), rate)
+        .prop_map(|(divisor, weights, caps, rate)| Tier { divisor, weights, caps, rate })
+        .boxed()
+}
+
+fn setup() -> BoxedStrategy<Setup> {
+    let max_wait = prop_oneof![2 => Just(None), 3 => (0..8_u64).prop_map(Some), 1 => Just(Some(u64::MAX))];
+    let fair = (tier(), proptest::option::of(tier()), any::<bool>(), any::<bool>(), max_wait.clone());
+    let fair = fair.prop_map(|(outer, inner, priorities, within, max_wait)| {
+        Order::Fair(Fair { outer, inner, priorities, within: priorities && within, max_wait })
+    });
+    let order = prop_oneof![
+        3 => Just(Order::Fifo),
+        1 => Just(Order::Lifo),
+        1 => Just(Order::Custom),
+        6 => fair,
+        4 => max_wait.prop_map(|max_wait| Order::Priority { max_wait }),
+    ]
+    .boxed();
+    let in_backoff = prop_oneof![1 => Just(InBackoff::Run), 1 => in_backoff()];
+    let bound = proptest::option::of(1..4_usize);
+    // fractions that an f64 of keys a second tells exactly
+    let rate = (1..4_u32, prop_oneof![Just(1_u32), Just(2), Just(5), Just(8), Just(10)], 1..4_u32)
+        .prop_map(|(keys, nanos, burst)| Rate { keys, nanos, burst });
+    let rate = proptest::option::weighted(0.4, rate).boxed();
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let debounce = proptest::option::of(debounce()).boxed();
+    let rest = (rate, bound, debounce);
+    (order, flags, in_backoff, rest)
+        .prop_map(|(order, flags, in_backoff, (rate, bound, debounce))| {
+            let (absorbed, unfinished_retries, own_limiter, metered, drop_oldest) = flags;
+            Setup {
+                order,
+                rate,
+                absorbed,
+                unfinished_retries,
+                in_backoff,
+                debounce,
+                bound,
+                drop_oldest,
+                own_limiter,
+                metered,
+                wakes: true,
+            }
+        })
+        .boxed()
 }
 
 fn config() -> ProptestConfig {

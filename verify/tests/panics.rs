@@ -2,14 +2,16 @@
 //! and the queue goes on as if it had not happened.
 #![cfg(not(requeue_loom))]
 
-use requeue::WorkQueue;
+use requeue::limiter::TokenBucket;
+use requeue::{Alarm, Clock, FakeClock, GetTimeout, Instant, WorkQueue, Worker};
 use std::future::Future;
-use std::hash::{BuildHasher, DefaultHasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 /// Panics when it is dropped.
 struct Bomb;
@@ -104,4 +106,87 @@ fn q10_a_handle_whose_clone_panicked_does_not_keep_the_queue_open() {
     assert!(panics(|| drop(q.clone())));
     drop(q);
     assert!(item.next().wait().is_none());
+}
+
+/// A future with a deadline that was polled with a waker that panics when it is dropped, and whose
+/// last clones it and the clock have.
+fn waits_with_a_bomb<'q, K, V>(q: &'q WorkQueue<K, V>) -> GetTimeout<'q, K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + 'static,
+{
+    let mut get = q.get().timeout(Duration::from_secs(1));
+    let bomb = Waker::from(Arc::new(Bomb));
+    assert!(poll(&mut get, &bomb).is_pending());
+    drop(bomb);
+    get
+}
+
+#[test]
+fn q8_a_waker_that_panics_as_a_deadline_is_taken_back_takes_no_key() {
+    let q = WorkQueue::builder().clock(FakeClock::new()).build().expect("it has no metrics");
+    let mut get = waits_with_a_bomb(&q);
+    q.add(1).expect("open");
+    let Poll::Ready(Ok(item)) = poll(&mut get, Waker::noop()) else { panic!("a key is ready") };
+    assert_eq!((*item.key(), q.stats().held), (1, 1));
+}
+
+#[test]
+fn q8_a_wait_with_a_deadline_may_be_dropped_by_a_panic_whatever_its_waker_does() {
+    let q = WorkQueue::<u32>::builder().clock(FakeClock::new()).build().expect("it has no metrics");
+    assert!(panics(|| {
+        let _get = waits_with_a_bomb(&q);
+        panic!("in the task");
+    }));
+    assert_eq!(q.waiters(), 0);
+}
+
+#[test]
+fn w_a_waker_that_panics_keeps_no_worker_in_one_future_from_coming() {
+    let q = WorkQueue::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = runs.clone();
+    let mut workers = Worker::of(&q)
+        .workers(1)
+        .run(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async {}
+        })
+        .expect("one worker");
+    let bomb = Waker::from(Arc::new(Bomb));
+    assert!(poll(&mut workers, &bomb).is_pending());
+    drop(bomb);
+    let worker = workers.worker();
+    worker.resize(3).expect("so many fit");
+    q.add_many(0..3).all().expect("open");
+    assert!(poll(&mut workers, Waker::noop()).is_pending());
+    assert_eq!((worker.workers(), runs.load(Ordering::Relaxed)), (3, 3));
+}
+
+/// A clock that panics when it is read, once it is told to.
+struct Broken(FakeClock, AtomicBool);
+
+impl Clock for Broken {
+    fn now(&self) -> Instant {
+        assert!(!self.1.load(Ordering::Relaxed), "this clock is broken");
+        self.0.now()
+    }
+    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.0.wake_at(at, waker)
+    }
+}
+
+#[test]
+fn r_a_wait_for_tokens_may_be_dropped_by_a_panic_whatever_its_clock_does() {
+    let clock = Broken(FakeClock::new(), AtomicBool::new(false));
+    let bucket = TokenBucket::new(1.0, 1).expect("a rate");
+    assert!(bucket.allow(1, clock.now()));
+    assert!(panics(|| {
+        let mut wait = bucket.acquire(1, &clock);
+        assert!(poll(&mut wait, Waker::noop()).is_pending());
+        clock.1.store(true, Ordering::Relaxed);
+        panic!("in the task");
+    }));
+    clock.1.store(false, Ordering::Relaxed);
+    assert_eq!(bucket.tokens(clock.now()), 0.0, "its token came back");
 }

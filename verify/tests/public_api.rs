@@ -13,8 +13,8 @@ use std::fs;
 use std::path::Path;
 
 use syn::{
-    Attribute, Field, Fields, FieldsNamed, FieldsUnnamed, File, FnArg, ImplItem, Item, ItemImpl, ItemTrait,
-    Meta, Pat, Signature, TraitItem, Type, UseTree, Visibility,
+    Attribute, Field, Fields, FieldsNamed, FieldsUnnamed, File, FnArg, ImplItem, Item, ItemImpl, ItemMacro,
+    ItemTrait, Meta, Pat, Signature, TraitItem, Type, UseTree, Visibility,
 };
 
 fn here() -> &'static Path {
@@ -58,6 +58,7 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Enum(item) => &item.attrs,
         Item::Fn(item) => &item.attrs,
         Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
         Item::Mod(item) => &item.attrs,
         Item::Static(item) => &item.attrs,
         Item::Struct(item) => &item.attrs,
@@ -244,6 +245,17 @@ fn of_impl(
     }
 }
 
+/// The implementation that a `debug!` of the library writes: its bounds and its type stand in front.
+fn written_by_debug(item: &ItemMacro) -> ItemImpl {
+    let tokens = item.mac.tokens.to_string();
+    let front = tokens.split('|').next().unwrap_or_default().trim_end_matches([' ', ',']);
+    let (bounds, shown) = front.trim_start_matches('[').split_once(']').expect("bounds in brackets");
+    let text = format!("impl<{bounds}> std::fmt::Debug for {shown} {{}}");
+    let mut written: ItemImpl = syn::parse_str(&text).expect("an implementation");
+    written.attrs.clone_from(&item.attrs);
+    written
+}
+
 /// Each name that a `use` brings, with its path.
 fn used(tree: &UseTree, path: &str, lines: &mut BTreeSet<String>) {
     match tree {
@@ -292,6 +304,16 @@ fn list(
     lines: &mut BTreeSet<String>,
 ) {
     match item {
+        Item::Macro(item) if item.mac.path.is_ident("messages") => {
+            let error = item.mac.tokens.into_iter().next().expect("the error's name").to_string();
+            for implemented in ["std::fmt::Display", "std::error::Error"] {
+                let written = syn::parse_str(&format!("impl {implemented} for {error} {{}}"));
+                of_impl(&written.expect("an implementation"), types, foreign, lines);
+            }
+        }
+        Item::Macro(item) if item.mac.path.is_ident("debug") => {
+            of_impl(&written_by_debug(&item), types, foreign, lines);
+        }
         Item::Use(item) if public && is_public(&item.vis) => used(&item.tree, "", lines),
         Item::Mod(item) if public && is_public(&item.vis) => _ = lines.insert(format!("mod {}", item.ident)),
         Item::Const(item) if is_public(&item.vis) => {
@@ -346,7 +368,9 @@ fn list(
 #[test]
 fn the_public_items_are_those_that_are_written_down() {
     let mut stale = Vec::new();
-    for library in ["requeue", "requeue-core", "requeue-prometheus", "requeue-watch"] {
+    for library in
+        ["requeue", "requeue-core", "requeue-prometheus", "requeue-sim", "requeue-sqlite", "requeue-watch"]
+    {
         let found = listing(library);
         let file = here().join("api").join(format!("{library}.txt"));
         if std::env::var_os("REQUEUE_BLESS").is_some() {

@@ -8,7 +8,8 @@
 //! began with a read-modify-write would bring the barrier itself that it is to
 //! find missing.
 
-use requeue::{Add, DrainOptions, WaitingKeys, WorkQueue};
+use requeue::limiter::Exponential;
+use requeue::{Add, Debounce, DrainOptions, GroupRules, InBackoff, WaitingKeys, WorkQueue};
 use requeue_verify::fronts::{smol_executor, tokio_runtime};
 use requeue_verify::wake::{block_on, poll_once};
 use requeue_verify::watchdog::run_for;
@@ -128,6 +129,18 @@ fn smol_threads() {
     }
 }
 
+/// A queue of the usual kind, or one with groups that take turns, with caps or without.
+fn some_queue(random: &mut Random) -> WorkQueue<u64> {
+    let (groups, cap) = (1 + random.below(4), 1 + random.below(2) as usize);
+    let rules = GroupRules::new().weight(|group: &u64| *group as u32);
+    let rules = match random.below(4) {
+        0 | 1 => return WorkQueue::new(),
+        2 => rules,
+        _ => rules.cap(cap),
+    };
+    WorkQueue::builder().group_by_with(move |key: &u64| key % groups, rules).build().expect("a queue")
+}
+
 /// What producers write, what handlers see, and who holds what.
 struct Board {
     /// Of each producer and key, what was written last.
@@ -174,7 +187,7 @@ fn stress_single_flight_and_freshness_with_threads_and_tasks_mixed() {
         const PRODUCERS: usize = 4;
         const ADDS: u64 = 4_000;
         let keys = 1 + random.below(12) as usize;
-        let q = WorkQueue::<u64>::new();
+        let q = some_queue(&mut random);
         let board = Board::new(PRODUCERS, keys);
         let (done, all_done) = std::sync::mpsc::channel();
         for way in WAYS.into_iter().cycle().take(2 + random.below(4) as usize) {
@@ -261,7 +274,7 @@ fn stress_each_producers_keys_keep_their_order() {
 fn stress_getters_that_are_cancelled_at_any_poll_lose_nothing() {
     stress("stress_getters_that_are_cancelled_at_any_poll_lose_nothing", 3, |mut random| {
         const KEYS: u64 = 3_000;
-        let q = WorkQueue::<u64>::new();
+        let q = some_queue(&mut random);
         let runs: Vec<AtomicUsize> = (0..KEYS).map(|_| AtomicUsize::new(0)).collect();
         let count = |key: u64| runs[key as usize].fetch_add(1, Relaxed);
         thread::scope(|s| {
@@ -312,6 +325,179 @@ fn stress_getters_that_are_cancelled_at_any_poll_lose_nothing() {
     });
 }
 
+#[test]
+fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room() {
+    stress("stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room", 3, |mut random| {
+        const KEYS: u64 = 1_500;
+        let bound = 1 + random.below(4) as usize;
+        let q = WorkQueue::<u64>::builder().bound(bound).build().unwrap();
+        let runs: Arc<Vec<AtomicUsize>> = Arc::new((0..4 * KEYS).map(|_| AtomicUsize::new(0)).collect());
+        let (done, all_done) = std::sync::mpsc::channel();
+        for way in WAYS {
+            let runs = Arc::clone(&runs);
+            consume(way, &q, done.clone(), move |item| {
+                runs[*item.key() as usize].fetch_add(1, Relaxed);
+                item.done();
+            });
+        }
+        drop(done);
+        thread::scope(|s| {
+            for adder in 0..4 {
+                let (q, mut random) = (&q, random.fork());
+                s.spawn(move || {
+                    for key in adder * KEYS..(adder + 1) * KEYS {
+                        let how = if random.below(4) == 0 {
+                            Add::after(Duration::from_micros(20))
+                        } else {
+                            Add::now().into()
+                        };
+                        // those who give up in between must not take a turn with them
+                        if random.below(4) == 0 {
+                            let mut left = q.add_when_room(key, Add::now());
+                            if poll_once(&mut left).is_ready() {
+                                continue;
+                            }
+                            random.dawdle();
+                        }
+                        let add = q.add_when_room(key, how);
+                        if adder % 2 == 0 { add.wait() } else { block_on(add) }.expect("open");
+                        assert!(q.room().is_some_and(|room| room <= bound));
+                        random.dawdle();
+                    }
+                });
+            }
+        });
+        let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
+        assert!(q.shut_down_with(options).wait().complete);
+        assert!(all_done.recv().is_err());
+        for (key, runs) in runs.iter().enumerate() {
+            assert_eq!(runs.load(Relaxed), 1, "key {key}");
+        }
+    });
+}
+
+/// A trigger with a little of everything that one may say.
+fn some_add(random: &mut Random) -> Add {
+    let us = |random: &mut Random| Duration::from_micros(random.below(200));
+    let priority = random.below(5) as i16 - 2;
+    let add = Add::now().priority(priority);
+    let add = match random.below(4) {
+        0 => add.debounce(Debounce::new(us(random)).max(us(random))),
+        1 => add.debounce(Debounce::new(us(random)).leading()),
+        _ => add,
+    };
+    let add = match random.below(4) {
+        0 => add.in_backoff(InBackoff::Respect),
+        1 => add.in_backoff(InBackoff::Reset),
+        _ => add,
+    };
+    if random.below(4) == 0 { Add::after(us(random)).priority(priority) } else { add.into() }
+}
+
+/// Whatever may be done to a queue from outside, until `over`.
+fn meddle(q: &WorkQueue<u64>, keys: u64, over: &AtomicBool, mut random: Random) {
+    while !over.load(Relaxed) {
+        let key = random.below(keys);
+        match random.below(11) {
+            0 => {
+                q.pause();
+                random.dawdle();
+                q.resume();
+            }
+            8 => drop(q.pause_group(&key, 0)),
+            9 | 10 => drop(q.resume_group(&key, 0)),
+            1 | 2 => drop(q.pause_key(key)),
+            3 | 4 => drop(q.resume_key(&key)),
+            5 => drop(q.cancel(&key)),
+            6 => assert!(q.snapshot().page(3).all(|page| page.keys.len() <= 3)),
+            _ => drop(q.explain(&key).to_string()),
+        }
+        random.dawdle();
+    }
+    q.resume();
+    (0..keys).for_each(|key| _ = (q.resume_key(&key), q.resume_group(&key, 0)));
+}
+
+#[test]
+fn stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no_last_trigger() {
+    let name = "stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no_last_trigger";
+    stress(name, 3, |mut random| {
+        const PRODUCERS: usize = 3;
+        const ADDS: u64 = 1_500;
+        const GROUPS: u64 = 3;
+        const CAP: usize = 2;
+        let keys = 4 + random.below(12);
+        let bound = 2 + random.below(keys) as usize;
+        let rules = GroupRules::new().cap(CAP).weight(|group| *group as u32);
+        let rules = if random.below(2) == 0 { rules } else { rules.rate(40_000.0, 5) };
+        let q = WorkQueue::<u64>::builder()
+            .priorities()
+            .group_by_with(|key: &u64| key % GROUPS, rules)
+            .max_wait(Duration::from_micros(random.below(3_000)))
+            .rate(100_000.0, 20)
+            .bound(bound)
+            .limiter(Exponential::new(Duration::from_micros(20), Duration::from_millis(1)).unwrap())
+            .build()
+            .unwrap();
+        let board = Board::new(PRODUCERS, keys as usize);
+        let held: Arc<Vec<AtomicUsize>> = Arc::new((0..GROUPS).map(|_| AtomicUsize::new(0)).collect());
+        let (done, all_done) = std::sync::mpsc::channel();
+        for way in WAYS {
+            let (board, held, mut random) = (Arc::clone(&board), Arc::clone(&held), random.fork());
+            consume(way, &q, done.clone(), move |item| {
+                let group = &held[(*item.key() % GROUPS) as usize];
+                assert!(group.fetch_add(1, Relaxed) < CAP, "more keys of a group are held than its cap");
+                board.run(*item.key());
+                group.fetch_sub(1, Relaxed);
+                match random.below(6) {
+                    0 => drop(item.retry()),
+                    1 => drop(item.again(Duration::from_micros(30))),
+                    2 => drop(item),
+                    _ => item.succeed(),
+                }
+            });
+        }
+        drop(done);
+        let over = AtomicBool::new(false);
+        thread::scope(|s| {
+            let producers: Vec<_> = (0..PRODUCERS)
+                .map(|producer| {
+                    let (q, board, mut random) = (&q, &board, random.fork());
+                    s.spawn(move || {
+                        for value in 1..=ADDS {
+                            let key = random.below(keys);
+                            board.written[producer][key as usize].store(value, Relaxed);
+                            let add = some_add(&mut random);
+                            match random.below(3) {
+                                0 => drop(q.add_with(key, add)),
+                                1 => drop(q.add_when_room(key, add).timeout(Duration::from_millis(1)).wait()),
+                                _ => drop(block_on(q.add_when_room(key, add))),
+                            }
+                            assert!(q.room().is_some_and(|room| room <= bound));
+                            random.dawdle();
+                        }
+                    })
+                })
+                .collect();
+            let (q, over, random) = (&q, &over, random.fork());
+            s.spawn(move || meddle(q, keys, over, random));
+            producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+            over.store(true, Relaxed);
+        });
+        for key in 0..keys {
+            (0..PRODUCERS)
+                .for_each(|producer| board.written[producer][key as usize].store(ADDS + 1, Relaxed));
+            q.add_when_room(key, Add::now()).wait().expect("open");
+        }
+        let options = DrainOptions::default().waiting_keys(WaitingKeys::RunNow);
+        assert!(q.shut_down_with(options).wait().complete);
+        assert!(all_done.recv().is_err(), "all consumers have left");
+        for (key, seen) in board.seen.iter().flat_map(|seen| seen.iter().enumerate()) {
+            assert_eq!(seen.load(Relaxed), ADDS + 1, "key {key}: no run saw the last write");
+        }
+    });
+}
+
 /// Ends a queue at a random moment in one of its ways; how many waiting keys were
 /// dropped by that.
 fn end(q: &WorkQueue<u64>, way: u64) -> u64 {
@@ -327,7 +513,7 @@ fn end(q: &WorkQueue<u64>, way: u64) -> u64 {
 #[test]
 fn stress_every_accepted_key_runs_whenever_the_queue_ends() {
     stress("stress_every_accepted_key_runs_whenever_the_queue_ends", 30, |mut random| {
-        let q = WorkQueue::<u64>::new();
+        let q = some_queue(&mut random);
         let (done, all_done) = std::sync::mpsc::channel();
         let runs = Arc::new(AtomicU64::new(0));
         for way in WAYS.into_iter().cycle().skip(random.below(4) as usize).take(3) {
@@ -383,8 +569,7 @@ fn stress_every_accepted_key_runs_whenever_the_queue_ends() {
 fn stress_retries_are_worked_off_by_a_drain_that_waits() {
     stress("stress_retries_are_worked_off_by_a_drain_that_waits", 6, |mut random| {
         const KEYS: u64 = 200;
-        let limiter =
-            requeue::limiter::Exponential::new(Duration::from_micros(10), Duration::from_micros(500));
+        let limiter = Exponential::new(Duration::from_micros(10), Duration::from_micros(500));
         let q = WorkQueue::<u64>::builder().limiter(limiter.expect("a limiter")).build().expect("a queue");
         let (done, all_done) = std::sync::mpsc::channel();
         let succeeded: Arc<Vec<AtomicUsize>> = Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
@@ -519,7 +704,11 @@ fn fresh_against_the_hand_out<K: std::hash::Hash + Eq + Clone + Send + Sync>(ran
             move || {
                 let mut round = 0;
                 while round < ROUNDS {
-                    round = go.0.load(Relaxed);
+                    let last = std::mem::replace(&mut round, go.0.load(Relaxed));
+                    if last == round {
+                        // where others want the core, the producer may be one of them
+                        thread::yield_now();
+                    }
                     (0..consumer.below(60)).for_each(|_| std::hint::spin_loop());
                     while let Ok(item) = q.try_get() {
                         let written = data.0.load(Relaxed);

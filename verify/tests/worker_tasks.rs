@@ -395,3 +395,95 @@ fn w_more_workers_than_there_can_be_are_an_error_of_start() {
         assert_eq!(hand.len(), 0, "nothing was started");
     });
 }
+
+#[test]
+fn w_on_demand_the_next_task_is_spawned_when_the_one_before_has_a_key() {
+    run("w_on_demand_the_next_task_is_spawned_when_the_one_before_has_a_key", || {
+        let ((q, clock), hand, (puppets, handler)) = (queue(), ByHand::default(), puppets());
+        let builder = Worker::of(&q).workers(0..).idle_timeout(ms(5));
+        let worker = builder.start_on(hand.spawn(), handler).expect("not too many");
+        for key in 0..100 {
+            q.add(key).unwrap();
+        }
+        let mut tasks = Vec::new();
+        for there in 1..=50 {
+            assert_eq!((hand.len(), worker.workers()), (1, there), "one at a time");
+            let mut task = hand.take();
+            assert!(Count::new().poll(&mut task).is_pending());
+            puppets.skip(1);
+            tasks.push(task);
+        }
+        // The one that is on its way finds enough to do, and so do those that work: nobody else
+        // comes until one who was spawned has a key.
+        for _ in 0..100 {
+            puppets.end(Outcome::Done);
+        }
+        // Twice: in one poll a task ends so many runs and begins one more.
+        for task in &mut tasks {
+            assert!(Count::new().poll(task).is_pending());
+            assert!(Count::new().poll(task).is_pending());
+        }
+        assert_eq!((q.len() + q.stats().held, hand.len(), worker.workers()), (0, 1, 51));
+        let mut last = hand.take();
+        assert!(Count::new().poll(&mut last).is_pending(), "it waits, for nothing is left");
+        clock.advance(ms(5));
+        for task in tasks.iter_mut().chain([&mut last]) {
+            assert!(Count::new().poll(task).is_ready(), "its time is over");
+        }
+        assert_eq!(worker.workers(), 0);
+        assert_eq!(worker.stop(Duration::MAX).wait().done, 100);
+    });
+}
+
+#[test]
+fn w_on_demand_a_task_that_is_turned_away_leaves_its_key_in_line_until_a_resize() {
+    run("w_on_demand_a_task_that_is_turned_away…", || {
+        let (q, _clock) = queue();
+        let hand = ByHand::default();
+        let (asked, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (spawn, count, is_open) = (hand.spawn(), Arc::clone(&asked), Arc::clone(&open));
+        let executor = move |task| {
+            count.fetch_add(1, Ordering::SeqCst);
+            if is_open.load(Ordering::SeqCst) {
+                spawn(task);
+            }
+        };
+        let (puppets, handler) = puppets();
+        let worker = Worker::of(&q).workers(0..=4).start_on(executor, handler).expect("not too many");
+        for key in 1..=3 {
+            q.add(key).unwrap();
+        }
+        assert_eq!((asked.load(Ordering::SeqCst), worker.workers(), q.len()), (1, 0, 3));
+        worker.join(); // nobody comes any more
+        open.store(true, Ordering::SeqCst);
+        worker.resize(0..=4).unwrap();
+        // One that is dropped before it was polled was turned away too.
+        drop(hand.take());
+        assert_eq!((asked.load(Ordering::SeqCst), worker.workers(), q.len()), (2, 0, 3));
+        worker.resize(0..=4).unwrap();
+        let mut task = hand.take();
+        assert!(Count::new().poll(&mut task).is_pending());
+        puppets.run(1, 1);
+        assert_eq!((hand.len(), worker.workers()), (1, 2));
+        // One that is dropped with a run in it is replaced.
+        drop(task);
+        assert_eq!((hand.len(), worker.workers(), q.stats().waiting), (2, 2, 1));
+    });
+}
+
+#[test]
+fn w_on_demand_an_executor_that_panics_reaches_no_caller() {
+    run("w_on_demand_an_executor_that_panics_reaches_no_caller", || {
+        let (q, _clock) = queue();
+        let (_puppets, handler) = puppets();
+        let executor = |task: WorkerTask| {
+            drop(task);
+            panic!("an executor");
+        };
+        let worker = Worker::of(&q).workers(0..=4).start_on(executor, handler).expect("not too many");
+        q.add(1).unwrap();
+        q.add(2).unwrap();
+        assert_eq!((q.len(), worker.workers()), (2, 0));
+        assert!(worker.stop(Duration::MAX).wait().complete);
+    });
+}

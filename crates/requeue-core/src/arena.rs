@@ -15,7 +15,7 @@
 //! 4. `remove` refuses a slot that is lent (`LENT`; with `MORE`, `extra` counts what goes
 //!    beyond the first loan, and ends the process before it would wrap), and a chunk is freed only when
 //!    no slot of it is occupied. So a `KeyRef` always points at an initialised key.
-//! 5. A `KeyRef` can be made by `lend` only and is neither `Copy` nor `Clone`;
+//! 5. A `KeyRef` can be made by `lend` and `lend_in_place` only and is neither `Copy` nor `Clone`;
 //!    `give_back` consumes it. One that is forgotten leaves its slot lent for
 //!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
 //! 6. Shared references to a key may be used on two threads at once (a holder
@@ -53,7 +53,7 @@ const PLACE: u32 = (MORE - 1) & !FLAGS;
 const IN_LINE: u32 = FLAGS + 1;
 const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
 /// What is left of the word for the state machine.
-pub(crate) const FLAGS: u32 = (1 << 11) - 1;
+pub(crate) const FLAGS: u32 = (1 << 14) - 1;
 
 /// The place of who stands in the block with this number.
 #[inline]
@@ -75,6 +75,36 @@ struct Chunk<K> {
     used: u32,
 }
 
+/// A slot's number, and beside it what the state machine keeps of a run, in one word: so it moves
+/// with a loan at no cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marked(u64);
+
+impl Marked {
+    #[inline]
+    pub(crate) fn new(slot: u32, mark: i16) -> Self {
+        Self(u64::from(slot) | u64::from(mark as u16) << 32)
+    }
+
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    pub(crate) fn mark(self) -> i16 {
+        (self.0 >> 32) as i16
+    }
+}
+
+impl From<u32> for Marked {
+    /// Without a mark.
+    #[inline]
+    fn from(slot: u32) -> Self {
+        Self(u64::from(slot))
+    }
+}
+
 /// A loan of a key: as long as it exists the key stays where it is.
 ///
 /// Made by handing a key out, and to be given back to the same state machine;
@@ -89,7 +119,7 @@ struct Chunk<K> {
 #[must_use = "a loan that is not given back keeps its key for ever"]
 pub struct KeyRef<K> {
     key: NonNull<K>,
-    slot: u32,
+    at: Marked,
 }
 
 // SAFETY: a `KeyRef` gives shared access to a `K` and nothing else (6).
@@ -117,13 +147,18 @@ impl<K> KeyRef<K> {
 
     /// The slot that the key lives in.
     pub(crate) fn slot(&self) -> u32 {
-        self.slot
+        self.at.slot()
+    }
+
+    /// What [`lend`](Arena::lend) was given with it.
+    pub(crate) fn mark(&self) -> i16 {
+        self.at.mark()
     }
 }
 
 impl<K> fmt::Debug for KeyRef<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRef").field("slot", &self.slot).finish_non_exhaustive()
+        f.debug_struct("KeyRef").field("slot", &self.slot()).finish_non_exhaustive()
     }
 }
 
@@ -364,9 +399,11 @@ impl<K> Arena<K> {
     }
 
     /// Lends the key, which has been taken out of the line: its address stays until the loan
-    /// is given back. Its flags become what `change` makes of them; returns what they were.
+    /// is given back. Its flags become what `change` makes of them; returns what they were. The
+    /// loan keeps the mark.
     #[inline(always)]
-    pub(crate) fn lend(&mut self, slot: u32, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
+    pub(crate) fn lend(&mut self, at: Marked, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
+        let slot = at.slot();
         let s = self.occupied(slot);
         let word = s.word.get();
         // SAFETY: (3) the slot is occupied.
@@ -377,7 +414,27 @@ impl<K> Arena<K> {
             let extra = self.extra.entry(slot).or_insert(0);
             *extra = one_more(*extra);
         }
-        (KeyRef { key, slot }, word & FLAGS)
+        (KeyRef { key, at }, word & FLAGS)
+    }
+
+    /// Lends the key of an occupied slot, which stays what it is and where it stands.
+    pub(crate) fn lend_in_place(&mut self, slot: u32) -> KeyRef<K> {
+        let s = self.occupied(slot);
+        let word = s.word.get();
+        // SAFETY: (3) the slot is occupied.
+        let key = NonNull::from(unsafe { (*s.key.get()).assume_init_ref() });
+        s.word.set(word | LENT);
+        if word & LENT != 0 {
+            s.word.set(word | MORE);
+            let extra = self.extra.entry(slot).or_insert(0);
+            *extra = one_more(*extra);
+        }
+        KeyRef { key, at: slot.into() }
+    }
+
+    /// Whether no slot from this one to the end of its chunk holds a key.
+    pub(crate) fn is_chunk_empty(&self, slot: u32) -> bool {
+        self.chunks.get(slot as usize / CHUNK).is_none_or(|chunk| chunk.slots.is_none())
     }
 
     #[inline]
@@ -389,7 +446,7 @@ impl<K> Arena<K> {
     /// stays lent there.
     #[inline(always)]
     fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
-        let s = self.occupied(loan.slot);
+        let s = self.occupied(loan.slot());
         if !core::ptr::eq(s.key.get().cast::<K>(), loan.key.as_ptr()) {
             not_ours();
         }
@@ -409,11 +466,11 @@ impl<K> Arena<K> {
         let word = s.word.get();
         if word & MORE == 0 {
             s.word.set(word & !LENT);
-        } else if let Entry::Occupied(mut more) = self.extra.entry(loan.slot) {
+        } else if let Entry::Occupied(mut more) = self.extra.entry(loan.slot()) {
             *more.get_mut() -= 1;
             if *more.get() == 0 {
                 more.remove();
-                self.occupied(loan.slot).word.set(word & !MORE);
+                self.occupied(loan.slot()).word.set(word & !MORE);
             }
         }
         word & FLAGS
@@ -430,7 +487,7 @@ impl<K> Arena<K> {
         if self.lent(&loan).word.get() != OCCUPIED | LENT | flags {
             return Err(loan);
         }
-        Ok(self.take_out(loan.slot))
+        Ok(self.take_out(loan.slot()))
     }
 
     /// Takes the key out; `None` while it is lent.
@@ -493,11 +550,9 @@ impl<K> Arena<K> {
         let len = self.chunks.len();
         self.free.truncate(len);
         self.vacant.truncate(len.div_ceil(64));
-        if let Some(to) = roomy::shrink_to(len, self.chunks.capacity()) {
-            self.chunks.shrink_to(to);
-            self.free.shrink_to(to);
-            self.vacant.shrink_to(to.div_ceil(64));
-        }
+        roomy::shrink(&mut self.chunks);
+        roomy::shrink(&mut self.free);
+        roomy::shrink(&mut self.vacant);
     }
 }
 
@@ -585,7 +640,7 @@ mod tests {
     fn keys_keep_their_address_while_others_come_and_go() {
         let mut a = Arena::new(usize::MAX);
         let first = a.insert("first".to_string(), 1, 0);
-        let loan = a.lend(first, |f| f).0;
+        let loan = a.lend(first.into(), |f| f).0;
         let at: *const String = loan.get();
         let more: Vec<u32> = (0..2000).map(|i| a.insert(i.to_string(), i, 0)).collect();
         assert_eq!(at, core::ptr::from_ref(loan.get()));
@@ -602,7 +657,7 @@ mod tests {
     fn a_lent_key_is_not_removed_before_its_last_loan_comes_back() {
         let mut a = Arena::new(usize::MAX);
         let s = a.insert(Rc::new(()), 0, 0);
-        let (one, two) = (a.lend(s, |f| f).0, a.lend(s, |f| f).0);
+        let (one, two) = (a.lend(s.into(), |f| f).0, a.lend(s.into(), |f| f).0);
         assert!(a.remove(s).is_none());
         a.give_back(two);
         assert!(a.remove(s).is_none());
@@ -658,7 +713,7 @@ mod tests {
         let mut a = Arena::new(usize::MAX);
         let slots: Vec<u32> = (0..600).map(|i| a.insert(counted.clone(), i, 0)).collect();
         a.remove(slots[5]).expect("not lent");
-        let loan = a.lend(slots[9], |f| f).0;
+        let loan = a.lend(slots[9].into(), |f| f).0;
         drop(a);
         // the loan's key is alive and readable
         assert_eq!(Arc::strong_count(&counted), 2);
@@ -673,7 +728,7 @@ mod tests {
     fn zero_sized_keys_have_slots_too() {
         let mut a = Arena::new(usize::MAX);
         let s = a.insert((), 3, 0);
-        let loan = a.lend(s, |f| f).0;
+        let loan = a.lend(s.into(), |f| f).0;
         let () = *loan.get();
         a.give_back(loan);
         assert!(a.remove(s).is_some());
@@ -685,7 +740,7 @@ mod tests {
         let (mut a, mut b) = (Arena::new(usize::MAX), Arena::new(usize::MAX));
         let s = a.insert(1u8, 0, 0);
         b.insert(1u8, 0, 0);
-        b.give_back(a.lend(s, |f| f).0);
+        b.give_back(a.lend(s.into(), |f| f).0);
     }
 }
 

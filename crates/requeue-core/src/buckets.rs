@@ -286,9 +286,7 @@ impl Buckets {
         // a page is kept beyond the last one that is used
         if self.chunks + 2 * PAGE <= self.pages.len() * PAGE {
             self.pages.pop();
-            if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
-                self.pages.shrink_to(to);
-            }
+            roomy::shrink(&mut self.pages);
         }
     }
 

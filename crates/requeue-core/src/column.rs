@@ -2,6 +2,7 @@
 //! pages that exist only where somebody wrote.
 
 use crate::arena::CHUNK;
+use crate::prefetch::prefetch;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,12 +21,19 @@ impl<T: Default> Column<T> {
         Self { pages: Vec::new() }
     }
 
-    /// Whether nothing was written, or all of it was freed.
     /// What was written for `slot`, if its page exists.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let page = self.pages.get(slot as usize / CHUNK)?.as_deref()?;
         Some(&page[slot as usize % CHUNK])
+    }
+
+    /// Asks for the memory of what is written for `slot`.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        if let Some(value) = self.get(slot) {
+            prefetch(core::ptr::from_ref(value) as usize);
+        }
     }
 
     /// What is written for `slot`, if its page exists, to change it.
@@ -57,6 +65,11 @@ impl<T: Default> Column<T> {
         self.pages[page_no] = page.try_into().ok();
     }
 
+    /// What is written for any slot, or was, and what a page has besides.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pages.iter().flatten().flat_map(|page| page.iter())
+    }
+
     /// Takes out what was written for `slot`.
     #[inline]
     pub(crate) fn take(&mut self, slot: u32) -> T {
@@ -71,9 +84,7 @@ impl<T: Default> Column<T> {
         while matches!(self.pages.last(), Some(None)) {
             self.pages.pop();
         }
-        if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
-            self.pages.shrink_to(to);
-        }
+        roomy::shrink(&mut self.pages);
     }
 }
 

@@ -62,10 +62,10 @@ mod tests {
         let slot = arena.insert(7, 7, 0);
         // the first loan is not in the count
         for _ in 0..=MOST {
-            leak(arena.lend(slot, |flags| flags).0);
+            leak(arena.lend(slot.into(), |flags| flags).0);
         }
         assert!(arena.is_lent(slot));
-        leak(arena.lend(slot, |flags| flags).0);
+        leak(arena.lend(slot.into(), |flags| flags).0);
     }
 
     #[test]

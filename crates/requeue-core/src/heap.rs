@@ -170,9 +170,7 @@ impl Heap {
     #[cold]
     fn free_last_page(&mut self) {
         self.pages.pop();
-        if let Some(to) = roomy::shrink_to(self.pages.len(), self.pages.capacity()) {
-            self.pages.shrink_to(to);
-        }
+        roomy::shrink(&mut self.pages);
     }
 
     #[inline]

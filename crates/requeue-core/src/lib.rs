@@ -39,6 +39,7 @@ extern crate alloc;
 mod arena;
 mod buckets;
 mod bytes;
+mod chain;
 mod column;
 mod count;
 mod heap;
@@ -54,11 +55,13 @@ mod time;
 mod timers;
 
 pub use arena::KeyRef;
-pub use line::{Order, ReadyOrder, Ticket};
+#[doc(hidden)]
+pub use line::Groups;
+pub use line::{Ahead, GroupGauges, GroupRules, Order, Rate, ReadyOrder, Ticket};
 pub use machine::{
-    Accepted, Added, Asking, Config, Core, Counts, Delay, DrainBase, Drained, Ended, Gauges, Got, Handout,
-    How, KeyState, Limit, Merge, NotHeld, Policy, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef, ShutDown,
-    Stats, Trigger, WaitingKeys,
+    Accepted, Added, Asking, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase, Drained,
+    Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NotHeld, Only, Paused, Policy,
+    Refused, RefusedEnd, Restored, RetryDelay, RunEnd, RunRef, ShutDown, Stats, Trigger, WaitingKeys,
 };
 #[doc(hidden)]
 pub use map::Map;

@@ -67,9 +67,7 @@ impl<K, R> Entries<K, R> {
         let last = chunk.pop()?;
         if chunk.is_empty() {
             self.chunks.pop();
-            if let Some(to) = roomy::shrink_to(self.chunks.len(), self.chunks.capacity()) {
-                self.chunks.shrink_to(to);
-            }
+            roomy::shrink(&mut self.chunks);
         }
         self.len -= 1;
         if at as usize == self.len { Some(last) } else { Some(core::mem::replace(self.get_mut(at), last)) }

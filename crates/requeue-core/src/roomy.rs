@@ -1,5 +1,14 @@
 //! When an index that has grown gives memory back.
 
+use alloc::vec::Vec;
+
+/// Gives back what the index no longer needs.
+pub(crate) fn shrink<T>(index: &mut Vec<T>) {
+    if let Some(to) = shrink_to(index.len(), index.capacity()) {
+        index.shrink_to(to);
+    }
+}
+
 /// The capacity that an index of `len` entries should shrink to; `None` while
 /// its `capacity` is no great waste. It halves at most at each quarter, so
 /// that shrinking costs no more than the growing did.

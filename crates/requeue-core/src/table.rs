@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// The slot with this hash that `is_it` recognises.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
         self.segment(hash).find(Home::of(hash), is_it)
@@ -257,9 +257,7 @@ impl Table {
                 }
             }
         }
-        if let Some(to) = roomy::shrink_to(self.parts.len(), self.parts.capacity()) {
-            self.parts.shrink_to(to);
-        }
+        roomy::shrink(&mut self.parts);
     }
 }
 

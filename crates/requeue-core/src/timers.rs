@@ -38,6 +38,19 @@ pub(crate) struct Timers {
     edge: u64,
 }
 
+/// An instant, and the place among those that are equal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) due: Instant,
+    seq: u32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { due: Instant::ORIGIN, seq: 0 }
+    }
+}
+
 /// What [`Timers::next`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -129,22 +142,48 @@ impl Timers {
     /// When the slot's timer is due, if it has one.
     #[inline]
     pub(crate) fn due(&self, slot: u32) -> Option<Instant> {
+        self.place(slot).map(|place| place.due)
+    }
+
+    /// The place of the slot's timer, if it has one.
+    #[inline]
+    pub(crate) fn place(&self, slot: u32) -> Option<Place> {
         let (store, place) = self.index.find(slot)?;
         let node = match store {
             Store::Near => self.near.node(place),
             Store::Far => self.far.node(place),
             Store::Buckets => self.buckets.node(place),
         };
-        Some(Instant::from_nanos(node.due))
+        Some(Place { due: Instant::from_nanos(node.due), seq: node.seq })
     }
 
     /// Sets the slot's timer, anew or to another instant. `now` decides where it
     /// stands, not when it fires.
     #[inline]
     pub(crate) fn set(&mut self, slot: u32, due: Instant, now: Instant) {
+        let place = self.new_place(due);
+        self.set_place(slot, place, now);
+    }
+
+    /// The place of a timer that is set by this call.
+    #[inline]
+    pub(crate) fn new_place(&mut self, due: Instant) -> Place {
+        let seq = self.index.next_seq;
+        self.index.next_seq = seq.wrapping_add(1);
+        Place { due, seq }
+    }
+
+    /// Whether a timer in this place fires before one in the other.
+    pub(crate) fn is_before(&self, place: Place, other: Place) -> bool {
+        let rank = |place: Place| (place.due, place.seq.wrapping_sub(self.index.next_seq));
+        rank(place) < rank(other)
+    }
+
+    /// Sets the slot's timer to a place that it, or another of its timers, was given before.
+    #[inline]
+    pub(crate) fn set_place(&mut self, slot: u32, place: Place, now: Instant) {
         self.take(slot);
-        let node = Node { due: due.as_nanos(), seq: self.index.next_seq, slot };
-        self.index.next_seq = self.index.next_seq.wrapping_add(1);
+        let node = Node { due: place.due.as_nanos(), seq: place.seq, slot };
         if self.edge == NO_EDGE && self.near.len() >= FEW {
             self.buckets.open();
             self.edge = bucket(now.as_nanos());

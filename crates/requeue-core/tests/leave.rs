@@ -1,7 +1,8 @@
 //! Keys that leave the line without a run, and keys that go before the others.
 
 use requeue_core::{
-    Added, Config, Core, Delay, Got, How, Instant, Order, Policy, ReadyOrder, Ticket, Trigger,
+    Added, Config, Core, Delay, Got, How, InBackoff, Instant, Limit, Order, Policy, ReadyOrder, RetryDelay,
+    Ticket, Trigger,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -230,4 +231,38 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
         }
         assert_eq!(work_off(&mut q), [raised, line].concat());
     }
+}
+
+#[test]
+fn b5_only_a_key_that_runs_again_whatever_becomes_of_its_run_is_published() {
+    for (in_backoff, may_be) in [(InBackoff::Respect, false), (InBackoff::Run, true)] {
+        let mut core = Core::<&str>::new(Config { in_backoff, ..Config::default() });
+        core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap();
+        let Got::Item(item) = core.get() else { panic!("a is ready") };
+        let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap();
+        assert_eq!(core.publish(accepted.ticket), may_be, "{in_backoff:?}");
+        let said = core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run).unwrap();
+        assert!(core.publish(said.ticket), "a stronger trigger came");
+        let _ = core.finish(item.run, true);
+    }
+}
+
+#[test]
+fn b5_a_key_of_a_queue_whose_triggers_reset_is_not_published() {
+    let mut core = Core::<&str>::new(Config { in_backoff: InBackoff::Reset, ..Config::default() });
+    let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap();
+    assert!(!core.publish(accepted.ticket));
+}
+
+#[test]
+fn the_next_run_of_a_cancelled_key_is_its_first_attempt_whatever_its_failures() {
+    let mut q = new(Config::default());
+    add(&mut q, 1);
+    let Got::Item(item) = q.get() else { panic!("1 is ready") };
+    let limit = Limit { delay: &|_, _| SEC, counts: true, expire_after: None };
+    assert!(q.end(item.run, How::Retry(RetryDelay::Limited(limit)), None).is_ok());
+    assert_eq!(q.state(&1, 1).map(|state| (state.failures, state.attempt)), Some((1, 2)));
+    let (cancelled, gone) = q.cancel(&1, 1, false, |_, _| panic!("it was not published"));
+    assert!(cancelled.is_some_and(|cancelled| cancelled.waiting_until.is_some()) && gone.is_none());
+    assert_eq!(q.state(&1, 1).map(|state| (state.failures, state.attempt)), Some((1, 1)));
 }

@@ -45,15 +45,19 @@ enum Value {
     Runs,
     /// How many runs had each outcome.
     Outcomes,
+    /// How many keys are ready, by priority where there are priorities.
+    Depth,
+    /// How many keys are ready, or held, of each group that has a name.
+    Groups(usize),
 }
 
 /// The help texts of the first seven are Kubernetes', but for the depth, which counts
 /// less than Kubernetes'.
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 19] = [
     Family {
         name: "workqueue_depth",
         help: "Current depth of workqueue: keys that are ready to be handed out",
-        value: Value::Keys(|q| q.depth),
+        value: Value::Depth,
     },
     Family {
         name: "workqueue_adds",
@@ -114,6 +118,11 @@ const FAMILIES: [Family; 16] = [
         value: Value::Count(|q| q.coalesced),
     },
     Family {
+        name: "requeue_dropped_keys",
+        help: "Keys that made room for others on a queue with a bound that drops the oldest",
+        value: Value::Count(|q| q.dropped),
+    },
+    Family {
         name: "requeue_runs",
         help: "Runs that ended, by outcome: done, again (no failure, comes again), retry (failed, comes again), \
                give_up (failed, does not)",
@@ -129,27 +138,62 @@ const FAMILIES: [Family; 16] = [
         help: "Workers of this queue that have a key",
         value: Value::Keys(|q| q.workers.busy),
     },
+    Family {
+        name: "requeue_group_ready_keys",
+        help: "Keys of a group that are ready, by the tier of the group and its name",
+        value: Value::Groups(0),
+    },
+    Family {
+        name: "requeue_group_held_keys",
+        help: "Keys of a group that workers have, by the tier of the group and its name",
+        value: Value::Groups(1),
+    },
 ];
+
+impl Reading {
+    /// The labels of all its series.
+    fn labels(&self) -> Vec<(&str, &str)> {
+        let constant = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        [("name", self.name.as_str())].into_iter().chain(constant).collect()
+    }
+}
 
 impl Family {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>, queues: &[Reading]) -> Result {
+        if matches!(self.value, Value::Groups(_)) && queues.iter().all(|queue| queue.groups.is_empty()) {
+            return Ok(());
+        }
         let mut metric = encoder.encode_descriptor(self.name, self.help, None, self.value.metric_type())?;
         for queue in queues {
-            let name = [("name", queue.name.as_str())];
+            let mut labels = queue.labels();
             match &self.value {
-                Value::Count(read) => count(&mut metric.encode_family(&name)?, read(queue))?,
-                Value::Keys(read) => {
-                    // a gauge's integers have a sign
-                    let keys = i64::try_from(read(queue)).map_err(|_| Error)?;
-                    metric.encode_family(&name)?.encode_gauge(&keys)?;
+                Value::Count(read) => count(&mut metric.encode_family(&labels)?, read(queue))?,
+                Value::Keys(read) => keys(&mut metric.encode_family(&labels)?, read(queue))?,
+                Value::Depth => match &queue.depths {
+                    None => keys(&mut metric.encode_family(&labels)?, queue.depth)?,
+                    Some(depths) => {
+                        for (priority, depth) in depths {
+                            let priority = priority.to_string();
+                            let labels = [&labels[..], &[("priority", &priority)]].concat();
+                            keys(&mut metric.encode_family(&labels)?, *depth)?;
+                        }
+                    }
+                },
+                Value::Groups(which) => {
+                    for ((tier, group), counts) in &queue.groups {
+                        let tier = tier.to_string();
+                        let labels = [&labels[..], &[("tier", &tier), ("group", group)]].concat();
+                        keys(&mut metric.encode_family(&labels)?, counts[*which])?;
+                    }
                 }
-                Value::Seconds(read) => metric.encode_family(&name)?.encode_gauge(&read(queue))?,
-                Value::Durations(read) => durations(&mut metric.encode_family(&name)?, read(queue))?,
-                Value::Runs => durations(&mut metric.encode_family(&name)?, &queue.worked)?,
+                Value::Seconds(read) => metric.encode_family(&labels)?.encode_gauge(&read(queue))?,
+                Value::Durations(read) => durations(&mut metric.encode_family(&labels)?, read(queue))?,
+                Value::Runs => durations(&mut metric.encode_family(&labels)?, &queue.worked)?,
                 Value::Outcomes => {
                     for (end, runs) in RunEnd::ALL.iter().zip(queue.worked.kinds) {
-                        let labels = [("name", queue.name.as_str()), ("outcome", end.name())];
+                        labels.push(("outcome", end.name()));
                         count(&mut metric.encode_family(&labels)?, runs)?;
+                        labels.pop();
                     }
                 }
             }
@@ -162,7 +206,7 @@ impl Value {
     fn metric_type(&self) -> MetricType {
         match self {
             Self::Count(_) | Self::Outcomes => MetricType::Counter,
-            Self::Keys(_) | Self::Seconds(_) => MetricType::Gauge,
+            Self::Keys(_) | Self::Seconds(_) | Self::Depth | Self::Groups(_) => MetricType::Gauge,
             Self::Durations(_) | Self::Runs => MetricType::Histogram,
         }
     }
@@ -170,6 +214,11 @@ impl Value {
 
 fn count(metric: &mut MetricEncoder<'_>, value: u64) -> Result {
     metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn keys(metric: &mut MetricEncoder<'_>, keys: usize) -> Result {
+    // a gauge's integers have a sign
+    metric.encode_gauge(&i64::try_from(keys).map_err(|_| Error)?)
 }
 
 fn durations<const KINDS: usize>(metric: &mut MetricEncoder<'_>, counted: &Counted<KINDS>) -> Result {

@@ -25,11 +25,26 @@
 //!
 //! # What is exported
 //!
-//! Each series has the label `name`, which is the queue's.
+//! Each series has the label `name`, which is the queue's, and after it the queue's constant
+//! labels ([`Builder::label`](requeue::Builder::label)):
+//!
+//! ```
+//! # use requeue::WorkQueue;
+//! # use requeue_prometheus::QueueMetrics;
+//! # use requeue_prometheus::prometheus_client::{encoding::text::encode, registry::Registry};
+//! # let mut registry = Registry::default();
+//! # let metrics = QueueMetrics::register(&mut registry);
+//! let builder = WorkQueue::<u64>::builder().name("pods").label("cluster", "eu-1");
+//! let pods = builder.metrics(metrics.queue("pods")?).build()?;
+//! # let mut text = String::new();
+//! # encode(&mut text, &registry)?;
+//! assert!(text.contains("workqueue_depth{name=\"pods\",cluster=\"eu-1\"} 0\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! | metric | type | what it says |
 //! |---|---|---|
-//! | `workqueue_depth` | gauge | keys that are ready. (Kubernetes' also counts held keys that were triggered again: here those are `requeue_dirty_keys`) |
+//! | `workqueue_depth` | gauge | keys that are ready. (Kubernetes' also counts held keys that were triggered again: here those are `requeue_dirty_keys`.) Of a queue with priorities there is a series for each priority at which keys are ready, and for 0, with the label `priority`, as controller-runtime has it |
 //! | `workqueue_adds_total` | counter | keys that became ready, or dirty |
 //! | `workqueue_queue_duration_seconds` | histogram | from the first trigger of a run to its start |
 //! | `workqueue_work_duration_seconds` | histogram | how long runs took |
@@ -42,9 +57,12 @@
 //! | `requeue_oldest_ready_seconds` | gauge | how long the key that has been ready the longest has been so |
 //! | `requeue_timer_lateness_seconds` | histogram | how long after its instant a timer fired |
 //! | `requeue_coalesced_triggers_total` | counter | triggers that changed nothing |
+//! | `requeue_dropped_keys_total` | counter | keys that made room on a queue that [drops the oldest](requeue::Builder::drop_oldest) |
 //! | `requeue_runs_total` | counter | runs that ended, with the label `outcome`: `done`, `again`, `retry`, `give_up` |
 //! | `requeue_workers` | gauge | threads, or tasks, of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
 //! | `requeue_busy_workers` | gauge | those of them that have a key |
+//! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the labels `tier` (which of the functions told the group; 0 is the first) and `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
+//! | `requeue_group_held_keys` | gauge | keys of such a group that workers have |
 //!
 //! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a
 //! name that Kubernetes gives to something else tomorrow cannot be one of them.

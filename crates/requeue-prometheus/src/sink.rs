@@ -3,7 +3,8 @@
 use crate::histogram::{Counted, Histogram};
 use crate::striped::{Apart, Striped};
 use crate::{Names, forget};
-use requeue::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+use requeue::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +33,8 @@ fn kind(end: RunEnd) -> usize {
 /// this in an [`Arc`] and keep a clone.
 ///
 /// Several queues that share one such `Arc` are one queue to Prometheus: their counts
-/// and depths are added up.
+/// and depths are added up, and the [labels](requeue::Builder::label) are those of the
+/// one that was built last of those that have any.
 ///
 /// Telling it something is one or two atomic additions. It has no lock, reads no clock
 /// and allocates nothing, but when a queue or a worker is built.
@@ -96,6 +98,9 @@ impl Metrics for QueueSink {
     fn coalesced(&self, triggers: u64) {
         self.stats.coalesced.add(triggers);
     }
+    fn dropped(&self, keys: u64) {
+        self.stats.dropped.fetch_add(keys, Relaxed);
+    }
     #[inline]
     fn retried(&self) {
         self.stats.retries.0.fetch_add(1, Relaxed);
@@ -117,6 +122,9 @@ impl Metrics for QueueSink {
         read.retain(|queue| queue.strong_count() > 0);
         read.push(gauges);
     }
+    fn attach_labels(&self, labels: &[(String, String)]) {
+        *locked(&self.stats.labels) = labels.to_vec();
+    }
     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
         let mut read = locked(&self.stats.workers);
         read.retain(|workers| workers.strong_count() > 0);
@@ -133,21 +141,31 @@ pub(crate) struct Stats {
     worked: Apart<Histogram<ENDS>>,
     late: Apart<Histogram>,
     coalesced: Striped,
+    dropped: AtomicU64,
     /// Where gauges are read; mostly one.
     gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
     workers: Mutex<Vec<Weak<dyn ReadWorkers>>>,
+    /// Beside the name.
+    labels: Mutex<Vec<(String, String)>>,
 }
 
 /// All numbers of one queue, read for one scrape: its gauges are of one moment.
 pub(crate) struct Reading {
     pub(crate) name: String,
+    pub(crate) labels: Vec<(String, String)>,
     pub(crate) adds: u64,
     pub(crate) retries: u64,
     pub(crate) coalesced: u64,
+    pub(crate) dropped: u64,
     pub(crate) waited: Counted<1>,
     pub(crate) worked: Counted<ENDS>,
     pub(crate) late: Counted<1>,
     pub(crate) depth: usize,
+    /// The same by priority, where a queue has priorities. Keys of queues that have none are of
+    /// priority 0 then, of which there is always a number.
+    pub(crate) depths: Option<BTreeMap<i16, usize>>,
+    /// How many keys are ready and held of each group, by tier and name.
+    pub(crate) groups: BTreeMap<(usize, Arc<str>), [usize; 2]>,
     pub(crate) waiting: usize,
     pub(crate) held: usize,
     pub(crate) dirty: usize,
@@ -165,21 +183,46 @@ impl Stats {
         let crews: Vec<_> = locked(&self.workers).iter().filter_map(Weak::upgrade).collect();
         let gauges: Vec<Gauges> = queues.iter().map(|queue| queue.gauges()).collect();
         let mut workers = WorkerCounts::default();
+        let mut plain = 0;
         for crew in crews.iter().map(|crew| crew.workers()) {
             workers.workers += crew.workers;
             workers.busy += crew.busy;
+        }
+        let mut depths: Option<BTreeMap<i16, usize>> = None;
+        let mut groups = BTreeMap::<_, [usize; 2]>::new();
+        for (queue, gauges) in queues.iter().zip(&gauges) {
+            if let Some(of_queue) = queue.depth_by_priority() {
+                let depths = depths.get_or_insert_with(|| BTreeMap::from([(0, 0)]));
+                of_queue
+                    .into_iter()
+                    .for_each(|(priority, keys)| *depths.entry(priority).or_default() += keys);
+            } else {
+                plain += gauges.depth;
+            }
+            for GroupGauges { tier, name, ready, held, .. } in queue.groups() {
+                let group = groups.entry((tier, name)).or_default();
+                group[0] += ready;
+                group[1] += held;
+            }
+        }
+        if let Some(depths) = &mut depths {
+            *depths.entry(0).or_default() += plain;
         }
         let sum = |number: fn(&Gauges) -> usize| gauges.iter().map(number).sum();
         let longest = |time: fn(&Gauges) -> Duration| gauges.iter().map(time).max().unwrap_or_default();
         Reading {
             name,
+            labels: locked(&self.labels).clone(),
             adds: self.adds.0.load(Relaxed),
             retries: self.retries.0.load(Relaxed),
             coalesced: self.coalesced.read(),
+            dropped: self.dropped.load(Relaxed),
             waited: self.waited.0.read(),
             worked: self.worked.0.read(),
             late: self.late.0.read(),
             depth: sum(|g| g.depth),
+            depths,
+            groups,
             waiting: sum(|g| g.waiting),
             held: sum(|g| g.held),
             dirty: sum(|g| g.dirty),

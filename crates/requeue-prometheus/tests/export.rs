@@ -1,6 +1,8 @@
 //! What a scrape gets of real queues, on a fake clock.
 
-use requeue::{Added, FakeClock, Metrics, Outcome, ReadWorkers, WorkQueue, Worker, WorkerCounts};
+use requeue::{
+    Add, Added, FakeClock, GroupRules, Metrics, Outcome, ReadWorkers, WorkQueue, Worker, WorkerCounts,
+};
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{NameError, QueueMetrics};
@@ -146,7 +148,7 @@ fn several_queues_are_in_one_registry() {
     assert_eq!(scraped.sample("workqueue_depth{name=\"two\"}"), 2.0);
     let text = scraped.text();
     let types: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
-    assert_eq!(types.len(), 16, "each metric is described once: {types:?}");
+    assert_eq!(types.len(), 17, "each metric is described once: {types:?}");
     let first = text.find("requeue_runs_total{name=\"one\",outcome=\"done\"} 0").expect("one's");
     let second = text.find("requeue_runs_total{name=\"two\",outcome=\"done\"} 0").expect("two's");
     assert!(first < second, "by name");
@@ -177,6 +179,30 @@ fn a_name_may_be_anything() {
     let scraped = Scraped::new();
     let _q = scraped.queue("a\"b\\c\nd é");
     assert_eq!(scraped.sample("workqueue_depth{name=\"a\\\"b\\\\c\\nd é\"}"), 0.0);
+}
+
+#[test]
+fn constant_labels_stand_in_every_series_of_their_queue_and_in_no_other() {
+    let scraped = Scraped::new();
+    let sink = scraped.metrics.queue("q").unwrap();
+    let builder = WorkQueue::<u64>::builder().name("q").label("cluster", "eu \"1\"").label("_2", "");
+    let q = builder.clock(scraped.clock.clone()).metrics(sink).build().unwrap();
+    let other = scraped.queue("other");
+    q.add(1).unwrap();
+    q.try_get().unwrap().done();
+    q.add(2).unwrap();
+    other.add(1).unwrap();
+    let labels = r#"name="q",cluster="eu \"1\"",_2="""#;
+    assert_eq!(scraped.sample(&format!("workqueue_depth{{{labels}}}")), 1.0);
+    assert_eq!(scraped.sample(&format!("workqueue_adds_total{{{labels}}}")), 2.0);
+    assert_eq!(scraped.sample(&format!("workqueue_work_duration_seconds_count{{{labels}}}")), 1.0);
+    assert_eq!(scraped.sample(&format!("requeue_runs_total{{{labels},outcome=\"done\"}}")), 1.0);
+    assert_eq!(scraped.sample(&format!("requeue_runs_total{{{labels},outcome=\"give_up\"}}")), 0.0);
+    assert_eq!(scraped.sample("workqueue_depth{name=\"other\"}"), 1.0);
+    for series in scraped.samples().into_keys() {
+        assert_eq!(series.contains(labels), series.contains("name=\"q\""), "{series}");
+        assert_eq!(series.contains("cluster"), series.contains("name=\"q\""), "{series}");
+    }
 }
 
 #[test]
@@ -339,4 +365,56 @@ fn dashboard_and_alerts_use_only_names_that_are_exported() {
             assert!(exported.iter().any(|known| known == name), "{file} has {name}, which is not exported");
         }
     }
+}
+
+#[test]
+fn a_queue_with_priorities_has_a_depth_for_each_and_always_one_for_0() {
+    let scraped = Scraped::new();
+    let sink = Arc::new(scraped.metrics.queue("q").unwrap());
+    let queue = || WorkQueue::<u64>::builder().name("q").clock(scraped.clock.clone()).metrics(sink.clone());
+    let q = queue().priorities().build().unwrap();
+    let depths = || {
+        let samples = scraped.samples().into_iter();
+        samples.filter(|(series, _)| series.starts_with("workqueue_depth")).collect::<Vec<_>>()
+    };
+    let of =
+        |priority: &str, keys: f64| (format!("workqueue_depth{{name=\"q\",priority=\"{priority}\"}}"), keys);
+    assert_eq!(depths(), [of("0", 0.)]);
+    for (key, priority) in [(1, -100), (2, -100), (3, 5)] {
+        q.add_with(key, Add::now().priority(priority)).unwrap();
+    }
+    assert_eq!(depths(), [of("-100", 2.), of("0", 0.), of("5", 1.)]);
+    // a queue without priorities that shares the sink counts as 0
+    let other = queue().build().unwrap();
+    other.add(9).unwrap();
+    assert_eq!(depths(), [of("-100", 2.), of("0", 1.), of("5", 1.)]);
+}
+
+#[test]
+fn groups_that_have_a_name_are_exported_and_without_any_nothing_is() {
+    let scraped = Scraped::new();
+    let plain = scraped.queue("plain");
+    plain.add(1).unwrap();
+    assert!(!scraped.text().contains("requeue_group"));
+    // each tenant below 10 is called by its number, the others together
+    let name = |tenant: &u64| Some(if *tenant < 10 { tenant.to_string() } else { "other".to_owned() });
+    let builder = WorkQueue::<u64>::builder().name("q").clock(scraped.clock.clone());
+    let builder = builder.group_by_with(|key| key / 100, GroupRules::new().metrics(name));
+    let q = builder.metrics(scraped.metrics.queue("q").unwrap()).build().unwrap();
+    q.add_many([101, 102, 201, 1001, 2001]).all().unwrap();
+    let _held = q.try_get().unwrap();
+    let group = |metric: &str, group: &str| {
+        scraped.sample(&format!("requeue_group_{metric}_keys{{name=\"q\",tier=\"0\",group=\"{group}\"}}"))
+    };
+    assert_eq!(["1", "2", "other"].map(|name| group("ready", name)), [1., 1., 2.]);
+    assert_eq!(["1", "2", "other"].map(|name| group("held", name)), [1., 0., 0.]);
+}
+
+#[test]
+fn keys_that_made_room_are_counted() {
+    let scraped = Scraped::new();
+    let builder = WorkQueue::<u64>::builder().name("q").bound(1).drop_oldest(|_, _| ());
+    let q = builder.metrics(scraped.metrics.queue("q").unwrap()).build().unwrap();
+    q.add_many([1, 2, 3]).all().unwrap();
+    assert_eq!(scraped.of_q("requeue_dropped_keys_total"), 2.0);
 }

@@ -44,9 +44,15 @@ fn promtool_checks_the_metrics() {
     // suffix of its samples
     let mut text = String::new();
     for line in include_str!("export.txt").lines() {
-        let counter = ["workqueue_adds", "workqueue_retries", "requeue_coalesced_triggers", "requeue_runs"]
-            .into_iter()
-            .find(|name| line.starts_with('#') && line.split(' ').nth(2) == Some(name));
+        let counters = [
+            "workqueue_adds",
+            "workqueue_retries",
+            "requeue_coalesced_triggers",
+            "requeue_dropped_keys",
+            "requeue_runs",
+        ];
+        let counter =
+            counters.into_iter().find(|name| line.starts_with('#') && line.split(' ').nth(2) == Some(name));
         match counter {
             Some(name) => text += &line.replacen(name, &format!("{name}_total"), 1),
             None => text += line,

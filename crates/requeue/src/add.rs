@@ -1,12 +1,11 @@
 //! How a trigger says what it wants: [`Add`].
 
 use crate::Instant;
-use requeue_core::Policy;
-use std::fmt;
+use requeue_core::{Debounce, InBackoff, Policy};
 use std::time::Duration;
 
-/// What a trigger asks for, beyond the key: when, with what value, and what
-/// happens to a timer that the key has already.
+/// What a trigger asks for, beyond the key: when, with what value and priority, what
+/// happens to a timer that the key has already, and what where its last run failed.
 ///
 /// The earlier of two timers stays, unless [`latest`](Self::latest),
 /// [`replace`](Self::replace) or [`keep`](Self::keep) say otherwise. They are about the
@@ -28,6 +27,11 @@ pub struct Add<V = ()> {
     pub(crate) when: When,
     pub(crate) policy: Policy,
     pub(crate) value: Option<V>,
+    /// Where it is `None` the queue's own say counts.
+    pub(crate) in_backoff: Option<InBackoff>,
+    pub(crate) priority: i16,
+    /// Of a trigger for now; where it is `None` the queue's own say counts.
+    pub(crate) debounce: Option<Debounce>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +44,7 @@ pub(crate) enum When {
 
 impl<V> Add<V> {
     fn new(when: When) -> Self {
-        Self { when, policy: Policy::default(), value: None }
+        Self { when, policy: Policy::default(), value: None, in_backoff: None, priority: 0, debounce: None }
     }
 
     /// Now: what [`add`](crate::WorkQueue::add) does. It sets no timer, so it cannot say
@@ -64,7 +68,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn now() -> AddNow<V> {
-        AddNow { value: None }
+        AddNow { value: None, in_backoff: None, priority: 0, debounce: None }
     }
 
     /// After a delay: what [`add_after`](crate::WorkQueue::add_after) does. Zero is now.
@@ -130,6 +134,32 @@ impl<V> Add<V> {
         Self { value: Some(value), ..self }
     }
 
+    /// With a priority, on a queue that was built with
+    /// [`priorities`](crate::Builder::priorities). Higher ones go first; without this call it
+    /// is 0.
+    ///
+    /// A trigger with a delay has its priority when its timer fires: until then it says nothing
+    /// of a run that the key comes to earlier. Where several triggers share a timer, the
+    /// highest of them counts, whichever instant stays.
+    ///
+    /// A queue without priorities refuses a trigger with any priority but 0, with
+    /// [`Refused::NoPriorities`](crate::Refused::NoPriorities).
+    ///
+    /// ```
+    /// # use requeue::{Add, FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).priorities().build()?;
+    /// q.add("usual")?;
+    /// q.add_with("urgent", Add::after(Duration::from_secs(1)).priority(10))?;
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(*q.try_get()?.key(), "urgent");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
+    }
+
     /// If the key has a timer the later instant stays, but these calls set none later than
     /// `max` after the first of them: a debounce, which never starves. A timer that another
     /// call has set for later, a retry's say, stays where it is.
@@ -190,17 +220,53 @@ impl<V> Add<V> {
     pub fn keep(self) -> Self {
         Self { policy: Policy::Keep, ..self }
     }
-}
 
-impl<V> fmt::Debug for Add<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Add")
-            .field("when", &self.when)
-            .field("policy", &self.policy)
-            .field("value", &self.value.is_some())
-            .finish()
+    /// What this trigger does where its key waits out a failure, or where the key's run is on
+    /// and fails: [`InBackoff`]. The queue's own say, [`Builder::in_backoff`], otherwise.
+    ///
+    /// With [`Respect`](InBackoff::Respect) a trigger with a delay joins the back-off's run too,
+    /// whatever its delay. With [`Reset`](InBackoff::Reset) its timer replaces the back-off's.
+    /// A [`rate_limited`](Self::rate_limited) one always asks the limiter, which counts it.
+    ///
+    /// [`Builder::in_backoff`]: crate::Builder::in_backoff
+    ///
+    /// ```
+    /// # use requeue::{Add, Added, FakeClock, InBackoff, WorkQueue};
+    /// # use std::time::Duration;
+    /// # let clock = FakeClock::new();
+    /// # let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// q.add("web")?;
+    /// q.try_get()?.retry_after(Duration::from_secs(60)).expect("open");
+    /// let resync = Add::after(Duration::from_secs(10)).in_backoff(InBackoff::Respect);
+    /// assert_eq!(q.add_with("web", resync)?, Added::Coalesced);
+    /// clock.advance(Duration::from_secs(59));
+    /// assert!(q.try_get().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
+        Self { in_backoff: Some(in_backoff), ..self }
+    }
+
+    /// The value, if it has one: of a trigger that is not to be.
+    ///
+    /// ```
+    /// # use requeue::Add;
+    /// assert_eq!(Add::from(Add::now().value(7)).into_value(), Some(7));
+    /// ```
+    #[must_use]
+    pub fn into_value(self) -> Option<V> {
+        self.value
     }
 }
+
+debug!([V] Add<V>, |add| {
+    when: add.when,
+    policy: add.policy,
+    in_backoff: add.in_backoff,
+    value: add.value.is_some(),
+    priority: add.priority,
+    debounce: add.debounce
+});
 
 /// A trigger for now, which sets no timer: [`Add::now`].
 ///
@@ -214,6 +280,9 @@ impl<V> fmt::Debug for Add<V> {
 #[must_use = "an AddNow does nothing until it is given to add_with"]
 pub struct AddNow<V = ()> {
     value: Option<V>,
+    in_backoff: Option<InBackoff>,
+    priority: i16,
+    debounce: Option<Debounce>,
 }
 
 impl<V> AddNow<V> {
@@ -228,19 +297,88 @@ impl<V> AddNow<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn value(self, value: V) -> Self {
-        Self { value: Some(value) }
+        Self { value: Some(value), ..self }
+    }
+
+    /// What this trigger does where its key waits out a failure, or where the key's run is on
+    /// and fails: [`InBackoff`]. The queue's own say, [`Builder::in_backoff`], otherwise.
+    ///
+    /// [`Builder::in_backoff`]: crate::Builder::in_backoff
+    ///
+    /// ```
+    /// # use requeue::{Add, FakeClock, InBackoff, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
+    /// q.add("web")?;
+    /// q.try_get()?.retry_after(Duration::from_secs(1_000)).expect("open");
+    ///
+    /// // its status has changed: that is no reason to try again
+    /// q.add_with("web", Add::now().in_backoff(InBackoff::Respect))?;
+    /// assert_eq!((q.len(), q.num_requeues(&"web")), (0, 1));
+    ///
+    /// // somebody has changed what it should be: that is, and it starts afresh
+    /// q.add_with("web", Add::now().in_backoff(InBackoff::Reset))?;
+    /// assert_eq!((q.len(), q.num_requeues(&"web")), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
+        Self { in_backoff: Some(in_backoff), ..self }
+    }
+
+    /// With a priority, on a queue that was built with
+    /// [`priorities`](crate::Builder::priorities): see [`Add::priority`].
+    ///
+    /// ```
+    /// # use requeue::{Add, WorkQueue};
+    /// let q = WorkQueue::builder().priorities().build()?;
+    /// q.add("usual")?;
+    /// q.add_with("urgent", Add::now().priority(10))?;
+    /// let item = q.try_get()?;
+    /// assert_eq!((*item.key(), item.priority()), ("urgent", 10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Debounced: it opens a window for its key, or pushes the end of one back, and the key runs
+    /// once, when the window ends. See [`Debounce`] for when that is. The queue's own say,
+    /// [`Builder::debounce`], otherwise; with `Debounce::new(Duration::ZERO)` the trigger is not
+    /// debounced, whatever the queue says. It reads the clock.
+    ///
+    /// [`Builder::debounce`]: crate::Builder::debounce
+    ///
+    /// ```
+    /// # use requeue::{Add, Added, Debounce, FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// let saved = Debounce::new(Duration::from_millis(500)).max(Duration::from_secs(2));
+    /// assert_eq!(q.add_with("page.html", Add::now().debounce(saved))?, Added::Waiting);
+    /// clock.advance(Duration::from_millis(400));
+    /// q.add_with("page.html", Add::now().debounce(saved))?;
+    /// clock.advance(Duration::from_millis(400));
+    /// assert!(q.is_empty());
+    /// clock.advance(Duration::from_millis(100));
+    /// assert_eq!(*q.try_get()?.key(), "page.html");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn debounce(self, debounce: Debounce) -> Self {
+        Self { debounce: Some(debounce), ..self }
     }
 }
 
 impl<V> From<AddNow<V>> for Add<V> {
     #[inline]
     fn from(now: AddNow<V>) -> Self {
-        Self { when: When::Now, policy: Policy::default(), value: now.value }
+        let AddNow { value, in_backoff, priority, debounce } = now;
+        Self { when: When::Now, policy: Policy::default(), value, in_backoff, priority, debounce }
     }
 }
 
-impl<V> fmt::Debug for AddNow<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddNow").field("value", &self.value.is_some()).finish()
-    }
-}
+debug!([V] AddNow<V>, |now| {
+    in_backoff: now.in_backoff,
+    value: now.value.is_some(),
+    priority: now.priority,
+    debounce: now.debounce
+});

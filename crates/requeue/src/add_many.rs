@@ -11,11 +11,11 @@ use crate::adding::{Unask, refused};
 use crate::error::{AddResult, Added, Refused};
 use crate::hold::Shared;
 use crate::panics::{FirstPanic, quietly};
+use crate::trying::Wish;
 use crate::{Instant, Metrics};
-use requeue_core::{Asking, Delay, Policy, Trigger};
+use requeue_core::{Asking, Debounce, Delay, InBackoff, Policy, Trigger};
 use std::fmt;
 use std::mem::take;
-use std::time::Duration;
 use std::vec;
 
 /// A trigger of a batch, and what became of it.
@@ -23,6 +23,8 @@ struct Entry<K, V> {
     trigger: Trigger<K, V>,
     when: When,
     policy: Policy,
+    in_backoff: Option<InBackoff>,
+    debounce: Option<Debounce>,
     hash: u32,
     /// `when` is what a limiter said that was asked without the lock.
     asked: bool,
@@ -72,10 +74,11 @@ impl<K, V> AddedMany<K, V> {
         hash: impl Fn(&K) -> u32,
     ) -> Self {
         let entries = triggers.map(|(key, how)| {
-            let Add { when, policy, value } = how.into();
+            let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
             let hash = hash(&key);
-            let trigger = Trigger::new(key, value);
-            Entry { trigger, when, policy, hash, asked: false, result: Err(Refused::ShutDown) }
+            let trigger = Trigger::new(key, value).priority(priority);
+            let result = Err(Refused::ShutDown);
+            Entry { trigger, when, policy, in_backoff, debounce, hash, asked: false, result }
         });
         Self { entries: entries.collect() }
     }
@@ -143,8 +146,11 @@ impl<K: Eq, V> Shared<K, V> {
         if entries.is_empty() {
             return;
         }
-        let timed = entries.iter().any(|entry| !matches!(entry.when, When::Now));
+        let timed = entries.iter().any(|entry| !matches!(entry.when, When::Now) || entry.debounce.is_some());
         let reading = timed.then(|| self.now());
+        if self.bounded && self.keeps_own() && entries.iter().any(Entry::is_limited) {
+            return self.add_each(entries, reading);
+        }
         let mut panic = FirstPanic::default();
         let (enter, mut asked) = match reading {
             Some(now) if self.keeps_own() => self.ask_many(entries, now, &mut panic),
@@ -160,7 +166,8 @@ impl<K: Eq, V> Shared<K, V> {
                 if let Some(ahead) = entries.get(at + AHEAD) {
                     core.prefetch(ahead.hash);
                 }
-                let Entry { trigger, when, policy, hash, asked: was_asked, result } = &mut entries[at];
+                let Entry { trigger, when, policy, in_backoff, debounce, hash, asked: was_asked, result } =
+                    &mut entries[at];
                 let delay = match (*when, &mut asked) {
                     (When::Now, _) => Delay::Now,
                     (When::After(delay), Some(unask)) if *was_asked => {
@@ -171,7 +178,12 @@ impl<K: Eq, V> Shared<K, V> {
                     (When::At(due), _) => Delay::At(due, *policy),
                     (When::RateLimited, _) => Delay::Limited(limit, *policy),
                 };
-                *result = core.add(trigger, *hash, delay).map(|accepted| accepted.added);
+                let accepted = match (*in_backoff, *debounce) {
+                    (in_backoff, Some(debounce)) => core.add_debounced(trigger, *hash, in_backoff, debounce),
+                    (None, None) => core.add(trigger, *hash, delay),
+                    (Some(in_backoff), None) => core.add_in_backoff(trigger, *hash, delay, in_backoff),
+                };
+                *result = accepted.map(|accepted| accepted.added);
                 retried.calls += u64::from(result.is_ok() && !matches!(*when, When::Now));
             }
             hold.close();
@@ -179,6 +191,16 @@ impl<K: Eq, V> Shared<K, V> {
         drop(retried);
         drop(asked);
         panic.resume();
+    }
+
+    /// Each trigger by itself: whether there is room for one, and so whether the limiter is asked,
+    /// follows from those before it.
+    #[cold]
+    fn add_each(&self, entries: &mut [Entry<K, V>], reading: Option<Instant>) {
+        for Entry { trigger, when, policy, in_backoff, debounce, hash, result, .. } in entries {
+            let wish = Wish { when: *when, policy: *policy, in_backoff: *in_backoff, debounce: *debounce };
+            *result = self.add_by_itself(trigger, *hash, wish, reading);
+        }
     }
 
     /// Asks a limiter that keeps its own counts for those that it is to decide
@@ -191,7 +213,7 @@ impl<K: Eq, V> Shared<K, V> {
         now: Instant,
         panic: &mut FirstPanic,
     ) -> (usize, Option<Unask<'_, K, V>>) {
-        let limited = entries.iter().filter(|entry| entry.is_limited()).count();
+        let limited = entries.iter().filter(|entry| self.asks_for(entry)).count();
         if limited == 0 {
             return (entries.len(), None);
         }
@@ -207,17 +229,33 @@ impl<K: Eq, V> Shared<K, V> {
         // refused: the hold that follows says so
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };
-        for (at, Entry { trigger, when, asked, .. }) in entries.iter_mut().enumerate() {
-            if let (When::RateLimited, Some(key)) = (*when, trigger.key()) {
-                let mut delay = Duration::ZERO;
-                if !panic.catch(|| delay = self.limiter.when(key, now)) {
+        for (at, entry) in entries.iter_mut().enumerate() {
+            if !self.asks_for(entry) {
+                continue;
+            }
+            let Entry { trigger, when, in_backoff, asked, .. } = entry;
+            if let Some(key) = trigger.key() {
+                let asked_for = || {
+                    if *in_backoff == Some(InBackoff::Reset) {
+                        self.limiter.forget(key);
+                    }
+                    self.limiter.when(key, now)
+                };
+                let Some(delay) = panic.catch(asked_for) else {
                     return (at, Some(unask));
-                }
+                };
                 *when = When::After(delay);
                 *asked = true;
             }
         }
         (entries.len(), Some(unask))
+    }
+}
+
+impl<K, V> Shared<K, V> {
+    /// Whether the limiter decides about a trigger; not about one that is refused anyway.
+    fn asks_for(&self, entry: &Entry<K, V>) -> bool {
+        entry.is_limited() && self.takes(entry.trigger.said_priority())
     }
 }
 
@@ -297,8 +335,4 @@ impl<K, V> ExactSizeIterator for IntoAdded<K, V> {}
 
 impl<K, V> std::iter::FusedIterator for IntoAdded<K, V> {}
 
-impl<K, V> fmt::Debug for IntoAdded<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoAdded").field("len", &self.entries.len()).finish_non_exhaustive()
-    }
-}
+debug!([K, V] IntoAdded<K, V>, |added| { len: added.entries.len(), .. });

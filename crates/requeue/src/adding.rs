@@ -10,7 +10,9 @@ use crate::filter::{Open, word};
 use crate::hold::Shared;
 use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant, Metrics};
-use requeue_core::{Accepted, Added, Asking, Core, Delay, Policy, Refused, RunRef, Ticket, Trigger};
+use requeue_core::{
+    Accepted, Added, Asking, Core, Debounce, Delay, InBackoff, Policy, Refused, RunRef, Ticket, Trigger,
+};
 use std::borrow::Borrow;
 use std::time::Duration;
 
@@ -53,16 +55,16 @@ impl<K, V> Shared<K, V> {
 
     /// A trigger from outside.
     #[inline(always)]
-    fn add_as<A>(
+    pub(crate) fn add_as<A>(
         &self,
         key: K,
-        value: Option<V>,
+        (value, priority): (Option<V>, i16),
         reading: Option<Instant>,
         add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<A, Refused>,
     ) -> Result<A, AddError<K, V>> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
-        let mut trigger = Kept(Trigger::new(key, value));
+        let mut trigger = Kept(Trigger::new(key, value).priority(priority));
         let mut hold = self.hold(reading);
         let accepted = add(&mut hold.core, &mut trigger.0);
         hold.close();
@@ -77,7 +79,7 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let integer = word(&key);
-        self.add_as(key, None, None, |core, trigger| {
+        self.add_as(key, (None, 0), None, |core, trigger| {
             let (added, ticket) = core.add_now(trigger, hash)?;
             self.publish_if_redundant(core, added, ticket, integer, hash);
             Ok(added)
@@ -99,20 +101,96 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Any other trigger from outside. `reading` is the time that its delay counts from;
-    /// the answer tells the delay too.
+    /// An immediate trigger with a value or a priority, which it says.
+    #[inline]
+    pub(crate) fn add_saying(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        if self.priorities { self.add_by_priority(key, hash, said) } else { self.add_valued(key, hash, said) }
+    }
+
+    #[inline(never)]
+    fn add_by_priority(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_as(key, said, None, |core, trigger| core.add_by_priority(trigger, hash))
+    }
+
+    #[inline(never)]
+    fn add_valued(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_as(key, said, None, |core, trigger| Ok(core.add_now(trigger, hash)?.0))
+    }
+
+    /// An immediate trigger that says itself how it is debounced.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn add_debounced(
+        &self,
+        key: K,
+        hash: u32,
+        said: (Option<V>, i16),
+        in_backoff: Option<InBackoff>,
+        debounce: Debounce,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        self.add_as(key, said, Some(self.now()), |core, trigger| {
+            Ok(core.add_debounced(trigger, hash, in_backoff, debounce)?.added)
+        })
+    }
+
+    /// Any other trigger from outside: `said` are its value and its priority, and `reading` is
+    /// the time that its delay counts from. The answer tells the delay too.
     pub(crate) fn add(
         &self,
         key: K,
         hash: u32,
-        value: Option<V>,
+        said: (Option<V>, i16),
         delay: Delay<'_>,
         reading: Option<Instant>,
     ) -> Result<Accepted, AddError<K, V>>
     where
         K: Eq,
     {
-        let accepted = self.add_as(key, value, reading, |core, trigger| core.add(trigger, hash, delay))?;
+        self.add_told(key, said, delay, reading, |core, trigger| core.add(trigger, hash, delay))
+    }
+
+    /// The same of one that says itself what it does in a back-off.
+    #[inline(never)]
+    pub(crate) fn add_in_backoff(
+        &self,
+        key: K,
+        hash: u32,
+        said: (Option<V>, i16),
+        delay: Delay<'_>,
+        reading: Option<Instant>,
+        in_backoff: InBackoff,
+    ) -> Result<Accepted, AddError<K, V>>
+    where
+        K: Eq,
+    {
+        self.add_told(key, said, delay, reading, |core, trigger| {
+            core.add_in_backoff(trigger, hash, delay, in_backoff)
+        })
+    }
+
+    /// A trigger of which the metrics hear, if it has a delay.
+    #[inline(always)]
+    fn add_told(
+        &self,
+        key: K,
+        said: (Option<V>, i16),
+        delay: Delay<'_>,
+        reading: Option<Instant>,
+        add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<Accepted, Refused>,
+    ) -> Result<Accepted, AddError<K, V>> {
+        let accepted = self.add_as(key, said, reading, add)?;
         if !matches!(delay, Delay::Now) {
             self.tell(Metrics::retried);
         }
@@ -145,7 +223,7 @@ impl<K, V> Shared<K, V> {
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
         // once for both holds
-        let reading = self.metrics.is_some().then(|| self.now());
+        let reading = self.stamps.then(|| self.now());
         let known = self.hold(reading).with(|hold| {
             let accepted = hold.core.add_known(key, hash)?;
             Ok(accepted.map(|Accepted { added, ticket, .. }| {
@@ -157,7 +235,7 @@ impl<K, V> Shared<K, V> {
             return Ok(added);
         }
         // by now the key may be known after all
-        match self.add(key.to_owned(), hash, None, Delay::Now, reading) {
+        match self.add(key.to_owned(), hash, (None, 0), Delay::Now, reading) {
             Ok(accepted) => Ok(accepted.added),
             Err(refused) => Err(refused.reason),
         }
@@ -168,7 +246,7 @@ impl<K, V> Shared<K, V> {
         &self,
         key: K,
         hash: u32,
-        value: Option<V>,
+        said: (Option<V>, i16),
         policy: Policy,
     ) -> Result<Accepted, AddError<K, V>>
     where
@@ -177,28 +255,82 @@ impl<K, V> Shared<K, V> {
         let now = self.now();
         if !self.keeps_own() {
             return self
-                .with_limit(|limit| self.add(key, hash, value, Delay::Limited(limit, policy), Some(now)));
+                .with_limit(|limit| self.add(key, hash, said, Delay::Limited(limit, policy), Some(now)));
         }
-        match self.ask(&key, now, None) {
-            Ok((delay, asking)) => self.add(key, hash, value, Delay::Asked(delay, policy, asking), Some(now)),
-            Err(reason) => Err(AddError { key, value, reason }),
+        match self.ask_for(&key, hash, now, false) {
+            Ok((delay, asking)) => self.add(key, hash, said, Delay::Asked(delay, policy, asking), Some(now)),
+            Err(reason) => Err(AddError { key, value: said.0, reason }),
+        }
+    }
+
+    /// The same of one that says itself what it does in a back-off.
+    #[inline(never)]
+    pub(crate) fn add_limited_in_backoff(
+        &self,
+        key: K,
+        hash: u32,
+        said: (Option<V>, i16),
+        policy: Policy,
+        in_backoff: InBackoff,
+    ) -> Result<Accepted, AddError<K, V>>
+    where
+        K: Eq,
+    {
+        let now = self.now();
+        let add =
+            |key, said, delay: Delay<'_>| self.add_in_backoff(key, hash, said, delay, Some(now), in_backoff);
+        if !self.keeps_own() {
+            return self.with_limit(|limit| add(key, said, Delay::Limited(limit, policy)));
+        }
+        match self.ask_for(&key, hash, now, in_backoff == InBackoff::Reset) {
+            Ok((delay, asking)) => add(key, said, Delay::Asked(delay, policy, asking)),
+            Err(reason) => Err(AddError { key, value: said.0, reason }),
         }
     }
 
     /// Asks a limiter that keeps its own counts, without the lock. A shutdown
     /// may overtake it, and it may panic: the state machine is told before and
-    /// after.
-    pub(crate) fn ask(
-        &self,
-        key: &K,
-        now: Instant,
-        run: Option<&RunRef<K>>,
-    ) -> Result<(Duration, Asking), Refused> {
-        let asking = self.hold_at(now).with(|hold| hold.core.ask(run))?;
+    /// after. It is not asked for a run whose retry will be a fresh start.
+    pub(crate) fn ask(&self, run: &RunRef<K>, now: Instant) -> Result<(Duration, Asking), Refused> {
+        let (asking, afresh) = self.hold_at(now).with(|hold| {
+            let asking = hold.core.ask(Some(run))?;
+            Ok((asking, hold.core.starts_afresh(run)))
+        })?;
+        if afresh {
+            self.limiter.forget(run.key());
+            return Ok((Duration::ZERO, asking));
+        }
+        Ok((self.asked(run.key(), now, asking, false), asking))
+    }
+
+    /// The same for a trigger from outside, which may be a fresh start for a key in back-off.
+    fn ask_for(&self, key: &K, hash: u32, now: Instant, resets: bool) -> Result<(Duration, Asking), Refused>
+    where
+        K: Eq,
+    {
+        let (asking, resets) = self.hold_at(now).with(|hold| {
+            let asking = hold.core.ask_for(key, hash)?;
+            Ok((asking, resets && hold.core.has_to_reset(key, hash)))
+        })?;
+        Ok((self.asked(key, now, asking, resets), asking))
+    }
+
+    /// What the limiter says, once the state machine knows that it is asked. A key that starts
+    /// afresh is forgotten before; a refused trigger never comes here, so it forgets nothing.
+    pub(crate) fn asked(&self, key: &K, now: Instant, asking: Asking, resets: bool) -> Duration {
         let unasked = Unask { shared: self, asking, left: 1 };
+        if resets {
+            self.limiter.forget(key);
+        }
         let delay = self.limiter.when(key, now);
         std::mem::forget(unasked);
-        Ok((delay, asking))
+        delay
+    }
+
+    /// Whether the queue takes triggers of this priority.
+    #[inline]
+    pub(crate) fn takes(&self, priority: i16) -> bool {
+        priority == 0 || self.priorities
     }
 
     /// Tells the metrics of an add that took no lock.
@@ -238,7 +370,7 @@ pub(crate) fn refused<K, V>(trigger: &mut Trigger<K, V>, reason: Refused) -> Add
 }
 
 /// A trigger whose drop during unwinding must not panic again.
-struct Kept<K, V>(Trigger<K, V>);
+pub(crate) struct Kept<K, V>(pub(crate) Trigger<K, V>);
 
 impl<K, V> Drop for Kept<K, V> {
     #[inline(always)]

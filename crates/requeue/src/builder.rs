@@ -1,15 +1,18 @@
 //! Building a queue to order.
 
+use crate::adders::OnDropped;
 use crate::clock::{Clock, SystemClock};
+use crate::fairness::Fairness;
 use crate::hold::Shared;
-use crate::limiter::{CountedController, RateLimiter};
+use crate::journal::Journal;
+use crate::limiter::{CountedController, Keeps, RateLimiter, dispatch, sealed::Token};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
-use requeue_core::{Config, Core, Merge, Order, ReadyOrder};
-use std::fmt;
+use requeue_core::{Bound, Config, Core, Debounce, InBackoff, Merge, Order, ReadyOrder};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Builds a [`WorkQueue`]; made by [`WorkQueue::builder`] and
 /// [`WorkQueue::merging`].
@@ -25,22 +28,37 @@ use std::sync::{Arc, Weak};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until build()"]
-#[doc(alias(
-    "QueueConfig",
-    "TypedQueueConfig",
-    "DelayingQueueConfig",
-    "TypedDelayingQueueConfig",
-    "RateLimitingQueueConfig",
-    "TypedRateLimitingQueueConfig"
-))]
+#[doc(alias("QueueConfig", "TypedQueueConfig", "DelayingQueueConfig", "TypedDelayingQueueConfig"))]
+#[doc(alias("RateLimitingQueueConfig", "TypedRateLimitingQueueConfig"))]
 pub struct Builder<K, V = (), S = RandomState> {
     name: String,
+    labels: Vec<(String, String)>,
     config: Config<K, V>,
     clock: Arc<dyn Clock>,
     limiter: Box<dyn RateLimiter<K>>,
     metrics: Option<(Arc<dyn Metrics>, Attach<K, V>)>,
     unfinished: Unfinished,
+    priorities: bool,
+    max_wait: Option<Duration>,
+    bound: Option<usize>,
+    on_dropped: Option<OnDropped<K, V>>,
+    pub(crate) fairness: Fairness<K>,
+    pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
+    /// Keys a second, and how many at once.
+    rate: Option<(f64, u32)>,
     hasher: S,
+}
+
+/// The labels that the metrics of queues have themselves, and those that Prometheus gives
+/// a meaning.
+const OWN_LABELS: [&str; 7] = ["name", "le", "quantile", "outcome", "priority", "tier", "group"];
+
+/// Whether Prometheus takes a label of this name.
+fn is_label(name: &str) -> bool {
+    let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    begins_well
+        && !name.starts_with("__")
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 /// Turns a queue into where its gauges are read. Made where `K` and `V` are
@@ -69,15 +87,9 @@ impl<K: Hash + Eq> WorkQueue<K> {
     /// let q = WorkQueue::<u64>::builder().order(Order::Lifo).clock(FakeClock::new()).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias(
-        "NewNamed",
-        "NewWithConfig",
-        "NewTypedWithConfig",
-        "NewDelayingQueueWithConfig",
-        "NewTypedDelayingQueueWithConfig",
-        "NewRateLimitingQueueWithConfig",
-        "NewTypedRateLimitingQueueWithConfig"
-    ))]
+    #[doc(alias("NewNamed", "NewWithConfig", "NewTypedWithConfig"))]
+    #[doc(alias("NewDelayingQueueWithConfig", "NewTypedDelayingQueueWithConfig"))]
+    #[doc(alias("NewRateLimitingQueueWithConfig", "NewTypedRateLimitingQueueWithConfig"))]
     pub fn builder() -> Builder<K> {
         Builder::new(None)
     }
@@ -85,8 +97,8 @@ impl<K: Hash + Eq> WorkQueue<K> {
 
 impl<K: Hash + Eq, V> WorkQueue<K, V> {
     /// A queue whose keys carry values. Values of one key merge with `merge`,
-    /// the older first, at each trigger; it runs under the queue's lock, so it
-    /// must be short and must not call the queue.
+    /// the older first, at each trigger. It runs under the queue's lock, and so does the
+    /// drop of what it does not keep: both must be short and must not call the queue.
     ///
     /// If `merge` panics, the panic reaches whoever called, the trigger is not
     /// accepted, and the key keeps what `merge` left of the older value.
@@ -111,11 +123,19 @@ impl<K, V> Builder<K, V> {
     pub(crate) fn new(merge: Option<Merge<V>>) -> Self {
         Self {
             name: String::new(),
+            labels: Vec::new(),
             config: Config { merge, ..Config::default() },
             clock: Arc::new(SystemClock),
             limiter: Box::new(CountedController::new()),
             metrics: None,
             unfinished: Unfinished::default(),
+            priorities: false,
+            max_wait: None,
+            bound: None,
+            on_dropped: None,
+            fairness: Fairness::default(),
+            journal: None,
+            rate: None,
             hasher: RandomState::default(),
         }
     }
@@ -131,6 +151,30 @@ impl<K, V, S> Builder<K, V, S> {
     #[doc(alias("NewNamedDelayingQueue", "NewNamedRateLimitingQueue"))]
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
+    }
+
+    /// A constant label of the queue's metrics, beside its [`name`](Self::name): what tells
+    /// this queue from those of the same name elsewhere, as a cluster or a shard. Call it once for
+    /// each label. The sink is told of them ([`Metrics::attach_labels`]); without one they
+    /// mean nothing.
+    ///
+    /// [`build`](Self::build) refuses a name that Prometheus does not take (it takes letters of
+    /// ASCII, digits and `_`, no digit first, no `__` first), a second label of the same name, and
+    /// `name`, `le`, `quantile`, `outcome`, `priority`, `tier` and `group`, which metrics of queues
+    /// have themselves. Values
+    /// may be anything.
+    ///
+    /// ```
+    /// # use requeue::{BuildError, WorkQueue};
+    /// let q = WorkQueue::<u32>::builder().name("pods").label("cluster", "eu-1").build()?;
+    /// let wrong = WorkQueue::<u32>::builder().label("is-eu", "yes").build().unwrap_err();
+    /// assert_eq!(wrong, BuildError::LabelName { name: "is-eu".to_owned() });
+    /// # Ok::<(), BuildError>(())
+    /// ```
+    #[doc(alias("ConstLabels"))]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
     }
 
     /// Where all time comes from: [`SystemClock`] by default.
@@ -154,7 +198,8 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// That bucket is one for all keys: when 1,000 of them fail at once, the last comes
     /// back after 90 s.
-    /// [`default_per_item`](crate::limiter::default_per_item) has none.
+    /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket)
+    /// is the same without it.
     ///
     /// ```
     /// use requeue::limiter::Bucket;
@@ -200,6 +245,268 @@ impl<K, V, S> Builder<K, V, S> {
         self.order(Order::Custom(Box::new(order)))
     }
 
+    /// Triggers may have a priority, any `i16`: [`Add::priority`]. Higher ones go first, and
+    /// keys of one priority in the order in which they became ready. Off by default: such a
+    /// queue pays nothing for it, and refuses a trigger with a priority.
+    ///
+    /// * A trigger without a priority has 0.
+    /// * A trigger for a key that is ready, dirty or waiting raises the key's priority, and never
+    ///   lowers it. A key that is raised keeps its age: it goes before keys of its new
+    ///   priority that became ready after it.
+    /// * A timer applies its priority when it fires. Until then, and for a run that the key
+    ///   comes to earlier, it counts for nothing.
+    /// * A key that is triggered while it is held takes the highest priority of those
+    ///   triggers, and not that of the run that goes on.
+    /// * A retry keeps the priority of the run that failed, and so does "again".
+    /// * [`Item::priority`] and [`Run::priority`](crate::Run::priority) tell it.
+    ///
+    /// By itself this can starve a key: while higher ones come as fast as they are worked off,
+    /// it is not handed out. [`max_wait`](Self::max_wait) bounds that.
+    ///
+    /// A hundred levels cost no more than one: to find the highest takes a look at three
+    /// words, however many levels and keys there are.
+    ///
+    /// # Example: as Kubernetes' controllers do it
+    ///
+    /// controller-runtime gives the objects of the initial list, and those of a periodic
+    /// resync, the priority -100, so that what has just changed goes before them:
+    ///
+    /// ```
+    /// use requeue::{Add, WorkQueue};
+    /// use std::time::Duration;
+    ///
+    /// /// `handler.LowPriority` of controller-runtime.
+    /// const LOW_PRIORITY: i16 = -100;
+    ///
+    /// let q = WorkQueue::builder().priorities().max_wait(Duration::from_secs(60)).build()?;
+    /// // the initial list
+    /// q.add_many_with(["pod-1", "pod-2", "pod-3"].map(|pod| (pod, Add::now().priority(LOW_PRIORITY)))).all()?;
+    /// // a pod is changed: its key goes before the others
+    /// q.add("pod-3")?;
+    /// // a resync lowers nothing
+    /// q.add_with("pod-3", Add::now().priority(LOW_PRIORITY))?;
+    ///
+    /// let item = q.try_get()?;
+    /// assert_eq!((*item.key(), item.priority()), ("pod-3", 0));
+    /// assert_eq!(*q.try_get()?.key(), "pod-1");
+    /// # drop(item);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// With an [`order`](Self::order) other than first in first out, or an order of one's
+    /// own, [`build`](Self::build) says [`BuildError::OrderAndPriorities`].
+    ///
+    /// [`Add::priority`]: crate::Add::priority
+    /// [`Item::priority`]: crate::Item::priority
+    pub fn priorities(self) -> Self {
+        Self { priorities: true, ..self }
+    }
+
+    /// On a queue with [`priorities`](Self::priorities) or [groups](Self::group_by), for how long
+    /// a ready key may be passed over: the key that has been ready for longest goes first,
+    /// whatever its priority and whoever's turn it is, once it has been ready for so long. (A group
+    /// that is at its cap, is paused or waits for a token of its rate does not get it then, nor
+    /// does a key that is paused by itself: the oldest key of the others goes first.)
+    /// Without this there is no such bound.
+    ///
+    /// A key's age counts from when it became ready (for a timer, from its due instant, but not
+    /// from before another key that became ready until the timer was looked at), and
+    /// a trigger that raises the key does not change it. Of several keys that are that
+    /// old the oldest goes first. Zero is first in first out; a time that is never
+    /// reached, such as `Duration::MAX`, is as none.
+    ///
+    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant
+    /// adds of integers.
+    ///
+    /// # Errors
+    ///
+    /// Without priorities or groups [`build`](Self::build) says
+    /// [`BuildError::MaxWaitWithoutPriorities`].
+    ///
+    /// ```
+    /// # use requeue::{Add, FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let minute = Duration::from_secs(60);
+    /// let q = WorkQueue::builder().clock(clock.clone()).priorities().max_wait(minute).build()?;
+    /// q.add_with("old", Add::now().priority(-100))?;
+    /// clock.advance(minute);
+    /// q.add_with("urgent", Add::now().priority(100))?;
+    /// assert_eq!(*q.try_get()?.key(), "old");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_wait(self, max_wait: Duration) -> Self {
+        Self { max_wait: Some(max_wait), ..self }
+    }
+
+    /// Triggers for now are debounced that say nothing else about it: [`add`](WorkQueue::add) and
+    /// its like, and delays of zero. Off by default.
+    ///
+    /// A trigger opens a window for its key, and each further one pushes the window's end back: it
+    /// ends when no trigger has come for the debounce's `quiet`, at the latest its `max` after the
+    /// first. Then the key becomes ready, once. With [`leading`](crate::Debounce::leading) the first trigger
+    /// runs at once, and those that come in the window that it opens give one more run.
+    ///
+    /// * A trigger for a key that is ready, or dirty, joins that run, and opens no window. One for
+    ///   a held key opens a window, which may end during the run: then the key is dirty.
+    /// * Timers ([`add_after`](WorkQueue::add_after) and its like, retries) are not moved by windows, and do not
+    ///   move them. If one of them comes first, or a trigger that is not debounced, that run
+    ///   is the window's too, and the window closes.
+    /// * Values merge at each trigger. A window applies the highest priority of its triggers when it
+    ///   ends.
+    /// * In a [back-off](crate::InBackoff) a trigger that respects it joins the back-off's run; one
+    ///   that does not runs when its window ends; one that resets ends the back-off at once.
+    /// * [`state`](WorkQueue::state), [`stats`](WorkQueue::stats) and snapshots tell of a key with an open window as
+    ///   waiting; so they do for the rest of the window after a leading run.
+    /// * [`shut_down`](WorkQueue::shut_down) and drains close windows: their keys become ready, and are not dropped. A
+    ///   drain that waits for waiting keys waits until windows end.
+    /// * [`cancel`](WorkQueue::cancel) takes the window away.
+    ///
+    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant adds
+    /// of integers. A trigger has the last word with [`AddNow::debounce`](crate::AddNow::debounce).
+    ///
+    /// ```
+    /// # use requeue::{Debounce, FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let debounce = Debounce::new(Duration::from_secs(1)).max(Duration::from_secs(5));
+    /// let q = WorkQueue::builder().clock(clock.clone()).debounce(debounce).build()?;
+    /// for _ in 0..5 {
+    ///     q.add("a")?;
+    ///     assert!(q.try_get().is_err());
+    ///     clock.advance(Duration::from_millis(900)); // never a second of quiet
+    /// }
+    /// q.add("a")?;
+    /// clock.advance(Duration::from_millis(500)); // but 5 s since the first
+    /// assert_eq!(*q.try_get()?.key(), "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn debounce(mut self, debounce: Debounce) -> Self {
+        self.config.debounce = Some(debounce);
+        self
+    }
+
+    /// How many keys the queue knows at most: distinct ones that are ready, waiting or held. A
+    /// trigger of another key finds the queue full then.
+    ///
+    /// * [`add`](WorkQueue::add) and its like are refused with
+    ///   [`Refused::Full`](crate::Refused::Full), and give the key back.
+    /// * [`add_when_room`](WorkQueue::add_when_room) waits.
+    /// * With [`drop_oldest`](Self::drop_oldest) the key that has been ready longest makes room.
+    ///
+    /// A trigger of a key that is ready, waiting or held never needs room, and neither does a
+    /// retry: the key is held. What is known of a key only because it failed, because it is paused, or
+    /// because somebody still has its guard, does not count. The bound is never exceeded, whatever happens at once:
+    /// an [`add_rate_limited`](WorkQueue::add_rate_limited) takes its place before a
+    /// limiter of the user's own is asked.
+    ///
+    /// A [`restore`](WorkQueue::restore) needs room as any trigger.
+    ///
+    /// # Errors
+    ///
+    /// With zero [`build`](Self::build) says [`BuildError::BoundOfZero`].
+    ///
+    /// ```
+    /// # use requeue::{Refused, WorkQueue};
+    /// let q = WorkQueue::builder().bound(2).build()?;
+    /// q.add_many(["a", "b", "a"]).all()?;
+    /// let refused = q.add("c").unwrap_err();
+    /// assert_eq!((refused.key, refused.reason), ("c", Refused::Full));
+    /// q.try_get()?.done();
+    /// q.add("c")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bound(self, keys: usize) -> Self {
+        Self { bound: Some(keys), ..self }
+    }
+
+    /// In a queue with a [`bound`](Self::bound) that is full, the key that has been ready longest
+    /// makes room for a new one: it is [cancelled](WorkQueue::cancel), with its timer and its
+    /// value, and `on_dropped` is told, so that no key is lost without a word. Its failures
+    /// stay on record. If no key is ready, the trigger is refused as without this. Priority does not
+    /// count here: the oldest goes, also if its priority is the highest. A key that is
+    /// [paused](WorkQueue::pause_key) by itself is not dropped; in a queue that is paused, or a
+    /// group that is paused, at its cap or without a token, keys are.
+    ///
+    /// `on_dropped` runs in the call that added the new key, after it, and without the lock; it may
+    /// call the queue. A panic of it is caught.
+    ///
+    /// On such a queue redundant adds of integers take the lock too. With
+    /// [`priorities`](Self::priorities) and no [`max_wait`](Self::max_wait) each drop looks at each
+    /// priority that is in use.
+    ///
+    /// # Errors
+    ///
+    /// Without a bound [`build`](Self::build) says [`BuildError::DropOldestWithoutBound`], and
+    /// with a [`custom_order`](Self::custom_order) [`BuildError::DropOldestAndOwnOrder`].
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # use std::sync::{Arc, Mutex};
+    /// let lost = Arc::new(Mutex::new(Vec::new()));
+    /// let log = lost.clone();
+    /// let q = WorkQueue::builder()
+    ///     .bound(2)
+    ///     .drop_oldest(move |key: &&str, _| log.lock().unwrap().push(*key))
+    ///     .build()?;
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// assert_eq!(*lost.lock().unwrap(), ["a"]);
+    /// assert_eq!(*q.try_get()?.key(), "b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drop_oldest(self, on_dropped: impl Fn(&K, Option<V>) + Send + Sync + 'static) -> Self {
+        Self { on_dropped: Some(Box::new(on_dropped)), ..self }
+    }
+
+    /// Hands out at most `keys` keys a second, and at most `burst` of them at once. Without this
+    /// there is no limit, and nothing is paid for it.
+    ///
+    /// It is the rate of runs, and not of triggers: a key is charged when it is handed out, so
+    /// that triggers which coalesce cost nothing, nor does a key that is cancelled. The limit
+    /// is a token bucket: it holds `burst` tokens and is full at first, and each key takes one;
+    /// in any time `t` at most `burst + keys * t` are handed out. The arithmetic is exact, as in
+    /// [`TokenBucket`](crate::limiter::TokenBucket).
+    ///
+    /// * Without a token a queue with ready keys says what an empty one says: getters wait, and
+    ///   one of them wakes up when the next token is there; [`WorkQueue::try_get`] says "empty".
+    ///   [`WorkQueue::len`] counts the ready keys, as ever.
+    /// * A batch gets as many keys as there are tokens.
+    /// * The order of keys is as without it. With [`max_wait`](Self::max_wait) the oldest takes
+    ///   the next token; it may wait for that for longer.
+    /// * A token that was taken does not come back, whatever becomes of the run.
+    /// * A drain, and what is worked off after [`WorkQueue::shut_down`], keep to it too. Give a
+    ///   drain that may be in a hurry a deadline, or [lift](WorkQueue::lift_rate) the rate.
+    ///
+    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant
+    /// adds of integers. [`WorkQueue::explain`] says of a ready key when the next token is there.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Self::build) says [`BuildError::Rate`] if no key could ever be handed out (a
+    /// rate or a burst of 0, a negative rate, no number, less than a key in 580 years), or if it
+    /// is no limit (infinite).
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).rate(10.0, 2).build()?;
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// let items = q.try_get_many(10)?;
+    /// assert_eq!(items.len(), 2); // the burst
+    /// assert!(q.try_get().is_err());
+    /// assert_eq!(q.explain("c").to_string(), "ready, next in line; the rate lets a key go in 100 ms");
+    /// clock.advance(Duration::from_millis(100));
+    /// assert_eq!(q.try_get()?.key(), &"c");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("throttle", "qps"))]
+    pub fn rate(self, keys: f64, burst: u32) -> Self {
+        Self { rate: Some((keys, burst)), ..self }
+    }
+
     /// A run that starts absorbs the timer that its key had before it started,
     /// back-offs too; timers set during the run stay. Off by default: the
     /// timer's run comes too, as in client-go.
@@ -216,6 +523,32 @@ impl<K, V, S> Builder<K, V, S> {
     /// ```
     pub fn timers_absorbed(mut self, absorbed: bool) -> Self {
         self.config.timers_absorbed = absorbed;
+        self
+    }
+
+    /// What triggers do for a key that waits out a failure, and during a run that fails, where
+    /// they do not say so themselves with [`Add::in_backoff`](crate::Add::in_backoff):
+    /// [`InBackoff::Run`] by default, as in client-go.
+    ///
+    /// [`add_rate_limited`](WorkQueue::add_rate_limited) is not asked: it is what begins a
+    /// back-off.
+    ///
+    /// ```
+    /// use requeue::{FakeClock, InBackoff, WorkQueue};
+    /// use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).in_backoff(InBackoff::Respect).build()?;
+    /// q.add("web")?;
+    /// let item = q.try_get()?;
+    /// q.add("web")?; // the handler writes the object's status, and this is the echo
+    /// item.retry_after(Duration::from_secs(5)).expect("open");
+    /// assert!(q.try_get().is_err()); // the echo has joined the run that comes after 5 s
+    /// clock.advance(Duration::from_secs(5));
+    /// assert_eq!(q.try_get()?.attempt(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_backoff(mut self, in_backoff: InBackoff) -> Self {
+        self.config.in_backoff = in_backoff;
         self
     }
 
@@ -268,11 +601,19 @@ impl<K, V, S> Builder<K, V, S> {
         Builder {
             hasher,
             name: self.name,
+            labels: self.labels,
             config: self.config,
             clock: self.clock,
             limiter: self.limiter,
             metrics: self.metrics,
             unfinished: self.unfinished,
+            priorities: self.priorities,
+            max_wait: self.max_wait,
+            bound: self.bound,
+            on_dropped: self.on_dropped,
+            fairness: self.fairness,
+            journal: self.journal,
+            rate: self.rate,
         }
     }
 
@@ -288,16 +629,49 @@ impl<K, V, S> Builder<K, V, S> {
     /// let unnamed = requeue::WorkQueue::<u32>::builder().metrics(Nothing).build();
     /// assert_eq!(unnamed.unwrap_err(), requeue::BuildError::NoName);
     /// ```
-    pub fn build(self) -> Result<WorkQueue<K, V, S>, BuildError> {
+    pub fn build(mut self) -> Result<WorkQueue<K, V, S>, BuildError> {
         if self.metrics.is_some() && self.name.is_empty() {
             return Err(BuildError::NoName);
+        }
+        if let Some(order) = self.fairness.take_order(&self.config.order, self.priorities, self.max_wait)? {
+            self.config.order = order;
+        }
+        match (self.priorities, &self.config.order) {
+            (_, Order::Fair { .. }) => {}
+            (false, _) if self.max_wait.is_some() => return Err(BuildError::MaxWaitWithoutPriorities),
+            (false, _) => {}
+            (true, Order::Fifo) => self.config.order = Order::Priority { max_wait: self.max_wait },
+            (true, _) => return Err(BuildError::OrderAndPriorities),
+        }
+        let drop_oldest = self.on_dropped.is_some();
+        match self.bound {
+            Some(0) => return Err(BuildError::BoundOfZero),
+            None if drop_oldest => return Err(BuildError::DropOldestWithoutBound),
+            _ if drop_oldest && matches!(self.config.order, Order::Custom(_)) => {
+                return Err(BuildError::DropOldestAndOwnOrder);
+            }
+            bound => self.config.bound = bound.map(|keys| Bound { keys, drop_oldest }),
+        }
+        if let Some((keys, burst)) = self.rate {
+            let asked = || BuildError::Rate { asked: format!("{keys:?} keys a second, {burst} at once,") };
+            self.config.rate = Some(dispatch(keys, burst).ok_or_else(asked)?);
+        }
+        for (at, (name, _)) in self.labels.iter().enumerate() {
+            if !is_label(name) {
+                return Err(BuildError::LabelName { name: name.clone() });
+            }
+            let is_taken = self.labels[..at].iter().any(|(other, _)| other == name);
+            if is_taken || OWN_LABELS.contains(&&**name) {
+                return Err(BuildError::LabelTaken { name: name.clone() });
+            }
         }
         Ok(self.queue())
     }
 
-    pub(crate) fn queue(self) -> WorkQueue<K, V, S> {
+    pub(crate) fn queue(mut self) -> WorkQueue<K, V, S> {
+        self.config.failures_elsewhere = self.limiter.keeps(Token(())) == Keeps::Own;
         let (metrics, attach) = self.metrics.unzip();
-        let shared = Shared::new(
+        let mut shared = Shared::new(
             Core::new(self.config),
             self.clock,
             self.limiter,
@@ -305,7 +679,12 @@ impl<K, V, S> Builder<K, V, S> {
             self.unfinished,
             self.name,
         );
+        shared.on_dropped = self.on_dropped;
+        shared.journal = self.journal;
         let queue = WorkQueue::from_parts(shared, self.hasher);
+        if !self.labels.is_empty() {
+            queue.shared.tell(|m| m.attach_labels(&self.labels));
+        }
         if let Some(attach) = attach {
             let gauges = attach(&queue.shared);
             queue.shared.tell(|m| m.attach(&queue.shared.name, gauges));
@@ -314,11 +693,4 @@ impl<K, V, S> Builder<K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for Builder<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("name", &self.name)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+debug!([K, V, S] Builder<K, V, S>, |builder| { name: builder.name, config: builder.config, .. });

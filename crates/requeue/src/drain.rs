@@ -4,12 +4,10 @@ use crate::Instant;
 use crate::clock::{Alarm, Parker};
 use crate::hold::Shared;
 use crate::owner::Owner;
-use crate::panics::in_drop;
-use crate::wait::Step;
-use crate::waiting::Limit;
+use crate::panics::{in_drop, quietly};
+use crate::wait::{Limit, Step};
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -125,7 +123,7 @@ impl<K, V> Shared<K, V> {
         (base, deadline)
     }
 
-    /// Gives a place among those who wait for drains up; returns its waker, to be dropped.
+    /// Gives up a place among those who wait for drains; returns its waker, to be dropped.
     pub(crate) fn leave_drain(&self, place: usize) -> Option<Waker> {
         let mut hold = self.lock();
         let old = hold.drains().leave(place);
@@ -185,7 +183,7 @@ impl<'q, K, V> Drain<'q, K, V> {
                 let answer = hold.core.drain_counts(&self.base);
                 let old = self.place.take().and_then(|place| hold.drains().leave(place));
                 hold.close();
-                drop(old);
+                quietly(|| drop(old));
                 return Step::Ready(answer);
             }
             match clone.take() {
@@ -193,9 +191,9 @@ impl<'q, K, V> Drain<'q, K, V> {
                     let old = hold.drains().set(&mut self.place, clone);
                     // the deadline of the latest drain ends this one too, and
                     // there may be nobody else to notice that it has come
-                    let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
+                    let until = hold.core.drain_wake().map_or(self.deadline, |at| at.min(self.deadline));
                     hold.close();
-                    drop(old);
+                    quietly(|| drop(old));
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
@@ -236,8 +234,4 @@ impl<K, V> Drop for Drain<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Drain<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
-}
+debug!([K, V] Drain<'_, K, V>, |drain| { deadline: drain.deadline, .. });

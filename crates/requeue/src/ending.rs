@@ -1,11 +1,12 @@
 //! How a run ends: the guard's part in it, and what follows the lock hold.
 
 use crate::hold::{Hold, Shared};
+use crate::journal::Known;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
-use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
+use requeue_core::{Core, Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -53,7 +54,17 @@ impl<K> Ending<'_, K> {
         reading: Option<Instant>,
     ) -> Result<Duration, RefusedEnd<V>> {
         let ended = match self {
-            Self::Keeping(run) => shared.hold(reading).with(|hold| hold.core.end_keeping(run, how, value))?,
+            Self::Keeping(run) => shared.hold(reading).with(|hold| {
+                let ended = hold.core.end_keeping(run, how, value)?;
+                tell_end(shared, &hold.core, run);
+                Ok(ended)
+            })?,
+            Self::Taking(Some(run)) if shared.journal.is_some() => {
+                // the journal wants the key, which is nobody's any more if its run is taken
+                let delay = Ending::Keeping(run).end(shared, how, value, reading)?;
+                self.give_back(shared);
+                return Ok(delay);
+            }
             Self::Taking(slot) => {
                 let mut hold = shared.hold(reading);
                 // only now: what runs before may panic, and the guard must still have it
@@ -74,22 +85,23 @@ impl<K> Ending<'_, K> {
         Ok(delay)
     }
 
+    /// Gives the run back, which has ended.
+    fn give_back<V>(&mut self, shared: &Shared<K, V>) {
+        if let Self::Taking(slot) = self {
+            if let Some(run) = slot.take() {
+                let ended = shared.lock().with(|hold| hold.core.give_back(run));
+                after_end(shared, ended);
+            }
+        }
+    }
+
     /// Ends the run with a failure, and puts its payload back. With `instead`
     /// the limiter is asked all the same, and its delay replaced. If a limiter
     /// panics, or the retry is refused, run and payload stay.
-    pub(crate) fn retry<V>(
-        &mut self,
-        shared: &Shared<K, V>,
-        instead: Option<Duration>,
-        payload: &mut Option<V>,
-        reading: &mut Option<Instant>,
-    ) -> Result<Duration, Refused> {
-        self.retry_noting(shared, instead, payload, reading, &Cell::new(None))
-    }
-
-    /// The same, and notes the limiter's delay as soon as it is known: where merge panics
+    ///
+    /// Notes the limiter's delay in `asked` as soon as it is known: where merge panics
     /// after that, the run has ended all the same.
-    pub(crate) fn retry_noting<V>(
+    pub(crate) fn retry<V>(
         &mut self,
         shared: &Shared<K, V>,
         instead: Option<Duration>,
@@ -100,7 +112,7 @@ impl<K> Ending<'_, K> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
         let now = *reading.get_or_insert_with(|| shared.now());
         let ended = if shared.keeps_own() {
-            let (delay, asking) = shared.ask(run.key(), now, Some(run))?;
+            let (delay, asking) = shared.ask(run, now)?;
             asked.set(Some(delay));
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
             self.end(shared, how, payload.take(), Some(now))
@@ -150,7 +162,11 @@ impl<K> Ending<'_, K> {
 
     pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
         let panic = self.forget_own(shared);
-        self.finish(shared, true, None);
+        if shared.journal.is_some() {
+            let _ = self.end(shared, How::Succeed, None::<V>, None);
+        } else {
+            self.finish(shared, true, None);
+        }
         panic.resume();
     }
 
@@ -188,6 +204,14 @@ impl<K> Ending<'_, K> {
             let _ = self.end(shared, how, None, reading);
         }
     }
+}
+
+/// The journal hears of a key whose run has just ended.
+fn tell_end<K, V>(shared: &Shared<K, V>, core: &Core<K, V>, run: &RunRef<K>) {
+    shared.tell_journal(|journal| {
+        let known = core.known_of(run.slot());
+        journal.changed(run.key(), known.and_then(|(_, state, value)| Known::of(&state, value)));
+    });
 }
 
 /// Ends a run as done or as succeeded, if it was not ended.
@@ -248,6 +272,10 @@ impl<K, V> Guard<'_, K, V> {
         }
     }
 
+    pub(crate) fn priority(&self) -> i16 {
+        self.run.as_ref().map_or(0, RunRef::priority)
+    }
+
     /// What dropping the guard does; nothing if its run was taken.
     ///
     /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
@@ -273,7 +301,9 @@ fn abandon<K, V>(
 ) {
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
-    if shared.unfinished == Unfinished::Done || ending.retry(shared, None, payload, &mut reading).is_err() {
+    if shared.unfinished == Unfinished::Done
+        || ending.retry(shared, None, payload, &mut reading, &Cell::new(None)).is_err()
+    {
         ending.finish(shared, false, reading);
     }
 }

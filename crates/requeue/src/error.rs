@@ -22,11 +22,7 @@ pub struct AddError<K, V = ()> {
     pub reason: Refused,
 }
 
-impl<K, V> fmt::Debug for AddError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+debug!([K, V] AddError<K, V>, |error| { reason: error.reason, .. });
 
 impl<K, V> fmt::Display for AddError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,16 +61,10 @@ pub enum TryGetError {
     ShutDown,
 }
 
-impl fmt::Display for TryGetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "no key is ready",
-            Self::ShutDown => "the queue is shut down and worked off",
-        })
-    }
-}
-
-impl std::error::Error for TryGetError {}
+messages!(TryGetError {
+    Empty => "no key is ready",
+    ShutDown => "the queue is shut down and worked off",
+});
 
 /// Why [`get().timeout(d)`](crate::Get::timeout) has no key.
 ///
@@ -94,16 +84,10 @@ pub enum GetError {
     ShutDown,
 }
 
-impl fmt::Display for GetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TimedOut => "no key was ready in time",
-            Self::ShutDown => "the queue is shut down and worked off",
-        })
-    }
-}
-
-impl std::error::Error for GetError {}
+messages!(GetError {
+    TimedOut => "no key was ready in time",
+    ShutDown => "the queue is shut down and worked off",
+});
 
 /// Why a queue cannot be built.
 ///
@@ -118,17 +102,62 @@ impl std::error::Error for GetError {}
 pub enum BuildError {
     /// Metrics were asked for, and the queue's name is empty.
     NoName,
+    /// Priorities were asked for, and another order too.
+    OrderAndPriorities,
+    /// A longest wait was asked for, and neither priorities nor groups: without them no key is
+    /// passed over.
+    MaxWaitWithoutPriorities,
+    /// A bound of no keys: no trigger would ever be taken.
+    BoundOfZero,
+    /// Keys were to be dropped for room, and there is no bound.
+    DropOldestWithoutBound,
+    /// Keys were to be dropped for room, and the order is one of the user's own.
+    DropOldestAndOwnOrder,
+    /// Groups that take turns were asked for, and another order too.
+    OrderAndGroups,
+    /// Priorities were to count within groups, and there are no groups, or no priorities.
+    NothingWithinGroups,
+    /// No key of a group may be held.
+    GroupCapZero,
+    /// Such a dispatch rate would hand no key out, or is no limit.
+    Rate {
+        /// What was asked for.
+        asked: String,
+    },
+    /// Prometheus takes no label of this name.
+    LabelName {
+        /// The name.
+        name: String,
+    },
+    /// A label of this name is there already: it was given twice, or the metrics of queues
+    /// have it themselves.
+    LabelTaken {
+        /// The name.
+        name: String,
+    },
 }
 
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoName => {
-                "a queue with metrics needs a name, which becomes the label of its metrics: \
-                 call .name(\"…\") on the builder"
-            }
-        })
-    }
-}
-
-impl std::error::Error for BuildError {}
+messages!(BuildError {
+    NoName => "a queue with metrics needs a name, which becomes the label of its metrics: \
+        call .name(\"…\") on the builder",
+    OrderAndPriorities => "priorities are an order, first in first out within each of them: \
+        leave out .order(…) and .custom_order(…), or .priorities()",
+    BoundOfZero => "a bound of 0 takes no key at all: give .bound(…) at least 1, or leave it out",
+    DropOldestWithoutBound => "only a queue with a bound drops keys for room: \
+        call .bound(…) on the builder too, or leave out .drop_oldest(…)",
+    DropOldestAndOwnOrder => "with an order of your own the queue does not choose which key to drop: \
+        leave out .drop_oldest(…), or .custom_order(…)",
+    MaxWaitWithoutPriorities => "only a queue with priorities or groups passes keys over: \
+        call .priorities() or .group_by(…) on the builder too, or leave out .max_wait(…)",
+    OrderAndGroups => "groups that take turns are an order, first in first out within each of them: \
+        leave out .order(…) and .custom_order(…), or .group_by(…)",
+    NothingWithinGroups => "priorities within groups need priorities and groups: call .priorities() and \
+        .group_by(…) on the builder too, or leave out .priorities_within_groups()",
+    GroupCapZero => "a group of which no key may be held is never served: give .cap(…) at least 1",
+    Rate { asked } => "a dispatch rate of {asked} is none: take a finite number of keys a second that is \
+        above 5.5e-11 (a key in 580 years), and a burst of at least 1 key; without a limit leave out .rate(…)",
+    LabelName { name } => "a label cannot be called {name:?}: take letters (a-z, A-Z), digits and _, \
+        begin with no digit, and not with __, which Prometheus keeps for itself",
+    LabelTaken { name } => "there is a label {name:?} already: give each label once, and none that is called \
+        name, le, quantile, outcome, priority, tier or group, which the metrics have themselves",
+});

@@ -1,6 +1,6 @@
 //! What the queue knows of a key, in words.
 
-use crate::{Instant, KeyState};
+use crate::{Ahead, InBackoff, Instant, KeyState, Paused};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
 /// assert_eq!(q.explain("a").to_string(), "unknown: nothing is to be done for it");
 /// q.add("a")?;
-/// assert_eq!(q.explain("a").to_string(), "ready");
+/// assert_eq!(q.explain("a").to_string(), "ready, next in line");
 /// let item = q.try_get()?;
 /// q.add("a")?;
 /// assert_eq!(q.explain("a").to_string(), "held; dirty");
 /// item.done();
 /// q.try_get()?.retry_after(Duration::from_millis(4_200)).expect("open");
-/// assert_eq!(q.explain("a").to_string(), "waiting: 1 failure, due in 4.2 s");
+/// assert_eq!(q.explain("a").to_string(), "backing off: 1 failure, due in 4.2 s");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -33,6 +33,17 @@ pub struct Explanation {
     pub state: Option<KeyState>,
     /// When it was asked, on the queue's clock.
     pub at: Instant,
+    /// The number of the worker that has the key, if one of a [`Worker`](crate::Worker) has it: see
+    /// [`Run::worker`](crate::Run::worker).
+    pub worker: Option<usize>,
+    /// How many keys go before it; `None` if it does not stand in line, if groups take turns, or if
+    /// the line has an order of one's own.
+    pub ahead: Option<Ahead>,
+    /// When the queue's rate lets the next key go, if keys wait for that.
+    pub next_token: Option<Instant>,
+    /// So many triggers wait for room on a queue with a bound. None of them is accepted yet, so one
+    /// of this key may be among them.
+    pub waiting_for_room: usize,
     /// The queue takes no more triggers.
     pub shutting_down: bool,
 }
@@ -72,7 +83,14 @@ impl Explanation {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.state {
-            None => f.write_str("unknown: nothing is to be done for it")?,
+            None => {
+                f.write_str("unknown: nothing is to be done for it")?;
+                match self.waiting_for_room {
+                    0 => {}
+                    1 => f.write_str("; a trigger waits for room, and is not accepted yet")?,
+                    n => write!(f, "; {n} triggers wait for room, and are not accepted yet")?,
+                }
+            }
             Some(state) => self.describe(&state, f)?,
         }
         if self.shutting_down {
@@ -84,13 +102,31 @@ impl fmt::Display for Explanation {
 
 impl Explanation {
     fn describe(&self, state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waits = !state.ready && !state.held && state.waiting_until.is_some();
-        match self.held_for() {
-            Some(time) => write!(f, "held for {}", Spoken(time))?,
-            None if state.held => f.write_str("held")?,
-            None if state.ready => f.write_str("ready")?,
-            None if waits => f.write_str("waiting")?,
-            None => f.write_str("idle")?,
+        // the end of a window that owes no run is nothing that is waited for
+        let due = state.waiting_until.filter(|due| state.quiet_until != Some(*due));
+        let waits = !state.ready && !state.held && due.is_some();
+        f.write_str(match waits {
+            _ if state.held => "held",
+            _ if state.ready => "ready",
+            true if state.backing_off => "backing off",
+            true => "waiting",
+            false => "idle",
+        })?;
+        if let Some(worker) = self.worker {
+            write!(f, " by worker {worker}")?;
+        }
+        if let Some(time) = self.held_for() {
+            write!(f, " for {}", Spoken(time))?;
+        }
+        if state.priority != 0 {
+            write!(f, " with priority {}", state.priority)?;
+        }
+        match self.ahead {
+            None => {}
+            Some(Ahead { keys: 0, exact: true, .. }) => f.write_str(", next in line")?,
+            Some(Ahead { keys: 1, exact: true, .. }) => f.write_str(", behind 1 key")?,
+            Some(Ahead { keys, exact: true, .. }) => write!(f, ", behind {keys} keys")?,
+            Some(Ahead { keys, .. }) => write!(f, ", behind {keys} keys or more")?,
         }
         // the runs of this row that failed, where a limiter of the user's own counts
         let failures = state.failures.max(state.attempt.saturating_sub(1));
@@ -102,7 +138,12 @@ impl Explanation {
         if state.dirty {
             f.write_str("; dirty")?;
         }
-        if let Some(due) = state.waiting_until {
+        match state.if_it_fails {
+            InBackoff::Respect => f.write_str(", and backs off if its run fails")?,
+            InBackoff::Reset => f.write_str(", and starts afresh if its run fails")?,
+            _ => {}
+        }
+        if let Some(due) = due {
             f.write_str(match (waits, failures) {
                 (true, 0) => ": due ",
                 (true, _) => ", due ",
@@ -114,6 +155,34 @@ impl Explanation {
                 write!(f, "in {}", Spoken(due.saturating_since(self.at)))?;
             }
         }
+        if let Some(end) = state.window_until {
+            let end = Spoken(end.saturating_since(self.at));
+            if state.window_until == due {
+                f.write_str(", when its debounce window ends")?;
+            } else {
+                write!(f, "; its debounce window ends in {end}")?;
+            }
+        }
+        if let Some(end) = state.quiet_until {
+            let end = Spoken(end.saturating_since(self.at));
+            write!(f, "; a trigger would wait for its debounce window, which ends in {end}")?;
+        }
+        if state.ready && state.group_is_full {
+            f.write_str("; its group has as many keys held as it may")?;
+        }
+        if let (true, Some(at)) = (state.ready && state.paused.is_none(), state.group_token) {
+            let left = Spoken(at.saturating_since(self.at));
+            write!(f, "; the rate of its group lets a key go in {left}")?;
+        }
+        match state.paused {
+            None => {}
+            Some(Paused::Queue) => f.write_str("; the queue is paused")?,
+            Some(Paused::Group) => f.write_str("; its group is paused")?,
+            Some(_) => f.write_str("; paused")?,
+        }
+        if let (true, Some(at)) = (state.ready && state.paused.is_none(), self.next_token) {
+            write!(f, "; the rate lets a key go in {}", Spoken(at.saturating_since(self.at)))?;
+        }
         Ok(())
     }
 }
@@ -124,7 +193,7 @@ struct Spoken(Duration);
 
 impl fmt::Display for Spoken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+        const UNITS: [(u64, &str); 5] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"), (u64::MAX, "")];
         let (secs, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
         match secs {
             0 if nanos < 1_000 => return write!(f, "{nanos} ns"),
@@ -133,24 +202,13 @@ impl fmt::Display for Spoken {
             1..60 if nanos >= 100_000_000 => return write!(f, "{secs}.{} s", nanos / 100_000_000),
             _ => {}
         }
-        let mut left = secs;
-        let mut said = 0;
-        for (unit, name) in UNITS {
-            let count = left / unit;
-            left %= unit;
-            if said > 0 && count == 0 {
-                break;
-            }
-            if count > 0 {
-                let gap = if said > 0 { " " } else { "" };
-                write!(f, "{gap}{count} {name}")?;
-                said += 1;
-            }
-            if said == 2 {
-                break;
-            }
+        let largest = UNITS.iter().position(|(unit, _)| secs >= *unit).unwrap_or_default();
+        let [(unit, name), (next, next_name)] = [UNITS[largest], UNITS[largest + 1]];
+        write!(f, "{} {name}", secs / unit)?;
+        match secs % unit / next {
+            0 => Ok(()),
+            count => write!(f, " {count} {next_name}"),
         }
-        Ok(())
     }
 }
 

@@ -5,11 +5,10 @@ use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::wait::Step;
-use crate::waiting::{Ask, Limit, Took, Waiting, after_quietly};
+use crate::wait::{Limit, Sleeper, Step};
+use crate::waiting::{Ask, Deadline, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
-use requeue_core::{Ended, Got, Handout, RunRef};
-use std::fmt;
+use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,7 +48,8 @@ pub struct Get<'q, K, V = ()> {
     ask: One<K>,
 }
 
-/// Asks for one key.
+/// Asks for one key. Its calls are inlined by order: what they pass to each other is large, and goes
+/// through memory otherwise (`Item::next` took 60 instructions more).
 struct One<K> {
     /// A run that is to be ended before the key is taken.
     ending: Option<RunRef<K>>,
@@ -58,12 +58,12 @@ struct One<K> {
 impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
-    type Left = Ended<K, V>;
+    type Left = Left<K, V>;
 
     #[inline]
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
-    #[inline]
+    #[inline(always)]
     fn take(
         &mut self,
         hold: &mut Hold<'_, K, V>,
@@ -74,18 +74,20 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         if let Some(run) = self.ending.take() {
             match hold.core.finish_at_once(run) {
                 Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
-                Err(run) => *left = hold.core.finish_in_full(run, false),
+                Err(run) => left.in_full = Some(hold.core.finish_in_full(run, false)),
             }
-            // this may have been the last run that a drain waited for
-            hold.core.conclude();
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),
-            Got::Empty | Got::ShutDown => Took::Nothing,
+            Got::Empty | Got::ShutDown => {
+                // the run that was ended may have been the last one that a drain waited for
+                hold.core.conclude();
+                Took::Nothing
+            }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn hand_out(
         &mut self,
         taken: Self::Taken,
@@ -94,35 +96,51 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         waker: Option<Waker>,
         left: Self::Left,
     ) -> Self::Got {
-        let after = |shared: &Shared<K, V>| after_quietly::<K, V, Self>(shared, left);
-        hold.hand_out(|| owner.clone(), taken, waker, after)
+        let shared = hold.shared();
+        hold.close_with(&taken, waker);
+        Self::after(shared, left);
+        Item::new(owner.clone(), taken)
     }
 
-    #[inline]
+    #[inline(always)]
     fn after(shared: &Shared<K, V>, left: Self::Left) {
-        after_end(shared, left);
+        let Left { key, worked, in_full } = left;
+        shared.tell_worked(worked, RunEnd::Done);
+        // a key that panics as it is dropped must not take the next one from the caller
+        if std::mem::needs_drop::<K>() {
+            quietly(|| drop(key));
+        }
+        if let Some(ended) = in_full {
+            quietly(|| after_end(shared, ended));
+        }
+    }
+}
+
+/// What is left of the run that was ended: mostly the key alone, and what is rare stands apart.
+struct Left<K, V> {
+    key: Option<K>,
+    worked: Option<Duration>,
+    in_full: Option<Ended<K, V>>,
+}
+
+impl<K, V> Default for Left<K, V> {
+    #[inline]
+    fn default() -> Self {
+        Self { key: None, worked: None, in_full: None }
     }
 }
 
 impl<K, V> Hold<'_, K, V> {
-    /// Ends the hold with a key that was handed out. The guard is made last, so that it is made
+    /// Ends the hold in which a key was taken. The guard is made after it, so that it is made
     /// where the caller wants it: nothing in here unwinds, or the key would be held for ever.
     #[inline(always)]
-    fn hand_out<'q>(
-        self,
-        owner: impl FnOnce() -> Owner<'q, K, V>,
-        handout: Handout<K, V>,
-        waker: Option<Waker>,
-        after: impl FnOnce(&Shared<K, V>),
-    ) -> Item<'q, K, V> {
+    fn close_with(self, taken: &Handout<K, V>, waker: Option<Waker>) {
         let shared = self.shared();
         self.close();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
-        shared.tell_waited(handout.waited);
-        after(shared);
-        Item::new(owner(), handout)
+        shared.tell_waited(taken.waited);
     }
 }
 
@@ -132,7 +150,10 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
     let mut reading = None;
     let mut hold = shared.enter(&mut reading);
     match hold.get() {
-        Got::Item(handout) => Some(hold.hand_out(|| Owner::Borrowed(shared), handout, None, |_| ())),
+        Got::Item(taken) => {
+            hold.close_with(&taken, None);
+            Some(Item::new(Owner::Borrowed(shared), taken))
+        }
         Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
     }
 }
@@ -142,7 +163,10 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
 pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
     let mut hold = shared.enter(&mut None);
     match hold.get() {
-        Got::Item(handout) => Ok(hold.hand_out(|| Owner::Borrowed(shared), handout, None, |_| ())),
+        Got::Item(taken) => {
+            hold.close_with(&taken, None);
+            Ok(Item::new(Owner::Borrowed(shared), taken))
+        }
         nothing => {
             hold.close();
             Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })
@@ -183,7 +207,7 @@ impl<'q, K, V> Get<'q, K, V> {
 
     /// One look at the queue: a key, the end, or how long to sleep.
     pub(crate) fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Option<Item<'q, K, V>>> {
-        match self.waiting.step(&mut self.ask, waker, None) {
+        match self.waiting.look(&mut self.ask, waker, None, Sleeper::Thread) {
             Step::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
             Step::Sleep(until) => Step::Sleep(until),
         }
@@ -253,7 +277,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timeout(self, timeout: Duration) -> GetTimeout<'q, K, V> {
-        GetTimeout { get: self, limit: Limit::After(timeout) }
+        GetTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
     }
 
     /// The same with a deadline on the queue's clock. One in the past does not
@@ -267,15 +291,11 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> GetTimeout<'q, K, V> {
-        GetTimeout { get: self, limit: Limit::At(at) }
+        GetTimeout { get: self, deadline: Deadline::new(Limit::At(at)) }
     }
 }
 
-impl<'q, K, V> Future for Get<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for Get<'q, K, V> {
     type Output = Option<Item<'q, K, V>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -295,11 +315,7 @@ impl<K, V> Drop for Get<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Get<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Get").field("waiting", &self.waiting.is_entered()).finish_non_exhaustive()
-    }
-}
+debug!([K, V] Get<'_, K, V>, |get| { waiting: get.waiting.is_entered(), .. });
 
 /// [`Get`] with a deadline: await it, or call [`wait`](Self::wait) on it.
 ///
@@ -322,7 +338,7 @@ impl<K, V> fmt::Debug for Get<'_, K, V> {
 #[must_use = "a GetTimeout does nothing unless it is awaited or waited on"]
 pub struct GetTimeout<'q, K, V = ()> {
     get: Get<'q, K, V>,
-    limit: Limit,
+    deadline: Deadline,
 }
 
 impl<'q, K, V> GetTimeout<'q, K, V> {
@@ -337,7 +353,7 @@ impl<'q, K, V> GetTimeout<'q, K, V> {
     /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
     /// ```
     pub fn into_owned(self) -> GetTimeout<'static, K, V> {
-        GetTimeout { get: self.get.into_owned(), limit: self.limit }
+        GetTimeout { get: self.get.into_owned(), deadline: Deadline::new(self.deadline.limit) }
     }
 
     /// Blocks until there is a key, the queue is worked off, or the time is up.
@@ -356,27 +372,19 @@ impl<'q, K, V> GetTimeout<'q, K, V> {
     /// ```
     pub fn wait(mut self) -> Result<Item<'q, K, V>, GetError> {
         let Get { waiting, ask } = &mut self.get;
-        waiting.block(ask, Some(self.limit)).and_then(|item| item.ok_or(GetError::ShutDown))
+        waiting.block(ask, Some(self.deadline.limit)).and_then(|item| item.ok_or(GetError::ShutDown))
     }
 }
 
-impl<'q, K, V> Future for GetTimeout<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for GetTimeout<'q, K, V> {
     type Output = Result<Item<'q, K, V>, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { get: Get { waiting, ask }, limit } = &mut *self;
+        let Self { get: Get { waiting, ask }, deadline } = &mut *self;
         waiting
-            .poll(ask, cx, Some(limit))
+            .poll(ask, cx, Some(deadline))
             .map(|outcome| outcome.and_then(|item| item.ok_or(GetError::ShutDown)))
     }
 }
 
-impl<K, V> fmt::Debug for GetTimeout<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GetTimeout").field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
+debug!([K, V] GetTimeout<'_, K, V>, |timeout| { limit: timeout.deadline.limit, .. });

@@ -5,10 +5,10 @@ use crate::item::Item;
 use crate::items::{Items, after_ends, done_all, end_in, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::waiting::{Ask, Limit, Took, Waiting, after_quietly};
+use crate::wait::Limit;
+use crate::waiting::{Ask, Deadline, Took, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
-use std::fmt;
 use std::future::Future;
 use std::mem::take;
 use std::pin::Pin;
@@ -104,7 +104,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
             // these may have been the last runs that a drain waited for
             hold.core.conclude();
         }
-        let ready = (*most).min(hold.core.len());
+        let ready = (*most).min(hold.core.servable());
         if ready == 0 {
             return if *most > 0 || hold.core.is_over() {
                 Took::Nothing
@@ -141,7 +141,8 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
-        after_quietly::<K, V, Self>(owner.shared(), left);
+        // a key that panics as it is dropped must not take these from the caller
+        quietly(|| Self::after(owner.shared(), left));
         taken
     }
 
@@ -272,7 +273,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// assert_eq!(got.err(), Some(GetError::TimedOut));
     /// ```
     pub fn timeout(self, timeout: Duration) -> GetManyTimeout<'q, K, V> {
-        GetManyTimeout { get: self, limit: Limit::After(timeout) }
+        GetManyTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
     }
 
     /// The same with a deadline on the queue's clock. One in the past does not
@@ -286,15 +287,11 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> GetManyTimeout<'q, K, V> {
-        GetManyTimeout { get: self, limit: Limit::At(at) }
+        GetManyTimeout { get: self, deadline: Deadline::new(Limit::At(at)) }
     }
 }
 
-impl<'q, K, V> Future for GetMany<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for GetMany<'q, K, V> {
     type Output = Option<Items<'q, K, V>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -314,14 +311,7 @@ impl<K, V> Drop for GetMany<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for GetMany<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GetMany")
-            .field("most", &self.ask.most)
-            .field("waiting", &self.waiting.is_entered())
-            .finish_non_exhaustive()
-    }
-}
+debug!([K, V] GetMany<'_, K, V>, |many| { most: many.ask.most, waiting: many.waiting.is_entered(), .. });
 
 /// [`GetMany`] with a deadline: await it, or call [`wait`](Self::wait) on it.
 ///
@@ -344,7 +334,7 @@ impl<K, V> fmt::Debug for GetMany<'_, K, V> {
 #[must_use = "a GetManyTimeout does nothing unless it is awaited or waited on"]
 pub struct GetManyTimeout<'q, K, V = ()> {
     get: GetMany<'q, K, V>,
-    limit: Limit,
+    deadline: Deadline,
 }
 
 impl<'q, K, V> GetManyTimeout<'q, K, V> {
@@ -359,7 +349,7 @@ impl<'q, K, V> GetManyTimeout<'q, K, V> {
     /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
     /// ```
     pub fn into_owned(self) -> GetManyTimeout<'static, K, V> {
-        GetManyTimeout { get: self.get.into_owned(), limit: self.limit }
+        GetManyTimeout { get: self.get.into_owned(), deadline: Deadline::new(self.deadline.limit) }
     }
 
     /// Blocks until there is a key, the queue is worked off, or the time is up.
@@ -378,27 +368,19 @@ impl<'q, K, V> GetManyTimeout<'q, K, V> {
     /// ```
     pub fn wait(mut self) -> Result<Items<'q, K, V>, GetError> {
         let GetMany { waiting, ask } = &mut self.get;
-        waiting.block(ask, Some(self.limit)).and_then(|items| items.ok_or(GetError::ShutDown))
+        waiting.block(ask, Some(self.deadline.limit)).and_then(|items| items.ok_or(GetError::ShutDown))
     }
 }
 
-impl<'q, K, V> Future for GetManyTimeout<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for GetManyTimeout<'q, K, V> {
     type Output = Result<Items<'q, K, V>, GetError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { get: GetMany { waiting, ask }, limit } = &mut *self;
+        let Self { get: GetMany { waiting, ask }, deadline } = &mut *self;
         waiting
-            .poll(ask, cx, Some(limit))
+            .poll(ask, cx, Some(deadline))
             .map(|outcome| outcome.and_then(|items| items.ok_or(GetError::ShutDown)))
     }
 }
 
-impl<K, V> fmt::Debug for GetManyTimeout<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GetManyTimeout").field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
+debug!([K, V] GetManyTimeout<'_, K, V>, |timeout| { limit: timeout.deadline.limit, .. });

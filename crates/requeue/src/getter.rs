@@ -9,7 +9,6 @@ use crate::owner::Owner;
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
 use crate::{Phase, TryGetError};
-use std::fmt;
 use std::sync::Arc;
 
 /// A handle that only gets: [`WorkQueue::getter`](crate::WorkQueue::getter).
@@ -165,8 +164,4 @@ impl<K, V> Clone for Getter<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Getter<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Getter").field("name", &self.shared.name).finish_non_exhaustive()
-    }
-}
+debug!([K, V] Getter<K, V>, |getter| { name: getter.shared.name, .. });

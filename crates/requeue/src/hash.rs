@@ -52,11 +52,7 @@ impl BuildHasher for RandomState {
 #[derive(Clone)]
 pub struct KeyHasher(foldhash::quality::FoldHasher<'static>);
 
-impl std::fmt::Debug for KeyHasher {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeyHasher").finish_non_exhaustive()
-    }
-}
+debug!([] KeyHasher, |_| { .. });
 
 /// Passes the integers on whole: foldhash folds a `u64` in one step where
 /// eight bytes take a loop.

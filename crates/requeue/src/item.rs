@@ -5,6 +5,7 @@ use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::{Instant, Refused};
 use requeue_core::{Handout, RunRef};
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,24 @@ impl<'q, K, V> Item<'q, K, V> {
         self.attempt
     }
 
+    /// The priority with which the key was handed out: the highest of the triggers that led
+    /// to this run, and 0 on a queue without [`priorities`](crate::Builder::priorities). A
+    /// [`retry`](Self::retry), or [`again`](Self::again), keeps it.
+    ///
+    /// ```
+    /// # use requeue::{Add, WorkQueue};
+    /// let q = WorkQueue::builder().priorities().build()?;
+    /// q.add_with("a", Add::now().priority(-100))?;
+    /// q.add_with("a", Add::now().priority(7))?; // raises it
+    /// q.add("a")?; // with priority 0, which lowers nothing
+    /// assert_eq!(q.try_get()?.priority(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn priority(&self) -> i16 {
+        self.guard.priority()
+    }
+
     /// Ends the run. The same as dropping the item where the queue was built
     /// with the default [`Unfinished::Done`](crate::Unfinished::Done).
     ///
@@ -215,7 +234,7 @@ impl<'q, K, V> Item<'q, K, V> {
 
     fn retry_with(mut self, instead: Option<Duration>) -> Result<Duration, RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
-        let retried = ending.retry(shared, instead, &mut self.value, &mut None);
+        let retried = ending.retry(shared, instead, &mut self.value, &mut None, &Cell::new(None));
         retried.map_err(|reason| RefusedItem { item: self, reason })
     }
 
@@ -322,6 +341,11 @@ impl<'q, K, V> Item<'q, K, V> {
         self.guard.let_go(&mut self.value, Some(now));
     }
 
+    /// The number of the key's slot, while the run goes on.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        self.guard.run.as_ref().map(RunRef::slot)
+    }
+
     /// The guard and the value apart, for a worker.
     pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
         let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
@@ -355,11 +379,7 @@ impl<K, V> Drop for Item<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Item<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Item").field("attempt", &self.attempt).finish_non_exhaustive()
-    }
-}
+debug!([K, V] Item<'_, K, V>, |item| { attempt: item.attempt, .. });
 
 /// A retry that the queue refused: the guard comes back, its run goes on.
 ///
@@ -403,11 +423,7 @@ impl<K, V> RefusedItem<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for RefusedItem<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RefusedItem").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+debug!([K, V] RefusedItem<'_, K, V>, |item| { reason: item.reason, .. });
 
 impl<K, V> fmt::Display for RefusedItem<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,6 @@ use crate::panics::{FirstPanic, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
 use requeue_core::{Ended, How, RetryDelay};
-use std::fmt;
 use std::mem::{needs_drop, take};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -247,9 +246,7 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
         return done_all(shared, items);
     }
     let mut first = FirstPanic::default();
-    let mut now = None;
-    first.catch(|| now = Some(shared.now()));
-    match now {
+    match first.catch(|| shared.now()) {
         None => end_whatever_panics(shared, items),
         // the limiter is asked for each without the lock
         Some(now) if shared.keeps_own() => {
@@ -296,7 +293,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
 /// Says done of all items, in what is dropped.
 pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut first = FirstPanic::default();
-    if !first.catch(|| end_all(shared, items, false)) {
+    if first.catch(|| end_all(shared, items, false)).is_none() {
         end_whatever_panics(shared, items);
     }
     first.resume();
@@ -379,11 +376,7 @@ impl<K, V> DerefMut for Items<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Items<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Items").field("len", &self.items.len()).finish_non_exhaustive()
-    }
-}
+debug!([K, V] Items<'_, K, V>, |items| { len: items.items.len(), .. });
 
 impl<'a, 'q, K, V> IntoIterator for &'a Items<'q, K, V> {
     type Item = &'a Item<'q, K, V>;
@@ -459,8 +452,4 @@ impl<K, V> Drop for IntoItems<'_, K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for IntoItems<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoItems").field("len", &self.items.len()).finish_non_exhaustive()
-    }
-}
+debug!([K, V] IntoItems<'_, K, V>, |items| { len: items.items.len(), .. });

@@ -321,68 +321,27 @@ mod sealed {
     impl<K, V, S> Sealed for crate::WorkQueue<K, V, S> {}
 }
 
-impl<K, V, S> Queue<K, V> for WorkQueue<K, V, S>
-where
-    K: Hash + Eq + Send + Sync,
-    V: Send,
-    S: BuildHasher + Send + Sync,
-{
-    fn add(&self, key: K) -> AddResult<K, V> {
-        self.add(key)
-    }
-    fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
-        self.add_value(key, value)
-    }
-    fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V> {
-        self.add_many(keys)
-    }
-    fn get(&self) -> Get<'_, K, V> {
-        self.get()
-    }
-    fn get_many(&self, most: usize) -> GetMany<'_, K, V> {
-        self.get_many(most)
-    }
-    fn get_blocking(&self) -> Option<Item<'_, K, V>> {
-        self.get_blocking()
-    }
-    fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        self.try_get()
-    }
-    fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
-        self.try_get_many(most)
-    }
-    fn done(&self, key: &K) -> Result<(), NotHeld> {
-        self.done(key)
-    }
-    fn state(&self, key: &K) -> Option<KeyState> {
-        self.state(key)
-    }
-    fn len(&self) -> usize {
-        self.len()
-    }
-    fn is_empty(&self) -> bool {
-        self.is_empty()
-    }
-    fn stats(&self) -> Stats {
-        self.stats()
-    }
-    fn shutting_down(&self) -> bool {
-        self.shutting_down()
-    }
-    fn phase(&self) -> Phase {
-        self.phase()
-    }
-    fn close(&self) {
-        self.close();
-    }
-    fn shut_down(&self) -> ShutDown {
-        self.shut_down()
-    }
-    fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        self.shut_down_with_drain()
-    }
-    fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
-        self.shut_down_with(options)
+impl<K: Hash + Eq + Send + Sync, V: Send, S: BuildHasher + Send + Sync> Queue<K, V> for WorkQueue<K, V, S> {
+    forward! { self => *self;
+        fn add(&self, key: K) -> AddResult<K, V>;
+        fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
+        fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V>;
+        fn get(&self) -> Get<'_, K, V>;
+        fn get_many(&self, most: usize) -> GetMany<'_, K, V>;
+        fn get_blocking(&self) -> Option<Item<'_, K, V>>;
+        fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
+        fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError>;
+        fn done(&self, key: &K) -> Result<(), NotHeld>;
+        fn state(&self, key: &K) -> Option<KeyState>;
+        fn len(&self) -> usize;
+        fn is_empty(&self) -> bool;
+        fn stats(&self) -> Stats;
+        fn shutting_down(&self) -> bool;
+        fn phase(&self) -> Phase;
+        fn close(&self);
+        fn shut_down(&self) -> ShutDown;
+        fn shut_down_with_drain(&self) -> Drain<'_, K, V>;
+        fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;
     }
 }
 
@@ -392,9 +351,7 @@ where
     V: Send,
     S: BuildHasher + Send + Sync,
 {
-    fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V> {
-        self.add_after(key, delay)
-    }
+    forward! { self => *self; fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V>; }
 }
 
 impl<K, V, S> RateLimitingQueue<K, V> for WorkQueue<K, V, S>
@@ -403,13 +360,9 @@ where
     V: Send,
     S: BuildHasher + Send + Sync,
 {
-    fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
-        self.add_rate_limited(key)
-    }
-    fn forget(&self, key: &K) {
-        self.forget(key);
-    }
-    fn num_requeues(&self, key: &K) -> u32 {
-        self.num_requeues(key)
+    forward! { self => *self;
+        fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>>;
+        fn forget(&self, key: &K);
+        fn num_requeues(&self, key: &K) -> u32;
     }
 }

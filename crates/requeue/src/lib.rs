@@ -2,38 +2,54 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod macros;
+
 mod add;
 mod add_many;
+mod adders;
 mod adding;
 mod builder;
+mod control;
 mod drain;
 mod ending;
 mod error;
 mod explain;
+mod fairness;
 mod filter;
 mod get;
 mod get_many;
 mod getter;
+mod groups;
 mod hash;
 mod hold;
 mod item;
 mod items;
+mod journal;
 mod key;
 mod layers;
 mod metrics;
+mod op;
 mod owner;
 mod panics;
+mod pause;
 mod phase;
 mod queue;
+mod restore;
+mod room;
+mod snapshot;
+mod source;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
+mod trying;
 mod unfinished;
 mod wait;
 mod waiting;
 mod worker;
 
 pub mod clock;
+pub mod engine;
 pub mod limiter;
 mod lock;
 
@@ -53,19 +69,28 @@ pub use getter::Getter;
 pub use hash::{KeyHasher, RandomState};
 pub use item::{Item, RefusedItem};
 pub use items::{IntoItems, Items};
+pub use journal::Fence;
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
-pub use metrics::{Gauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+pub use metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+pub use op::{AddFailed, AsyncQueue, EngineError, Op};
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
-pub use requeue_core::{Instant, KeyState, Order, ReadyOrder, Stats, Ticket};
+pub use requeue_core::{
+    Ahead, Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, Only, Order, Paused, ReadyOrder,
+    Stats, Ticket,
+};
+pub use restore::Restore;
+pub use room::AddWhenRoom;
+pub use snapshot::{Cursor, Page, Snapshot};
+pub use source::Source;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
 pub use unfinished::Unfinished;
 pub use worker::{
-    BoxError, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
+    BoxError, CrewSize, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,
 };
 #[cfg(feature = "tokio")]
@@ -83,36 +108,27 @@ pub mod docs {
     pub mod contract {}
 
     #[doc = include_str!("docs/client_go.md")]
+    #[doc(alias("NewRateLimitingQueueWithDelayingInterface", "Logger"))]
     #[doc(alias(
-        "NewRateLimitingQueueWithDelayingInterface",
-        "Logger",
         "SetProvider",
         "GaugeMetric",
         "SettableGaugeMetric",
         "CounterMetric",
         "SummaryMetric",
-        "HistogramMetric",
-        "Inc",
-        "Dec",
-        "Set",
-        "Observe",
-        "ParallelizeUntil",
-        "DoWorkPieceFunc",
-        "Options",
-        "WithChunkSize",
-        "Sometimes",
-        "First",
-        "Interval",
-        "Do",
+        "HistogramMetric"
+    ))]
+    #[doc(alias("Inc", "Dec", "Set", "Observe"))]
+    #[doc(alias("ParallelizeUntil", "DoWorkPieceFunc", "Options", "WithChunkSize"))]
+    #[doc(alias("Sometimes", "First", "Interval", "Do"))]
+    #[doc(alias(
         "Tick",
         "NewTicker",
         "Ticker",
         "IntervalClock",
         "SimpleIntervalClock",
-        "NewSimpleIntervalClock",
-        "Stop",
-        "Reset"
+        "NewSimpleIntervalClock"
     ))]
+    #[doc(alias("Stop", "Reset"))]
     pub mod client_go {}
 
     #[doc = include_str!("docs/details.md")]
@@ -123,3 +139,8 @@ pub mod docs {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those of the page that shows it beside other queues.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/BEYOND.md")]
+struct Beyond;

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-pub use requeue_core::{Gauges, RunEnd};
+pub use requeue_core::{Gauges, GroupGauges, RunEnd};
 
 /// Where a queue's gauges are read.
 ///
@@ -38,6 +38,42 @@ pub trait ReadGauges: Send + Sync {
     /// }
     /// ```
     fn gauges(&self) -> Gauges;
+
+    /// How many keys of each priority are ready, the lowest first, and only of those of which some
+    /// are: paused keys are among them, so together they are [`Gauges::depth`]. `None` on a
+    /// queue without priorities.
+    ///
+    /// The queue counts nothing for it, but for groups with priorities one number a key: it is read
+    /// off the line, 256 priorities a lock hold. Where there are more of them the answer is not of
+    /// one instant.
+    ///
+    /// ```
+    /// # use requeue::ReadGauges;
+    /// fn urgent(queue: &dyn ReadGauges) -> usize {
+    ///     let depths = queue.depth_by_priority().unwrap_or_default();
+    ///     depths.iter().filter(|(priority, _)| *priority > 0).map(|(_, keys)| keys).sum()
+    /// }
+    /// ```
+    fn depth_by_priority(&self) -> Option<Vec<(i16, usize)>> {
+        None
+    }
+
+    /// How many keys of each group are ready and held: of those groups to which
+    /// [`GroupRules::metrics`](crate::GroupRules::metrics) gives a name and of which keys are known.
+    /// Groups of one name stand here one by one.
+    ///
+    /// The queue counts nothing for it. It is read 256 groups a lock hold: where there are more of
+    /// them the answer is not of one instant.
+    ///
+    /// ```
+    /// # use requeue::ReadGauges;
+    /// fn busiest(queue: &dyn ReadGauges) -> Option<std::sync::Arc<str>> {
+    ///     queue.groups().into_iter().max_by_key(|group| group.held).map(|group| group.name)
+    /// }
+    /// ```
+    fn groups(&self) -> Vec<GroupGauges> {
+        Vec::new()
+    }
 }
 
 /// How many worker threads, or tasks, a queue has, and how many of them have a key.
@@ -167,6 +203,29 @@ pub trait Metrics: Send + Sync + 'static {
     fn coalesced(&self, triggers: u64) {
         let _ = triggers;
     }
+    /// So many keys made room for others on a queue that
+    /// [drops the oldest](crate::Builder::drop_oldest).
+    ///
+    /// ```
+    /// # use requeue::{Metrics, WorkQueue};
+    /// # use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+    /// #[derive(Default)]
+    /// struct Sink(AtomicU64);
+    /// impl Metrics for Sink {
+    ///     fn dropped(&self, keys: u64) {
+    ///         self.0.fetch_add(keys, Relaxed);
+    ///     }
+    /// }
+    /// # let sink = Arc::new(Sink::default());
+    /// let builder = WorkQueue::builder().name("pods").bound(1).drop_oldest(|_, _| ());
+    /// let q = builder.metrics(sink.clone()).build()?;
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// assert_eq!(sink.0.load(Relaxed), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn dropped(&self, keys: u64) {
+        let _ = keys;
+    }
     /// An add_after or add_rate_limited was accepted: `workqueue_retries_total`.
     ///
     /// ```
@@ -284,13 +343,34 @@ pub trait Metrics: Send + Sync + 'static {
     /// assert_eq!(*names.0.lock().unwrap(), ["pods"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias(
-        "NewDepthMetric",
-        "NewUnfinishedWorkSecondsMetric",
-        "NewLongestRunningProcessorSecondsMetric"
-    ))]
+    #[doc(alias("NewDepthMetric", "NewUnfinishedWorkSecondsMetric"))]
+    #[doc(alias("NewLongestRunningProcessorSecondsMetric"))]
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         let _ = (name, gauges);
+    }
+    /// Called once, when the queue is built and before [`attach`](Self::attach), if it has
+    /// [constant labels](crate::Builder::label): their names, which were checked, and values, in the
+    /// order in which they were given.
+    ///
+    /// ```
+    /// # use requeue::{Metrics, WorkQueue};
+    /// # use std::sync::{Arc, Mutex};
+    /// #[derive(Default)]
+    /// struct Labels(Mutex<Vec<(String, String)>>);
+    /// impl Metrics for Labels {
+    ///     fn attach_labels(&self, labels: &[(String, String)]) {
+    ///         *self.0.lock().unwrap() = labels.to_vec();
+    ///     }
+    /// }
+    /// let sink = Arc::new(Labels::default());
+    /// let builder = WorkQueue::<u64>::builder().name("pods").label("cluster", "eu-1");
+    /// let q = builder.metrics(sink.clone()).build()?;
+    /// assert_eq!(*sink.0.lock().unwrap(), [("cluster".to_owned(), "eu-1".to_owned())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("ConstLabels"))]
+    fn attach_labels(&self, labels: &[(String, String)]) {
+        let _ = labels;
     }
     /// Called once for each [`Worker`](crate::Worker) of the queue, when it is
     /// started: where to read how many threads, or tasks, it has and how many are busy.
@@ -322,28 +402,16 @@ pub trait Metrics: Send + Sync + 'static {
 }
 
 impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
-    fn added(&self, keys: u64) {
-        (**self).added(keys);
-    }
-    fn coalesced(&self, triggers: u64) {
-        (**self).coalesced(triggers);
-    }
-    fn retried(&self) {
-        (**self).retried();
-    }
-    fn timer_fired(&self, late: Duration) {
-        (**self).timer_fired(late);
-    }
-    fn handed_out(&self, waited: Duration) {
-        (**self).handed_out(waited);
-    }
-    fn run_ended(&self, took: Duration, end: RunEnd) {
-        (**self).run_ended(took, end);
-    }
-    fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
-        (**self).attach(name, gauges);
-    }
-    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
-        (**self).attach_workers(workers);
+    forward! { self => **self;
+        fn added(&self, keys: u64);
+        fn coalesced(&self, triggers: u64);
+        fn dropped(&self, keys: u64);
+        fn retried(&self);
+        fn timer_fired(&self, late: Duration);
+        fn handed_out(&self, waited: Duration);
+        fn run_ended(&self, took: Duration, end: RunEnd);
+        fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
+        fn attach_labels(&self, labels: &[(String, String)]);
+        fn attach_workers(&self, workers: Weak<dyn ReadWorkers>);
     }
 }

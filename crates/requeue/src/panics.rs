@@ -4,14 +4,17 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-/// Runs foreign code whose panic nobody here can receive. A payload may panic
+/// Runs foreign code whose panic nobody here can receive; `None` if it panicked. A payload may panic
 /// when it is dropped; that one is leaked.
-pub(crate) fn quietly(foreign: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
-        if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            std::mem::forget(worse);
-        }
+pub(crate) fn quietly<T>(foreign: impl FnOnce() -> T) -> Option<T> {
+    let payload = match catch_unwind(AssertUnwindSafe(foreign)) {
+        Ok(answer) => return Some(answer),
+        Err(payload) => payload,
+    };
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(worse);
     }
+    None
 }
 
 /// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
@@ -62,14 +65,17 @@ pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
 pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
 
 impl FirstPanic {
-    /// Whether `what` did not panic.
-    pub(crate) fn catch(&mut self, what: impl FnOnce()) -> bool {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(what)) else { return true };
+    /// `None` if `what` panicked.
+    pub(crate) fn catch<T>(&mut self, what: impl FnOnce() -> T) -> Option<T> {
+        let panic = match catch_unwind(AssertUnwindSafe(what)) {
+            Ok(answer) => return Some(answer),
+            Err(panic) => panic,
+        };
         match &self.0 {
             None if !std::thread::panicking() => self.0 = Some(panic),
-            _ => quietly(|| drop(panic)),
+            _ => _ = quietly(|| drop(panic)),
         }
-        false
+        None
     }
 
     pub(crate) fn resume(self) {

@@ -22,7 +22,6 @@ use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, Phase, RandomState, Stats};
 use requeue_core::{Added, Delay, Policy};
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -72,7 +71,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Hashes before the lock is taken: a hasher is users' code.
     #[inline]
-    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         let hash = self.hasher.hash_one(key);
         // both halves, for hashers that are weak in one
         (hash ^ (hash >> 32)) as u32
@@ -129,10 +128,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// q.add_ref("default/web")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_ref<Q>(&self, key: &Q) -> Result<Added, Refused>
+    pub fn add_ref<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(&self, key: &Q) -> Result<Added, Refused>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let hash = self.hash(key);
         self.shared.add_ref(key, hash)
@@ -154,7 +152,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add(key, hash, Some(value), Delay::Now, None).map(|accepted| accepted.added)
+        self.shared.add_saying(key, hash, (Some(value), 0))
     }
 
     /// Asks for a run of `key` in `delay`; zero is [`add`](Self::add).
@@ -188,7 +186,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed,
+    /// if the trigger has a priority and the queue was built without
+    /// [`priorities`](crate::Builder::priorities), or if the queue has a
+    /// [`bound`](crate::Builder::bound) and is full.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -198,17 +199,35 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        let Add { when, policy, value } = how.into();
-        let (delay, timed) = match when {
-            When::Now => (Delay::Now, false),
-            When::After(delay) => (Delay::After(delay, policy), true),
-            When::At(due) => (Delay::At(due, policy), true),
-            When::RateLimited => {
-                return self.shared.add_limited(key, hash, value, policy).map(|accepted| accepted.added);
+        let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
+        if !self.shared.takes(priority) {
+            return Err(AddError { key, value, reason: Refused::NoPriorities });
+        }
+        let said = (value, priority);
+        if let Some(debounce) = debounce {
+            return self.shared.add_debounced(key, hash, said, in_backoff, debounce);
+        }
+        let (delay, timed) = match (when, in_backoff) {
+            (When::Now, None) => return self.shared.add_saying(key, hash, said),
+            (When::Now, Some(_)) => (Delay::Now, false),
+            (When::After(delay), _) => (Delay::After(delay, policy), true),
+            (When::At(due), _) => (Delay::At(due, policy), true),
+            (When::RateLimited, _) => {
+                let accepted = match in_backoff {
+                    None => self.shared.add_limited(key, hash, said, policy),
+                    Some(in_backoff) => {
+                        self.shared.add_limited_in_backoff(key, hash, said, policy, in_backoff)
+                    }
+                };
+                return accepted.map(|accepted| accepted.added);
             }
         };
         let reading = timed.then(|| self.shared.now());
-        self.shared.add(key, hash, value, delay, reading).map(|accepted| accepted.added)
+        let accepted = match in_backoff {
+            None => self.shared.add(key, hash, said, delay, reading),
+            Some(in_backoff) => self.shared.add_in_backoff(key, hash, said, delay, reading, in_backoff),
+        };
+        accepted.map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key, as [`add`](Self::add) does, in the order of the
@@ -282,7 +301,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// The default limiter has one bucket for all keys beside the back-off of each: a
     /// burst of 100, then 10 a second. So where 1,000 keys fail at once, the last of them
     /// waits 90 s, although each has failed only once. Where keys fail for reasons of
-    /// their own, give the queue [`default_per_item`](crate::limiter::default_per_item)
+    /// their own, give the queue
+    /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket)
     /// ([`Builder::limiter`](crate::Builder::limiter)).
     ///
     /// # Errors
@@ -306,7 +326,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[doc(alias("AddRateLimited"))]
     pub fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         let hash = self.hash(&key);
-        self.shared.add_limited(key, hash, None, Policy::default()).map(|accepted| accepted.delay)
+        self.shared.add_limited(key, hash, (None, 0), Policy::default()).map(|accepted| accepted.delay)
     }
 
     /// Clears the limiter's record of the key. A timer that it has stays.
@@ -368,10 +388,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// assert_eq!(q.done("a"), Err(NotHeld));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn done<Q>(&self, key: &Q) -> Result<(), NotHeld>
+    pub fn done<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Result<(), NotHeld>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
         let ended = self.shared.hold(None).with(|hold| hold.core.done(key, hash))?;
@@ -394,17 +413,17 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn state<Q>(&self, key: &Q) -> Option<KeyState>
+    pub fn state<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<KeyState>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
         self.shared.enter_at(self.shared.now()).with(|hold| hold.core.state(key, hash))
     }
 
-    /// Why a key is running, or is not, in words: what [`state`](Self::state) knows, as
-    /// text for people.
+    /// Why a key is running, or is not, in words: what [`state`](Self::state) knows, and what
+    /// else holds the key back, as text for people. All of it is of one instant, but for the
+    /// [worker](crate::Run::worker) that has the key, who is asked a moment later.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -415,16 +434,28 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn explain<Q>(&self, key: &Q) -> Explanation
+    pub fn explain<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Explanation
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let (state, shutting_down) =
-            self.shared.enter_at(at).with(|hold| (hold.core.state(key, hash), hold.core.shutting_down()));
-        Explanation { state, at, shutting_down }
+        let (mut said, slot) = self.shared.enter_at(at).with(|hold| {
+            let said = Explanation {
+                state: hold.core.state(key, hash),
+                at,
+                worker: None,
+                ahead: hold.core.ahead_of(key, hash),
+                next_token: hold.core.next_token(),
+                waiting_for_room: hold.adders.len(),
+                shutting_down: hold.core.shutting_down(),
+            };
+            (said, hold.core.slot_of(key, hash))
+        });
+        // workers are asked without the lock
+        let held = slot.filter(|_| said.state.is_some_and(|state| state.held));
+        said.worker = held.and_then(|slot| self.shared.who_has(slot));
+        said
     }
 }
 
@@ -854,11 +885,7 @@ impl<K, V, S: Clone> Clone for WeakQueue<K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for WeakQueue<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakQueue").finish_non_exhaustive()
-    }
-}
+debug!([K, V, S] WeakQueue<K, V, S>, |_| { .. });
 
 impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {
     fn clone(&self) -> Self {
@@ -881,11 +908,4 @@ impl<K, V, S> Drop for WorkQueue<K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for WorkQueue<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue")
-            .field("name", &self.name())
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+debug!([K, V, S] WorkQueue<K, V, S>, |queue| { name: queue.name(), stats: queue.stats(), .. });

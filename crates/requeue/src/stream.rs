@@ -62,11 +62,7 @@ impl<'q, K, V> Get<'q, K, V> {
     }
 }
 
-impl<'q, K, V> Stream for ItemStream<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Stream for ItemStream<'q, K, V> {
     type Item = Item<'q, K, V>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -559,6 +559,27 @@ pub(crate) enum Step<T> {
     Sleep(Option<Instant>),
 }
 
+/// When a wait gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// So long after the first look.
+    After(Duration),
+    At(Instant),
+}
+
+impl Limit {
+    /// When it is. The first look, which reads the time, fixes it.
+    pub(crate) fn at(&mut self, now: Option<Instant>) -> Instant {
+        if let (Self::After(timeout), Some(now)) = (*self, now) {
+            *self = Self::At(now + timeout);
+        }
+        match *self {
+            Self::At(at) => at,
+            Self::After(_) => Instant::NEVER,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,15 @@
 //! One who waits for keys: one body for threads and tasks, for one key and for
 //! several.
 
-use crate::clock::{Alarm, Parker};
+use crate::clock::{Alarm, Clock, Parker};
 use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
-use crate::wait::{Sleeper, Step, WaiterId};
+use crate::wait::{Limit, Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 /// What is asked of the queue in each look at it: a key, or several.
 ///
@@ -35,8 +34,8 @@ pub(crate) trait Ask<'q, K, V> {
         left: &mut Self::Left,
     ) -> Took<Self::Taken>;
 
-    /// Ends the hold with what was taken, and does what follows from it: nothing of that, the drop
-    /// of `waker` say, unwinds, for then a key would stay held.
+    /// Ends the hold and hands out what was taken. Nothing that this does after the hold may
+    /// unwind, not even the drop of `waker`: a key would stay held.
     fn hand_out(
         &mut self,
         taken: Self::Taken,
@@ -64,27 +63,36 @@ struct Look<L: Default> {
     reading: Option<Instant>,
     deadline: Option<Instant>,
     who: Sleeper,
-    left: L,
+    left: Leaves<L>,
 }
 
-/// What is left is dropped quietly where a panic of users' code unwinds through the look.
-impl<L: Default> Drop for Look<L> {
-    #[inline]
-    fn drop(&mut self) {
-        if std::mem::needs_drop::<L>() && std::thread::panicking() {
-            quietly(|| drop(std::mem::take(&mut self.left)));
-        }
+/// What a look leaves. It is dropped quietly where a panic of users' code unwinds through the look.
+#[derive(Default)]
+struct Leaves<L: Default>(L);
+
+impl<L: Default> Leaves<L> {
+    #[inline(always)]
+    fn take(&mut self) -> L {
+        std::mem::take(&mut self.0)
+    }
+
+    #[inline(always)]
+    fn into_inner(mut self) -> L {
+        let left = self.take();
+        // nothing is left in it: its drop would look all the same
+        std::mem::forget(self);
+        left
     }
 }
 
-/// Does what follows a look in which keys are handed out: a panic of users' code, as another key
-/// is dropped, must not take them from the caller.
-#[inline]
-pub(crate) fn after_quietly<'q, K, V, A: Ask<'q, K, V>>(shared: &Shared<K, V>, left: A::Left) {
-    if std::mem::needs_drop::<A::Left>() {
-        quietly(|| A::after(shared, left));
-    } else {
-        A::after(shared, left);
+impl<L: Default> Drop for Leaves<L> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<L>() && std::thread::panicking() {
+            // taken first: what the closure refers to would be kept in memory everywhere
+            let left = self.take();
+            quietly(|| drop(left));
+        }
     }
 }
 
@@ -95,9 +103,6 @@ pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
 pub(crate) struct Waiting<'q, K, V> {
     owner: Owner<'q, K, V>,
     waiter: Option<WaiterId>,
-    /// The wake-up at a task's deadline that was asked of the clock, and for whom. The
-    /// deadline of a wait does not change.
-    alarm: Option<(Waker, Alarm)>,
 }
 
 impl<'q, K, V> Waiting<'q, K, V> {
@@ -107,7 +112,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>) -> Self {
-        Self { owner, waiter: None, alarm: None }
+        Self { owner, waiter: None }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<K, V>> {
@@ -119,33 +124,23 @@ impl<'q, K, V> Waiting<'q, K, V> {
         self.waiter.is_some()
     }
 
-    /// One look at the queue, of a thread: a key, the end, or how long to sleep.
+    /// One look at the queue: a key, the end, or how long to sleep.
     #[inline]
-    pub(crate) fn step<'w, A: Ask<'q, K, V>>(
-        &mut self,
-        ask: &mut A,
-        waker: impl Fn() -> &'w Waker,
-        limit: Option<&mut Limit>,
-    ) -> Step<Outcome<A::Got>> {
-        self.look(ask, waker, limit, Sleeper::Thread)
-    }
-
-    #[inline]
-    fn look<'w, A: Ask<'q, K, V>>(
+    pub(crate) fn look<'w, A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
         limit: Option<&mut Limit>,
         who: Sleeper,
     ) -> Step<Outcome<A::Got>> {
-        let Self { owner, waiter, .. } = self;
+        let Self { owner, waiter } = self;
         let shared = owner.shared();
         let mut reading = limit.is_some().then(|| shared.now());
-        let deadline = limit.map(|l| l.at(reading));
+        let deadline = limit.map(|limit| limit.at(reading));
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let hold = shared.enter(&mut reading);
-        let look = Look { reading, deadline, who, left };
+        let look = Look { reading, deadline, who, left: Leaves(left) };
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
@@ -164,7 +159,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             Err(hold) => {
                 let step = Self::stay(owner, waiter, ask, hold, &mut look, waker);
                 // nothing is left where keys were handed out
-                A::after(owner.shared(), std::mem::take(&mut look.left));
+                A::after(owner.shared(), look.left.take());
                 step
             }
         }
@@ -183,15 +178,15 @@ impl<'q, K, V> Waiting<'q, K, V> {
             if let Some(id) = waiter {
                 hold.waiters().looks(id);
             }
-            match ask.take(&mut hold, owner, &mut look.left) {
+            match ask.take(&mut hold, owner, &mut look.left.0) {
                 Took::Keys(taken) => {
                     let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                    return Ok(ask.hand_out(taken, hold, owner, old, std::mem::take(&mut look.left)));
+                    return Ok(ask.hand_out(taken, hold, owner, old, look.left.take()));
                 }
                 Took::Nothing => return Err(hold),
                 Took::NoRoom(keys) => {
                     hold.close();
-                    ask.make_room(keys, owner.shared(), &mut look.left);
+                    ask.make_room(keys, owner.shared(), &mut look.left.0);
                     hold = owner.shared().enter(&mut look.reading);
                 }
             }
@@ -221,7 +216,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
                 let idle = hold.waiters().has_idle_alarms();
                 hold.close();
-                drop(old);
+                quietly(|| drop(old));
                 if idle {
                     owner.shared().tend(None);
                 }
@@ -234,7 +229,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             } else {
                 match Self::register(waiter, hold, waker(), clone.take(), look.who) {
                     Ok((lead, old)) => {
-                        drop(old);
+                        quietly(|| drop(old));
                         let deadline = look.deadline.filter(|at| !at.is_never());
                         return Step::Sleep(lead.into_iter().chain(deadline).min());
                     }
@@ -286,16 +281,16 @@ impl<'q, K, V> Waiting<'q, K, V> {
     /// three answers, which costs `Item::next` 100 instructions.
     #[inline]
     pub(crate) fn wait<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
-        let Self { owner, waiter, .. } = &mut *self;
+        let Self { owner, waiter } = &mut *self;
         let shared = owner.shared();
         if waiter.is_none() {
-            let mut look =
-                Look { reading: None, deadline: None, who: Sleeper::Thread, left: A::Left::default() };
-            ask.make_room(0, shared, &mut look.left);
-            let mut hold = shared.enter(&mut look.reading);
-            if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut look.left) {
-                return Some(ask.hand_out(taken, hold, owner, None, std::mem::take(&mut look.left)));
+            let (mut reading, mut left) = (None, Leaves(A::Left::default()));
+            ask.make_room(0, shared, &mut left.0);
+            let mut hold = shared.enter(&mut reading);
+            if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
+                return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));
             }
+            let look = Look { reading, deadline: None, who: Sleeper::Thread, left };
             if let Some(got) = Self::wait_on(owner, waiter, ask, hold, look) {
                 return got;
             }
@@ -310,7 +305,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         hold: Hold<'_, K, V>,
         reading: Option<Instant>,
     ) -> Option<A::Got> {
-        let look = Look { reading, deadline: None, who: Sleeper::Thread, left: A::Left::default() };
+        let look = Look { reading, deadline: None, who: Sleeper::Thread, left: Leaves::default() };
         match Self::wait_on(&self.owner, &mut self.waiter, ask, hold, look) {
             Some(got) => got,
             None => self.block(ask, None).unwrap_or(None),
@@ -345,7 +340,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
     ) -> Outcome<A::Got> {
         let parker = OnceCell::new();
         loop {
-            match self.step(ask, || parker.get_or_init(Parker::current).waker(), limit.as_mut()) {
+            let waker = || parker.get_or_init(Parker::current).waker();
+            match self.look(ask, waker, limit.as_mut(), Sleeper::Thread) {
                 Step::Ready(outcome) => return outcome,
                 Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
             }
@@ -353,39 +349,29 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 }
 
-impl<'q, K, V> Waiting<'q, K, V>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
     pub(crate) fn poll<A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
         cx: &mut Context<'_>,
-        mut limit: Option<&mut Limit>,
+        mut deadline: Option<&mut Deadline>,
     ) -> Poll<Outcome<A::Got>> {
         self.owner.shared().hang_bell();
-        match self.look(ask, || cx.waker(), limit.as_deref_mut(), Sleeper::Task) {
+        let limit = deadline.as_deref_mut().map(|deadline| &mut deadline.limit);
+        match self.look(ask, || cx.waker(), limit, Sleeper::Task) {
             Step::Ready(outcome) => {
-                self.alarm = None;
+                // a panic of its waker's drop must not take the keys that were handed out
+                if let Some(alarm) = deadline.and_then(|deadline| deadline.alarm.take()) {
+                    quietly(|| drop(alarm));
+                }
                 Poll::Ready(outcome)
             }
             Step::Sleep(_) => {
-                if let Some(at) = limit.and_then(|limit| limit.deadline()) {
-                    self.set_alarm(at, cx.waker());
+                if let Some(deadline) = deadline {
+                    deadline.set_alarm(&*self.owner.shared().clock, cx.waker());
                 }
                 Poll::Pending
             }
-        }
-    }
-
-    /// Sees to it that the clock wakes the task at its deadline.
-    fn set_alarm(&mut self, at: Instant, task: &Waker) {
-        if self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
-            let alarm = self.owner.shared().clock.wake_at(at, task);
-            // the new one is set before the old one goes, so that a clock's
-            // thread need not start again
-            self.alarm = Some((task.clone(), alarm));
         }
     }
 }
@@ -394,13 +380,12 @@ where
 struct NeedsClone;
 
 impl<K, V> Waiting<'_, K, V> {
-    /// Gives the caller's place among those who wait up.
+    /// Gives up the caller's place among those who wait.
     #[cold]
     fn leave(&mut self) {
         if let Some(id) = self.waiter.take() {
-            // leaving takes no time, and no clock that panics may leave an entry
-            // behind that nobody answers for; a wake-up that this one had is
-            // passed on as the lock hold ends
+            // The clock is not read: if it panicked, an entry would stay behind that nobody answers
+            // for. A wake-up that this caller was given is passed on as the lock hold ends.
             let shared = self.owner.shared();
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
@@ -423,30 +408,36 @@ impl<K, V> Drop for Waiting<'_, K, V> {
     }
 }
 
-/// When a wait gives up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
-    /// So long after the first poll.
-    After(Duration),
-    At(Instant),
+/// The deadline of a wait.
+pub(crate) struct Deadline {
+    pub(crate) limit: Limit,
+    /// The wake-up at the deadline that was asked of the clock, and for which task.
+    alarm: Option<(Waker, Alarm)>,
 }
 
-impl Limit {
-    /// When it is, once it is known; not if it never comes.
-    fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::At(at) if !at.is_never() => Some(at),
-            Self::At(_) | Self::After(_) => None,
-        }
+impl Deadline {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Self { limit, alarm: None }
     }
 
-    pub(crate) fn at(&mut self, now: Option<Instant>) -> Instant {
-        if let (Self::After(d), Some(now)) = (*self, now) {
-            *self = Self::At(now + d);
+    /// Sees to it that the clock wakes the task, if the deadline ever comes.
+    pub(crate) fn set_alarm(&mut self, clock: &dyn Clock, task: &Waker) {
+        let at = self.limit.at(None);
+        if !at.is_never() && self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
+            let alarm = clock.wake_at(at, task);
+            // the new one is set before the old one goes, so that a clock's
+            // thread need not start again
+            self.alarm = Some((task.clone(), alarm));
         }
-        match *self {
-            Self::At(at) => at,
-            Self::After(_) => Instant::NEVER,
+    }
+}
+
+impl Drop for Deadline {
+    #[inline]
+    fn drop(&mut self) {
+        // with the alarm goes a waker, whose drop is users' code
+        if self.alarm.is_some() {
+            in_drop(|| drop(self.alarm.take()));
         }
     }
 }

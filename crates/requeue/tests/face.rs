@@ -346,6 +346,12 @@ fn debug_output_tells_what_is_known_of_a_worker() {
         format!("{builder:?}"),
         "WorkerBuilder { workers: 2, time_limit: Some(1s), max_attempts: 3, .. }"
     );
+    let builder = builder.workers(0..=2);
+    assert_eq!(
+        format!("{builder:?}"),
+        "WorkerBuilder { workers: 0..=2, time_limit: Some(1s), max_attempts: 3, .. }"
+    );
+    let builder = builder.workers(2);
     let (tell, told) = std::sync::mpsc::channel();
     let handler = move |run: Run<u32>| {
         tell.send(format!("{run:?}")).unwrap();

@@ -1,6 +1,6 @@
 //! Closing, shutting down and draining (Q10, Q11, Q14, D9).
 
-use super::{Model, Nanos, Phase};
+use super::{Kind, Model, Nanos, Phase};
 use std::collections::BTreeMap;
 
 /// One `shut_down_with_drain`.
@@ -101,6 +101,7 @@ impl Model {
 
     /// `shut_down`: "drops the timers and releases them all" (Q11).
     pub fn shut_down(&mut self) -> Down {
+        self.lift_pauses();
         let dropped = self.drop_timers();
         self.phase = Phase::ShutDown;
         self.drain_waits = None;
@@ -119,10 +120,15 @@ impl Model {
     }
 
     fn drop_timers(&mut self) -> usize {
-        let timers = self.timers();
-        for (_, _, key) in &timers {
+        let (timers, windows): (Vec<_>, Vec<_>) =
+            self.timers().into_iter().partition(|(.., kind)| *kind == Kind::Timer);
+        for (_, _, key, _) in &timers {
             self.keys.get_mut(key).expect("a timer belongs to a key").timer = None;
             self.tidy(*key);
+        }
+        // "An open debounce window is no timer: it closes and its key becomes ready" (D9)
+        for (_, _, key, _) in windows {
+            self.end_window(key);
         }
         self.drains.dropped(timers.len());
         timers.len()
@@ -132,6 +138,7 @@ impl Model {
     pub fn drain(&mut self, waiters: Waiters, deadline: Option<Nanos>) -> DrainId {
         let id = DrainId(self.drains.all.len() as u64);
         let deadline = deadline.map(|limit| self.now.saturating_add(limit));
+        self.lift_pauses();
         let refused_before = (self.refused, self.refused_retries);
         let drain = Drain { deadline, answer: Drained::default(), refused_before, over: false };
         self.drains.all.insert(id, drain);
@@ -145,8 +152,8 @@ impl Model {
                 self.phase = Phase::ShutDown;
             }
             Waiters::RunNow => {
-                for (_, _, key) in self.timers() {
-                    self.fire(key);
+                while let Some((_, _, key, kind)) = self.timers().first().copied() {
+                    self.fire(key, kind);
                 }
                 self.phase = Phase::ShutDown;
             }

@@ -4,10 +4,22 @@
 //! of each step follows from the contract's sentences, which the comments quote.
 //! Nothing here is shared with the library, not even the limiter's arithmetic.
 
+mod bound;
+mod control;
 mod drain;
+mod fair;
+mod pause;
+mod rate;
+mod window;
 
+pub use bound::Dropped;
+pub use control::{Cancelled, Restored};
 pub use drain::{Down, DrainId, Drained, Waiters};
+pub use fair::{Fair, Tier};
+pub use rate::Rate;
+pub use window::Debounce;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Nanoseconds, on the model's clock and as delays; `u64::MAX` is never.
@@ -18,10 +30,20 @@ pub type Nanos = u64;
 pub struct Options {
     /// The order of the ready line.
     pub order: Order,
+    /// How many keys are handed out at most (B6).
+    pub rate: Option<Rate>,
     /// `timers absorbed` (D6).
     pub absorbed: bool,
     /// A guard dropped without a word ends as `retry` does (Q12).
     pub unfinished_retries: bool,
+    /// What a trigger does in a back-off, unless it says otherwise (B5).
+    pub in_backoff: InBackoff,
+    /// How triggers for now are debounced that say nothing else (B4).
+    pub debounce: Option<Debounce>,
+    /// So many keys are known at most (B8).
+    pub bound: Option<usize>,
+    /// The key that has been ready longest makes room for another.
+    pub drop_oldest: bool,
     /// The exponential limiter's first delay.
     pub base: Nanos,
     /// The exponential limiter's longest delay.
@@ -39,6 +61,13 @@ pub enum Order {
     /// A user's own order: the smallest key first, and a key that is touched
     /// three times goes before all others.
     Custom,
+    /// The highest priority first (B2).
+    Priority {
+        /// The oldest key goes first once it has been ready for so long.
+        max_wait: Option<Nanos>,
+    },
+    /// Groups take turns (B3).
+    Fair(Fair),
 }
 
 /// What a trigger with a delay does with a timer that is set.
@@ -52,6 +81,40 @@ pub enum Policy {
     Replace,
     /// Keeps what is there.
     Keep,
+}
+
+/// What a trigger does for a key that waits out a failure, or whose run fails (B5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InBackoff {
+    /// It runs now.
+    #[default]
+    Run,
+    /// It joins the back-off's run.
+    Respect,
+    /// The back-off and its failures are forgotten, and it runs now.
+    Reset,
+}
+
+/// Who sets a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setter {
+    /// A trigger from outside.
+    Trigger(InBackoff),
+    /// One from outside that asked the limiter.
+    Limited(InBackoff),
+    /// The outcome of a run that did not fail.
+    Again,
+    /// The outcome of a run that failed.
+    Retry,
+}
+
+impl Setter {
+    fn in_backoff(self) -> InBackoff {
+        match self {
+            Self::Trigger(in_backoff) | Self::Limited(in_backoff) => in_backoff,
+            Self::Again | Self::Retry => InBackoff::Run,
+        }
+    }
 }
 
 /// What became of a trigger.
@@ -78,7 +141,14 @@ pub enum Nothing {
 
 /// A trigger or retry that is refused changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// The queue takes no triggers any more, or the run has ended.
+    Over,
+    /// The queue has no priorities.
+    NoPriorities,
+    /// There is no room.
+    Full,
+}
 
 /// A run: what `get` hands out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +161,8 @@ pub struct Run {
     pub value: Option<Vec<u32>>,
     /// The attempt.
     pub attempt: u32,
+    /// The priority with which it was handed out.
+    pub priority: i16,
 }
 
 /// What is known of one key.
@@ -104,6 +176,10 @@ pub struct Seen {
     pub dirty: bool,
     /// When its timer fires.
     pub due: Option<Nanos>,
+    /// It was paused by itself.
+    pub paused: bool,
+    /// A group of it is paused, and it was not by itself.
+    pub group_paused: bool,
 }
 
 /// How many keys are in which state.
@@ -176,6 +252,13 @@ struct Timer {
     /// Set by the outcome of a run, and no other run has started since: the run
     /// it brings is the next attempt, not a first one.
     by_outcome: bool,
+    /// Set through the limiter, and no run has started since: the key waits out a
+    /// failure (B5).
+    back_off: bool,
+    /// Set during the run that is on, by triggers that all respect a back-off.
+    respects: bool,
+    /// The highest of those who asked for it (B2).
+    priority: i16,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -184,7 +267,12 @@ struct Entry {
     /// The run that holds the key.
     run: Option<u64>,
     dirty: bool,
+    /// Dirty, and all who made it so respect a back-off.
+    respects: bool,
+    /// A trigger that resets came during the run that is on.
+    reset: bool,
     timer: Option<Timer>,
+    window: Option<window::Window>,
     /// The value slot (B1).
     slot: Option<Vec<u32>>,
     /// Runs in a row that failed before the next one.
@@ -195,6 +283,34 @@ struct Entry {
     ready_since: Nanos,
     /// When the run that goes on started.
     started: Nanos,
+    /// The priority of the next run, while it is ready or dirty.
+    priority: i16,
+    /// It was paused by itself.
+    paused: bool,
+    /// When it came to stand in line, for the order.
+    in_line_since: Nanos,
+}
+
+impl Entry {
+    /// Whether it counts for the bound: a window that owes no run is no reason.
+    fn counts(&self) -> bool {
+        let owes = self.window.as_ref().is_some_and(|window| window.owes);
+        self.ready || self.run.is_some() || self.timer.is_some() || owes
+    }
+
+    /// When its timer fires, or its window ends.
+    fn due(&self) -> Option<Nanos> {
+        let timer = self.timer.as_ref().map(|timer| timer.due);
+        let window = self.window.as_ref().map(|window| window.ends);
+        timer.into_iter().chain(window).min()
+    }
+}
+
+/// What happens at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Timer,
+    Window,
 }
 
 /// Who may still make triggers.
@@ -215,8 +331,24 @@ pub struct Model {
     /// drain's deadline is made up for.
     reading: Nanos,
     keys: BTreeMap<u64, Entry>,
-    /// The ready keys in the order in which they became ready.
+    /// The ready keys that are not paused, in the order in which they became so.
     line: Vec<u64>,
+    /// Which groups wait for their turn, and in which order.
+    turns: fair::Turns,
+    /// What the rate lets go.
+    credit: Option<rate::Credit>,
+    /// What the rates of groups let go, of those of which a key was handed out.
+    credits: BTreeMap<Vec<u64>, rate::Credit>,
+    /// Groups without a token: when the next is there, who came to be so first, and which.
+    dry: Vec<(Nanos, u64, Vec<u64>)>,
+    /// Groups have no rates any more.
+    rates_are_lifted: bool,
+    /// The queue is paused.
+    paused: bool,
+    /// The keys that are paused, in the order of the calls.
+    paused_keys: Vec<u64>,
+    /// The groups that are paused, in the order of the calls.
+    paused_groups: Vec<Vec<u64>>,
     /// Touches of ready keys, for the order of the user's own.
     touches: BTreeMap<u64, u32>,
     /// The limiter's records.
@@ -229,6 +361,12 @@ pub struct Model {
     refused: usize,
     /// Retries of holders that were refused.
     refused_retries: usize,
+    /// Those who wait for room, in the order in which they began to.
+    adders: Vec<u64>,
+    /// So many of them go before the trigger that is made.
+    behind: usize,
+    /// Keys that made room.
+    dropped: Vec<Dropped>,
     calls: u64,
     runs: u64,
     told: Told,
@@ -244,6 +382,14 @@ impl Model {
             reading: 0,
             keys: BTreeMap::new(),
             line: Vec::new(),
+            turns: fair::Turns::new(),
+            credit: options.rate.map(rate::Credit::full),
+            credits: BTreeMap::new(),
+            dry: Vec::new(),
+            rates_are_lifted: false,
+            paused: false,
+            paused_keys: Vec::new(),
+            paused_groups: Vec::new(),
             touches: BTreeMap::new(),
             failures: BTreeMap::new(),
             phase: Phase::Open,
@@ -251,6 +397,9 @@ impl Model {
             drains: drain::Drains::default(),
             refused: 0,
             refused_retries: 0,
+            adders: Vec::new(),
+            behind: 0,
+            dropped: Vec::new(),
             calls: 0,
             runs: 0,
             told: Told::default(),
@@ -264,6 +413,7 @@ impl Model {
     /// shut down.
     pub fn hold(&mut self, reading: Option<Nanos>) {
         let Some(now) = reading.map(|now| self.now.max(now)) else { return };
+        self.refill(now);
         if self.drain_waits.is_some_and(|deadline| deadline <= now) {
             return self.look(now);
         }
@@ -280,6 +430,7 @@ impl Model {
     /// what is due later does not run any more.
     pub fn look(&mut self, now: Nanos) {
         let now = self.now.max(now);
+        self.refill(now);
         self.reading = now;
         if let Some(deadline) = self.drain_waits.filter(|deadline| *deadline <= now) {
             self.pass_to(deadline.max(self.now));
@@ -289,40 +440,49 @@ impl Model {
 
     fn pass_to(&mut self, now: Nanos) {
         self.now = now;
-        while let Some((_, _, key)) = self.timers().into_iter().find(|(due, ..)| *due <= now) {
-            self.fire(key);
+        while let Some((_, _, key, kind)) = self.timers().into_iter().find(|(due, ..)| *due <= now) {
+            self.fire(key, kind);
         }
         self.drains_may_end();
     }
 
-    /// All timers by due instant, then by call.
-    fn timers(&self) -> Vec<(Nanos, u64, u64)> {
+    /// All timers and ends of windows by due instant, then by call.
+    fn timers(&self) -> Vec<(Nanos, u64, u64, Kind)> {
         let mut timers = Vec::new();
         for (key, entry) in &self.keys {
             if let Some(timer) = &entry.timer {
-                timers.push((timer.due, timer.call, *key));
+                timers.push((timer.due, timer.call, *key, Kind::Timer));
+            }
+            if let Some(window) = &entry.window {
+                timers.push((window.ends, window.call, *key, Kind::Window));
             }
         }
         timers.sort_unstable();
         timers
     }
 
-    /// When the next timer fires.
+    /// When something happens that no call brings about: the next timer fires, or the rate lets a
+    /// key go.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.timers().first().map(|(due, ..)| *due)
+        let timer = self.timers().first().map(|(due, ..)| *due);
+        timer.into_iter().chain(self.next_token()).chain(self.next_group()).min()
     }
 
     /// "A call that reads the clock for a delay of its own and meets a timer of its own
     /// key that is due by that reading takes it as fired first."
     fn fire_if_due(&mut self, key: u64) {
-        let timer = self.keys.get(&key).and_then(|entry| entry.timer.as_ref());
-        if timer.is_some_and(|timer| timer.due <= self.now) {
-            self.fire(key);
+        let due = |(due, _, other, _): &(Nanos, u64, u64, Kind)| *other == key && *due <= self.now;
+        if let Some((.., kind)) = self.timers().into_iter().find(due) {
+            self.fire(key, kind);
+            self.fire_if_due(key);
         }
     }
 
-    fn fire(&mut self, key: u64) {
+    fn fire(&mut self, key: u64, kind: Kind) {
+        if kind == Kind::Window {
+            return self.end_window(key);
+        }
         let entry = self.keys.get_mut(&key).expect("a timer belongs to a key");
         let timer = entry.timer.take().expect("it was found by its timer");
         // "For a timer it begins at the due instant" (M), also where a drain
@@ -330,21 +490,43 @@ impl Model {
         let since = timer.due.min(self.now);
         // one that a drain fires before its time is none
         self.told.fired += u64::from(timer.due <= self.reading);
-        self.make_due(key, timer.by_outcome, since);
+        self.make_due(key, timer.by_outcome, timer.respects, since, timer.priority);
     }
 
     /// Makes a key ready, or dirty when it is held. "A trigger for an already
-    /// ready key changes nothing"; nor does one for a dirty key.
-    fn make_due(&mut self, key: u64, by_outcome: bool, since: Nanos) -> Added {
+    /// ready key changes nothing" but its priority, which it "raises, never lowers" (B2);
+    /// nor does one for a dirty key.
+    ///
+    /// `respects`: it respects a back-off. "Of several the strongest wins" (B5).
+    fn make_due(&mut self, key: u64, by_outcome: bool, respects: bool, since: Nanos, priority: i16) -> Added {
+        let added = self.make_pending(key, by_outcome, respects, since, priority);
+        self.sort_turns();
+        added
+    }
+
+    fn make_pending(
+        &mut self,
+        key: u64,
+        by_outcome: bool,
+        respects: bool,
+        since: Nanos,
+        priority: i16,
+    ) -> Added {
         // in the order of becoming ready, which is not that of due instants where nobody
         // looked in between
         let others = self.keys.values().filter(|e| e.ready).map(|e| e.ready_since).max().unwrap_or(0);
+        let priority = self.cover(key, respects, priority);
         let entry = self.keys.entry(key).or_default();
+        // "a dirty key takes the highest of the triggers during its run"
+        let pending = entry.ready || entry.dirty;
+        entry.priority = if pending { entry.priority.max(priority) } else { priority };
         if entry.run.is_some() {
             if entry.dirty {
+                entry.respects &= respects;
                 return Added::Coalesced;
             }
             entry.dirty = true;
+            entry.respects = respects;
             entry.since = since;
             self.told.adds += 1;
             // "They restart at 1 when a trigger other than the outcome's own, or
@@ -363,7 +545,7 @@ impl Model {
         entry.since = since;
         entry.ready_since = since.max(others);
         self.told.adds += 1;
-        self.line.push(key);
+        self.stand(key, since);
         Added::Ready
     }
 
@@ -372,22 +554,111 @@ impl Model {
     /// # Errors
     ///
     /// Refused once the queue is closed.
-    pub fn add(&mut self, key: u64, value: Option<u32>) -> Result<Added, Refused> {
-        self.outside()?;
-        let added = self.trigger_now(key);
+    pub fn add(
+        &mut self,
+        key: u64,
+        value: Option<u32>,
+        in_backoff: Option<InBackoff>,
+        priority: i16,
+        debounce: Option<Debounce>,
+    ) -> Result<Added, Refused> {
+        let goes = self.outside(key, priority)?;
+        let in_backoff = in_backoff.unwrap_or(self.options.in_backoff);
+        let added = self.trigger_at_once(key, in_backoff, priority, debounce);
         self.merge_newer(key, value);
         self.told.coalesced += u64::from(added == Added::Coalesced);
+        self.make_room(goes);
         Ok(added)
     }
 
     /// A trigger for now, which an order of the user's own hears as a touch
     /// where the key is ready. A timer that fires is no touch: "a timer that
     /// fires for a ready or dirty key changes nothing but priority" (D6).
-    fn trigger_now(&mut self, key: u64) -> Added {
-        if self.keys.get(&key).is_some_and(|entry| entry.ready) {
+    fn trigger_now(&mut self, key: u64, in_backoff: InBackoff, priority: i16) -> Added {
+        if self.keys.get(&key).is_some_and(|entry| entry.ready && !entry.paused) {
             *self.touches.entry(key).or_default() += 1;
         }
-        self.make_due(key, false, self.now)
+        if in_backoff == InBackoff::Respect && self.waits_out_a_failure(key) {
+            self.join_timer(key, priority);
+            return Added::Coalesced;
+        }
+        if in_backoff == InBackoff::Reset {
+            self.reset(key);
+        }
+        self.make_due(key, false, in_backoff == InBackoff::Respect, self.now, priority)
+    }
+
+    /// A trigger shares the key's timer, and raises it (B2).
+    fn join_timer(&mut self, key: u64, priority: i16) {
+        if let Some(timer) = self.keys.get_mut(&key).and_then(|entry| entry.timer.as_mut()) {
+            timer.priority = timer.priority.max(priority);
+        }
+    }
+
+    fn waits_out_a_failure(&self, key: u64) -> bool {
+        self.keys.get(&key).is_some_and(|entry| {
+            !entry.ready && entry.run.is_none() && entry.timer.as_ref().is_some_and(|timer| timer.back_off)
+        })
+    }
+
+    fn is_due_or_held(&self, key: u64) -> bool {
+        self.keys.get(&key).is_some_and(|e| e.ready || e.run.is_some() || e.due().is_some())
+    }
+
+    /// "The timer goes, the failures are forgotten", of a key that waits, is ready or is
+    /// held.
+    fn reset(&mut self, key: u64) {
+        if !self.is_due_or_held(key) {
+            return;
+        }
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        self.failures.remove(&key);
+        entry.timer.take_if(|timer| timer.back_off);
+        entry.reset = entry.run.is_some();
+        entry.failed = 0;
+    }
+
+    /// A run is about to end, and perhaps it failed: what becomes of the triggers that came
+    /// during it (B5). True if its retry is a fresh start; and the priority of what joins the
+    /// retry, whose own is `retry`.
+    fn settle(&mut self, key: u64, failed: bool, retry: Option<i16>) -> (bool, Option<i16>) {
+        let entry = self.keys.get_mut(&key).expect("it is held");
+        let (reset, respects) = (std::mem::take(&mut entry.reset), std::mem::take(&mut entry.respects));
+        if !failed {
+            if let Some(timer) = &mut entry.timer {
+                timer.respects = false;
+            }
+            if let Some(window) = &mut entry.window {
+                window.respects = false;
+            }
+            return (false, None);
+        }
+        // "a delayed trigger joins too"
+        let timer = entry.timer.take_if(|timer| timer.respects || reset && timer.back_off);
+        let mut joins = timer.map(|timer| timer.priority);
+        // and so does a window
+        if let Some(window) = entry.window.take_if(|window| window.owes && (window.respects || reset)) {
+            joins = joins.max(Some(window.priority));
+            self.join_timer(key, window.priority);
+        }
+        let entry = self.keys.get_mut(&key).expect("it is held");
+        if reset {
+            let priority = joins.max(retry).unwrap_or(i16::MIN);
+            if entry.dirty {
+                entry.priority = entry.priority.max(priority);
+            } else {
+                entry.dirty = true;
+                entry.priority = priority;
+                entry.since = self.now;
+                self.told.adds += 1;
+            }
+        } else if respects {
+            entry.dirty = false;
+            let priority = entry.priority;
+            joins = joins.max(Some(priority));
+            self.join_timer(key, priority);
+        }
+        (reset, joins)
     }
 
     /// `add_after` with its policy.
@@ -401,19 +672,42 @@ impl Model {
         delay: Nanos,
         policy: Policy,
         value: Option<u32>,
+        in_backoff: Option<InBackoff>,
+        priority: i16,
     ) -> Result<Added, Refused> {
-        self.outside()?;
-        self.told.retries += 1;
+        let goes = self.outside(key, priority)?;
         if delay > 0 {
             self.fire_if_due(key);
         }
+        let setter = Setter::Trigger(in_backoff.unwrap_or(self.options.in_backoff));
+        let added = self.delayed(key, delay, policy, value, setter, priority);
+        self.make_room(goes);
+        Ok(added)
+    }
+
+    fn delayed(
+        &mut self,
+        key: u64,
+        delay: Nanos,
+        policy: Policy,
+        value: Option<u32>,
+        setter: Setter,
+        priority: i16,
+    ) -> Added {
+        self.told.retries += 1;
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
-        let added =
-            if delay == 0 { self.trigger_now(key) } else { self.set_timer(key, delay, policy, false) };
+        let added = if delay == 0 {
+            match setter {
+                Setter::Trigger(in_backoff) => self.trigger_at_once(key, in_backoff, priority, None),
+                _ => self.trigger_now(key, setter.in_backoff(), priority),
+            }
+        } else {
+            self.set_timer(key, delay, policy, setter, priority)
+        };
         self.merge_newer(key, value);
         self.told.coalesced += u64::from(added == Added::Coalesced);
-        Ok(added)
+        added
     }
 
     /// `add_rate_limited`: `add_after(k, limiter.when(&k, now))`. "Every accepted
@@ -422,26 +716,54 @@ impl Model {
     /// # Errors
     ///
     /// Refused once the queue is closed; the limiter is not asked.
-    pub fn add_rate_limited(&mut self, key: u64, value: Option<u32>) -> Result<Added, Refused> {
-        self.outside()?;
+    pub fn add_rate_limited(
+        &mut self,
+        key: u64,
+        value: Option<u32>,
+        in_backoff: Option<InBackoff>,
+        priority: i16,
+    ) -> Result<Added, Refused> {
+        let goes = self.outside(key, priority)?;
         self.fire_if_due(key);
+        // it is what makes a back-off, so the queue's own say is not about it
+        let in_backoff = in_backoff.unwrap_or_default();
+        if in_backoff == InBackoff::Reset && self.is_due_or_held(key) {
+            self.failures.remove(&key);
+        }
         let delay = self.when(key);
-        self.add_after(key, delay, Policy::Earliest, value)
+        let failures = self.failures.get(&key).copied();
+        let setter = Setter::Limited(in_backoff);
+        let added = self.delayed(key, delay, Policy::Earliest, value, setter, priority);
+        self.failures.extend(failures.map(|failures| (key, failures)));
+        self.make_room(goes);
+        Ok(added)
     }
 
-    fn outside(&mut self) -> Result<(), Refused> {
+    /// The key that goes for this one, once the trigger was taken.
+    fn outside(&mut self, key: u64, priority: i16) -> Result<Option<u64>, Refused> {
+        // a queue without priorities takes none but 0, and counts only whom its end refuses
+        if priority != 0 && !self.has_priorities() {
+            return Err(Refused::NoPriorities);
+        }
         if self.phase == Phase::Open {
-            return Ok(());
+            return self.look_for_room(key);
         }
         self.refused += 1;
-        Err(Refused)
+        Err(Refused::Over)
     }
 
-    fn set_timer(&mut self, key: u64, delay: Nanos, policy: Policy, by_outcome: bool) -> Added {
+    fn set_timer(&mut self, key: u64, delay: Nanos, policy: Policy, setter: Setter, priority: i16) -> Added {
         self.calls += 1;
         let (now, call) = (self.now, self.calls);
         let due = now.saturating_add(delay);
+        let in_backoff = setter.in_backoff();
+        let limited = matches!(setter, Setter::Limited(_));
         let old = self.keys.get(&key).and_then(|entry| entry.timer.clone());
+        let replaced = |timer: &&Timer| timer.back_off && in_backoff == InBackoff::Reset;
+        let joined = old.as_ref().filter(|timer| !replaced(timer)).map(|timer| timer.priority);
+        // a back-off's timer goes, and one that respects the back-off that begins joins it
+        let old = old
+            .filter(|timer| !(timer.back_off && in_backoff == InBackoff::Reset || timer.respects && limited));
         let mut window = old.as_ref().and_then(|timer| timer.window);
         let chosen = match (policy, &old) {
             (Policy::Latest(max), _) => {
@@ -455,18 +777,39 @@ impl Model {
         };
         // A maximum of zero is a delay of zero.
         if chosen <= now {
-            return if by_outcome { self.make_due(key, true, now) } else { self.trigger_now(key) };
+            return match setter {
+                Setter::Again | Setter::Retry => self.make_due(key, true, false, now, priority),
+                Setter::Trigger(in_backoff) | Setter::Limited(in_backoff) => {
+                    self.trigger_now(key, in_backoff, priority)
+                }
+            };
         }
+        let was_back_off = old.as_ref().is_some_and(|timer| timer.back_off);
+        if in_backoff == InBackoff::Respect && was_back_off {
+            // "under respect a delayed trigger joins too"
+            self.join_timer(key, priority);
+            return Added::Coalesced;
+        }
+        if in_backoff == InBackoff::Reset {
+            self.reset(key);
+        }
+        let back_off = was_back_off || limited || setter == Setter::Retry;
+        // "raises, never lowers", whichever instant stays
+        let priority = joined.map_or(priority, |joined: i16| joined.max(priority));
         let entry = self.keys.entry(key).or_default();
+        let respects = entry.run.is_some()
+            && setter == Setter::Trigger(InBackoff::Respect)
+            && old.as_ref().is_none_or(|timer| timer.respects);
         if let Some(old) = old.filter(|timer| timer.due == chosen) {
             // "A call that does not change the instant keeps the place" (D5).
-            entry.timer = Some(Timer { window, ..old });
+            entry.timer = Some(Timer { window, back_off, respects, priority, ..old });
             return Added::Coalesced;
         }
         if !matches!(policy, Policy::Latest(_)) {
             window = None;
         }
-        entry.timer = Some(Timer { due: chosen, call, window, by_outcome });
+        let by_outcome = matches!(setter, Setter::Again | Setter::Retry);
+        entry.timer = Some(Timer { due: chosen, call, window, by_outcome, back_off, respects, priority });
         Added::Waiting
     }
 
@@ -523,8 +866,11 @@ impl Model {
         if let Some(timer) = &mut entry.timer {
             // From here it is "a timer set before the hand-out".
             timer.by_outcome = false;
+            timer.back_off = false;
         }
-        Ok(Run { id: self.runs, key, value: entry.slot.take(), attempt })
+        let run = Run { id: self.runs, key, value: entry.slot.take(), attempt, priority: entry.priority };
+        self.sort_turns();
+        Ok(run)
     }
 
     /// "Get up to n under one lock" (B9): as many gets as there are keys, at most
@@ -554,6 +900,9 @@ impl Model {
     }
 
     fn pop(&mut self) -> Option<u64> {
+        if self.paused || self.tokens() == 0 {
+            return None;
+        }
         let index = match self.options.order {
             Order::Fifo => 0,
             Order::Lifo => self.line.len().checked_sub(1)?,
@@ -561,11 +910,25 @@ impl Model {
                 let urgent = |key: &u64| self.touches.get(key).is_none_or(|touches| *touches < 3);
                 (0..self.line.len()).min_by_key(|i| (urgent(&self.line[*i]), self.line[*i]))?
             }
+            // "Higher first, FIFO within"; a raised key "keeps its age", and so its place
+            // among its equals. "The oldest key that has been ready for that long goes first."
+            Order::Priority { max_wait } => {
+                let entry = |i: &usize| &self.keys[&self.line[*i]];
+                let line = 0..self.line.len();
+                let waited = line.clone().next().map_or(0, |i| self.now - entry(&i).in_line_since);
+                match max_wait {
+                    Some(max_wait) if waited >= max_wait => 0,
+                    _ => line.min_by_key(|i| (Reverse(entry(i).priority), *i))?,
+                }
+            }
+            Order::Fair(fair) => self.next_in_turn(&fair)?,
         };
         if index >= self.line.len() {
             return None;
         }
         let key = self.line.remove(index);
+        self.charge();
+        self.charge_groups(key);
         self.touches.remove(&key);
         Some(key)
     }
@@ -578,6 +941,12 @@ impl Model {
 
     /// Ends a run: "at `done` it goes to the back of the line" (Q4).
     pub fn end(&mut self, run: &Run) {
+        if self.holds(run) {
+            // a run that was put back through the limiter has failed
+            let timer = self.keys.get(&run.key).and_then(|entry| entry.timer.as_ref());
+            let failed = timer.is_some_and(|timer| timer.back_off);
+            self.settle(run.key, failed, None);
+        }
         self.end_as(run, End::Done);
     }
 
@@ -590,12 +959,15 @@ impl Model {
         entry.run = None;
         self.told.worked.push(self.now - entry.started);
         self.told.ends.push(end);
-        if entry.dirty {
-            entry.dirty = false;
+        if std::mem::take(&mut entry.dirty) {
             entry.ready = true;
             entry.ready_since = self.now;
-            self.line.push(run.key);
+            self.stand(run.key, self.now);
+            let priority = self.cover(run.key, false, i16::MIN);
+            let entry = self.keys.get_mut(&run.key).expect("it is ready");
+            entry.priority = entry.priority.max(priority);
         }
+        self.sort_turns();
         self.tidy(run.key);
         self.drains_may_end();
     }
@@ -604,9 +976,9 @@ impl Model {
     /// reason to run" (B1).
     fn tidy(&mut self, key: u64) {
         let Some(entry) = self.keys.get_mut(&key) else { return };
-        if !entry.ready && !entry.dirty && entry.timer.is_none() {
+        if !entry.ready && !entry.dirty && entry.timer.is_none() && entry.window.is_none() {
             entry.slot = None;
-            if entry.run.is_none() {
+            if entry.run.is_none() && !entry.paused {
                 self.keys.remove(&key);
             }
         }
@@ -627,8 +999,15 @@ impl Model {
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.run = None;
         // a trigger that made it dirty restarted the attempts (W)
-        if !std::mem::take(&mut entry.dirty) {
+        if std::mem::take(&mut entry.dirty) {
+            entry.priority = entry.priority.max(run.priority);
+        } else {
             entry.failed = run.attempt - 1;
+            entry.priority = run.priority;
+        }
+        (entry.respects, entry.reset) = (false, false);
+        if let Some(timer) = &mut entry.timer {
+            timer.respects = false;
         }
         // "in front of what came meanwhile" (B1)
         if let Some(mut old) = run.value.clone() {
@@ -637,26 +1016,40 @@ impl Model {
         }
         entry.ready = true;
         entry.ready_since = self.now;
-        self.line.push(run.key);
+        self.stand(run.key, self.now);
+        let priority = self.cover(run.key, false, i16::MIN);
+        let entry = self.keys.get_mut(&run.key).expect("it is ready");
+        entry.priority = entry.priority.max(priority);
+        if let Some(window) = &mut entry.window {
+            window.respects = false;
+        }
+        self.sort_turns();
     }
 
     /// `done` by key; whether the key was held.
     pub fn done(&mut self, key: u64) -> bool {
         let Some(id) = self.keys.get(&key).and_then(|entry| entry.run) else { return false };
-        self.end(&Run { id, key, value: None, attempt: 0 });
+        self.end(&Run { id, key, value: None, attempt: 0, priority: 0 });
         true
     }
 
     /// `succeed`: forget and done.
     pub fn succeed(&mut self, run: &Run) {
         self.forget(run.key);
-        self.end(run);
+        self.end_well(run, End::Done);
     }
 
     /// `give_up`: "reported, forgotten" (W).
     pub fn give_up(&mut self, run: &Run) {
         self.forget(run.key);
-        self.end_as(run, End::GiveUp);
+        self.end_well(run, End::GiveUp);
+    }
+
+    fn end_well(&mut self, run: &Run, end: End) {
+        if self.holds(run) {
+            self.settle(run.key, false, None);
+        }
+        self.end_as(run, end);
     }
 
     /// `retry`, with the limiter's delay or one of its own: "with its own delay
@@ -667,8 +1060,15 @@ impl Model {
     /// Refused where holders' triggers are; the run goes on.
     pub fn retry(&mut self, run: &Run, own: Option<Nanos>) -> Result<Nanos, Refused> {
         self.holders(run)?;
-        let asked = self.when(run.key);
-        let delay = own.unwrap_or(asked);
+        // "a fresh start: ready at once, no failure counted, the limiter not asked" (B5)
+        let fresh = self.keys.get(&run.key).is_some_and(|entry| entry.reset);
+        let delay = if fresh {
+            self.failures.remove(&run.key);
+            0
+        } else {
+            let asked = self.when(run.key);
+            own.unwrap_or(asked)
+        };
         self.back(run, delay, true);
         Ok(delay)
     }
@@ -688,6 +1088,9 @@ impl Model {
     fn back(&mut self, run: &Run, delay: Nanos, failed: bool) {
         self.told.retries += 1;
         self.fire_if_due(run.key);
+        let (_, joins) = self.settle(run.key, failed, Some(run.priority));
+        // "a retry keeps it" (B2), and what joins it raises it
+        let priority = joins.map_or(run.priority, |joins| joins.max(run.priority));
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         // "A retry merges the old value in front of what came meanwhile" (B1);
         // "payloads of failed runs go back" (W), others do not.
@@ -699,9 +1102,11 @@ impl Model {
         if delay == 0 {
             self.told.adds += u64::from(!restarted);
             entry.since = if restarted { entry.since } else { self.now };
+            entry.priority = if restarted { entry.priority.max(priority) } else { priority };
             entry.dirty = true;
         } else {
-            self.set_timer(run.key, delay, Policy::Earliest, true);
+            let setter = if failed { Setter::Retry } else { Setter::Again };
+            self.set_timer(run.key, delay, Policy::Earliest, setter, priority);
         }
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.failed = if failed && !restarted { run.attempt } else { 0 };
@@ -711,11 +1116,11 @@ impl Model {
     fn holders(&mut self, run: &Run) -> Result<(), Refused> {
         // "A guard whose run was ended that way is inert" (Q12).
         if !self.holds(run) {
-            return Err(Refused);
+            return Err(Refused::Over);
         }
         if self.phase == Phase::ShutDown {
             self.refused_retries += 1;
-            return Err(Refused);
+            return Err(Refused::Over);
         }
         Ok(())
     }
@@ -731,13 +1136,13 @@ impl Model {
     /// `len`.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.line.len()
+        self.counts().ready
     }
 
     /// `is_empty`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.len() == 0
     }
 
     /// `stats`.
@@ -748,7 +1153,7 @@ impl Model {
             ready: count(&|entry| entry.ready),
             held: count(&|entry| entry.run.is_some()),
             dirty: count(&|entry| entry.dirty),
-            waiting: count(&|entry| entry.timer.is_some()),
+            waiting: count(&|entry| entry.due().is_some()),
         }
     }
 
@@ -780,7 +1185,9 @@ impl Model {
             ready: entry.ready,
             held: entry.run.is_some(),
             dirty: entry.dirty,
-            due: entry.timer.as_ref().map(|timer| timer.due),
+            due: entry.due(),
+            paused: entry.paused,
+            group_paused: self.is_in_paused_group(key),
         })
     }
 }

@@ -82,14 +82,14 @@ pub fn b9_each_key_has_options_and_a_result_of_its_own<A: Adapter>() {
 
 pub fn b9_an_empty_batch_is_nothing<A: Adapter>() {
     let q = Subject::<A>::new();
-    assert!(q.trigger_many(Vec::new()).is_empty());
+    assert!(q.trigger_many(Vec::<Asked>::new()).is_empty());
     assert_eq!(q.take_many(0).keys(), [0; 0]);
     q.add(1);
     assert_eq!(q.take_many(0).keys(), [0; 0], "asked for none, given none");
     q.has(1, 0, 0, 0);
     assert!(sound(q.queue.get_many(0)).is_some_and(|items| items.keys().is_empty()), "it does not wait");
     q.shut_down();
-    assert!(q.trigger_many(Vec::new()).is_empty());
+    assert!(q.trigger_many(Vec::<Asked>::new()).is_empty());
     assert_eq!(q.take_many(0).keys(), [0; 0], "a key is left");
     assert_eq!(q.work_off(), [1]);
     assert_eq!(q.try_get_many(0).err(), Some(Nothing::ShutDown));

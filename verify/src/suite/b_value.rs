@@ -264,6 +264,9 @@ impl OwnOrder for Smallest {
         let index = (0..self.ready.len()).min_by_key(|i| rank(&self.ready[*i]))?;
         Some(self.ready.remove(index).0)
     }
+    fn left(&mut self, key: u64) {
+        self.ready.retain(|(ready, _)| *ready != key);
+    }
 }
 
 fn own<A: Adapter>() -> Subject<A> {

@@ -12,6 +12,70 @@ macro_rules! tests {
     )*};
 }
 
+/// B5: triggers in a back-off.
+#[macro_export]
+macro_rules! b_backoff {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_backoff:
+            b5_by_default_a_trigger_in_a_back_off_runs_now_and_leaves_timer_and_failures,
+            b5_respect_joins_the_back_offs_run_and_is_never_earlier,
+            b5_reset_takes_the_timer_away_forgets_the_failures_and_runs_now,
+            b5_respect_during_the_run_that_fails_joins_its_back_off,
+            b5_respect_during_the_run_of_a_retry_without_delay_gives_one_run,
+            b5_run_during_the_run_that_fails_runs_at_once,
+            b5_a_reset_during_the_failed_run_makes_its_retry_a_fresh_start,
+            b5_what_comes_during_a_run_that_does_not_fail_gives_one_more_run_at_once,
+            b5_of_several_during_the_run_the_strongest_wins,
+            b5_of_several_in_a_back_off_the_strongest_wins,
+            b5_the_queue_has_a_say_and_the_trigger_has_the_last_word,
+            b5_the_queues_say_is_about_adds_by_reference_too,
+            b5_under_respect_a_delayed_trigger_joins_too_whatever_its_delay,
+            b5_under_respect_a_delayed_trigger_during_the_run_that_fails_joins_too,
+            b5_a_timer_that_fires_during_the_run_says_what_its_trigger_said,
+            b5_a_delayed_trigger_during_a_run_that_does_not_fail_keeps_its_timer,
+            b5_a_timer_of_others_stays_where_a_respectful_trigger_joins,
+            b5_a_delayed_trigger_that_resets_takes_the_place_of_the_back_off,
+            b5_a_timer_that_run_has_moved_is_joined_too,
+            b5_no_trigger_counts_as_a_failure_by_itself,
+            b5_a_run_that_a_trigger_brings_forward_and_that_fails_counts,
+            b5_a_key_that_has_not_failed_heeds_no_say,
+            b5_a_run_ends_the_back_off_before_it,
+            b5_a_value_that_joins_stands_behind_that_of_the_failed_run,
+            b5_a_value_of_a_trigger_that_resets_goes_to_the_fresh_start,
+            b5_attempts_go_on_where_a_trigger_respects_and_restart_where_it_does_not,
+            b5_a_batch_says_it_key_by_key,
+            b5_what_is_put_back_through_the_limiter_waits_out_a_failure,
+            b5_a_queue_that_resets_still_backs_off_what_is_put_back_through_the_limiter,
+            b5_a_rate_limited_trigger_that_says_so_respects_or_resets_and_asks_once,
+            b5_a_refused_trigger_resets_nothing,
+            b5_a_respectful_trigger_gets_its_run_where_the_retry_is_refused,
+            b5_a_drain_that_waits_waits_for_what_has_joined_a_back_off,
+            b5_a_batch_that_is_put_back_is_ready_whatever_came_meanwhile,
+            b5_timers_absorbed_go_with_their_back_off,
+            b5_a_key_that_fails_and_echoes_itself_runs_as_often_as_one_that_does_not,
+            b5_twenty_events_in_200_ms_are_no_twenty_failures,
+        }
+    };
+}
+
+/// B5 with limiters of the user's own, metrics, the clock, users' code.
+#[macro_export]
+macro_rules! b_backoff_rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_backoff_rules:
+            b5_a_limiter_of_ones_own_is_told_of_a_reset_and_not_asked_for_the_retry,
+            b5_a_limiter_of_ones_own_is_told_of_a_reset_in_every_way_to_add,
+            b5_a_trigger_that_is_refused_makes_no_limiter_of_ones_own_forget,
+            b5_a_limiter_of_ones_own_forgets_without_the_lock_and_its_panic_is_nobodys,
+            b5_a_merge_that_panics_resets_nothing,
+            b5_metrics_count_what_became_ready_or_dirty_and_each_retry,
+            b5_an_immediate_trigger_reads_no_clock_whatever_it_says,
+        }
+    };
+}
+
 /// B9: batches.
 #[macro_export]
 macro_rules! b_batch {
@@ -68,6 +132,295 @@ macro_rules! b_batch_rules {
             b9_a_batch_that_is_taken_and_dropped_while_another_panic_unwinds_is_done,
             b9_keys_and_values_of_a_batch_are_dropped_without_the_lock,
             b9_the_waker_that_a_batch_wakes_may_call_the_queue,
+        }
+    };
+}
+
+/// B2, and the mistakes about priorities.
+#[macro_export]
+macro_rules! b_priority {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_priority:
+            b2_higher_priorities_go_first_and_equal_ones_in_the_order_of_becoming_ready,
+            b2_a_trigger_without_a_priority_has_0,
+            b2_a_queue_with_priorities_that_nobody_uses_is_first_in_first_out,
+            b2_adding_again_raises_a_ready_key_and_never_lowers_it,
+            b2_a_raised_key_keeps_its_age_and_goes_before_equals_that_became_ready_later,
+            b2_a_timer_applies_its_priority_when_it_fires_and_not_before,
+            b2_a_timer_that_fires_lowers_nothing,
+            b2_triggers_that_share_a_timer_raise_it_and_never_lower_it_under_every_policy,
+            b2_a_rate_limited_trigger_has_its_priority_too,
+            b2_a_dirty_key_takes_the_highest_of_the_triggers_during_its_run,
+            b2_a_retry_keeps_the_priority_of_its_run,
+            b2_a_retry_of_a_dirty_key_raises_its_next_run_when_the_retry_is_due,
+            b2_a_retry_joins_a_timer_that_is_set_and_raises_it,
+            b2_a_guard_that_is_dropped_without_a_word_keeps_the_priority_by_option,
+            b2_runs_that_a_panic_puts_back_keep_their_priorities,
+            b2_the_item_tells_the_priority_of_its_run_whatever_comes_during_it,
+            b2_each_key_of_a_batch_has_a_priority_of_its_own,
+            b2_a_drain_hands_out_by_priority_and_timers_that_it_fires_have_theirs,
+            b2_with_max_wait_the_oldest_goes_first_once_it_has_been_ready_for_that_long,
+            b2_without_max_wait_a_key_is_passed_over_for_as_long_as_higher_ones_come,
+            b2_a_batch_that_is_taken_ages_too,
+            b2_a_raise_does_not_make_a_key_younger,
+            b2_age_counts_from_when_the_key_became_ready,
+            b2_with_max_wait_no_ready_key_is_passed_over_for_longer_under_overload,
+            b2_a_max_wait_of_nothing_is_first_in_first_out_and_one_without_end_is_none,
+            b2_a_queue_without_priorities_refuses_any_but_0_and_nothing_changes,
+            x12_the_priority_that_is_handed_out_is_that_of_this_run_and_of_no_other,
+            x13_an_urgent_ready_key_is_not_behind_less_urgent_ones_that_were_due_earlier,
+            x16_raising_a_priority_keeps_the_order_within_the_level,
+            x18_a_priority_is_not_lost_on_retry,
+        }
+    };
+}
+
+/// B8, and the mistake about it.
+#[macro_export]
+macro_rules! b_bound {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_bound:
+            b8_a_trigger_of_one_key_too_many_is_refused_and_changes_nothing,
+            b8_a_trigger_of_a_known_key_never_needs_room,
+            b8_a_key_counts_once_whatever_it_is,
+            b8_failures_alone_do_not_count_and_such_a_key_needs_room,
+            b8_a_guard_whose_run_was_ended_does_not_count,
+            b8_what_a_holder_asks_for_needs_no_room,
+            b8_whatever_ends_a_keys_last_reason_makes_room,
+            b8_each_trigger_of_a_batch_finds_room_or_does_not,
+            b8_a_restore_needs_room_as_any_trigger,
+            b8_a_wait_for_room_ends_when_there_is_some,
+            b8_a_trigger_that_finds_room_or_a_known_key_does_not_wait,
+            b8_those_who_wait_for_room_are_let_in_in_their_order,
+            b8_so_many_are_woken_as_there_is_room_for,
+            b8_a_wait_for_room_that_is_dropped_adds_nothing_and_passes_its_turn_on,
+            b8_who_waits_for_room_is_woken_when_the_key_becomes_known,
+            b8_who_waits_for_room_is_woken_when_a_key_is_ready_that_may_be_dropped,
+            b8_the_end_refuses_those_who_wait_for_room,
+            b8_a_wait_for_room_ends_at_its_deadline,
+            b8_a_trigger_that_does_not_wait_takes_room_when_there_is_some,
+            b8_the_oldest_ready_key_makes_room_and_is_told_of,
+            b8_where_no_key_is_ready_none_is_dropped,
+            b8_a_key_that_makes_room_goes_with_its_timer_and_keeps_its_failures,
+            b8_the_oldest_goes_whatever_its_priority,
+            b8_one_who_was_woken_for_a_key_that_is_dropped_gets_the_next,
+            x26_a_bound_is_not_overshot_however_many_add_at_once,
+        }
+    };
+}
+
+/// B4: debounce.
+#[macro_export]
+macro_rules! b_debounce {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_debounce:
+            b4_a_key_runs_once_no_trigger_has_come_for_the_quiet_time,
+            b4_it_runs_at_the_latest_the_maximum_after_the_windows_first_trigger,
+            b4_by_default_the_maximum_is_ten_times_the_quiet_time,
+            b4_a_maximum_below_the_quiet_time_ends_each_window,
+            b4_nothing_of_quiet_or_of_maximum_is_no_debounce,
+            b4_a_trigger_says_itself_how_it_is_debounced,
+            b4_all_triggers_for_now_are_debounced_and_no_others,
+            b4_triggers_for_a_ready_key_coalesce,
+            b4_triggers_for_a_held_key_open_a_window,
+            b4_timers_are_not_moved_by_windows_nor_windows_by_timers,
+            b4_a_timer_beside_a_window_keeps_its_place_among_equals,
+            b4_a_run_that_comes_earlier_is_the_windows_too,
+            b4_with_a_leading_edge_the_first_trigger_runs_at_once,
+            b4_later_triggers_in_a_leading_window_give_one_trailing_run,
+            b4_a_leading_trigger_for_a_ready_key_coalesces_and_pushes_nothing_back,
+            b4_values_merge_at_each_trigger_of_a_window,
+            b4_a_window_applies_its_highest_priority_at_its_end,
+            b4_in_a_back_off_each_trigger_does_what_it_says,
+            b4_during_the_run_that_fails_each_trigger_does_what_it_says,
+            b4_an_open_window_is_waiting_and_a_cancel_takes_it,
+            b4_the_end_closes_windows_and_their_keys_become_ready,
+            b4_a_drain_that_waits_waits_until_windows_end,
+            b4_who_waits_is_woken_when_a_window_ends,
+            b4_a_window_that_is_due_ends_before_a_trigger_for_its_key,
+            b4_a_run_that_a_panic_puts_back_is_the_windows_too,
+            b4_timers_absorbed_absorbs_no_window,
+            b4_a_key_with_an_open_window_has_its_place_in_a_bound,
+            b4_a_refused_trigger_opens_no_window,
+            x24_a_debounce_fires_however_many_triggers_come,
+        }
+    };
+}
+
+/// B3.
+#[macro_export]
+macro_rules! b_groups {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_groups:
+            b3_groups_take_turns_and_within_a_group_the_first_goes_first,
+            b3_a_queue_whose_keys_are_one_group_is_first_in_first_out,
+            b3_a_group_has_as_many_keys_in_its_turn_as_its_weight_says,
+            b3_a_group_without_a_ready_key_loses_the_rest_of_its_turn,
+            b3_no_more_keys_of_a_group_are_held_than_its_cap,
+            b3_each_group_has_a_cap_of_its_own,
+            b3_every_end_of_a_run_makes_room_under_the_cap,
+            b3_a_detached_run_and_an_inert_guard_count_for_the_cap_as_long_as_the_run_goes_on,
+            b3_a_group_that_leaves_its_cap_comes_behind_those_that_wait,
+            b3_a_getter_that_waits_while_a_group_is_at_its_cap_is_woken_by_the_end_of_a_run,
+            b3_threads_and_tasks_that_wait_share_what_the_caps_leave,
+            b3_while_a_group_waits_each_other_is_served_at_most_its_weight,
+            b3_what_groups_get_by_weight_never_drifts_apart_by_more_than_two,
+            b3_a_noisy_group_delays_others_by_its_weight_and_not_by_its_keys,
+            b3_by_default_the_highest_priority_goes_first_and_groups_take_turns_within_it,
+            b3_priorities_within_groups_do_not_change_whose_turn_it_is,
+            b3_a_group_at_its_cap_is_skipped_at_every_priority,
+            b3_with_max_wait_the_oldest_key_goes_first_whoevers_turn_it_is,
+            b3_with_max_wait_a_group_at_its_cap_is_passed_over_and_the_oldest_of_the_others_goes,
+            b3_turns_and_caps_hold_within_a_batch,
+            b3_a_dirty_key_goes_to_the_back_of_its_group_when_its_run_ends,
+            b3_timers_and_retries_bring_a_key_to_its_group,
+            b3_a_cancelled_key_leaves_its_group_and_frees_no_place_under_the_cap,
+            b3_a_restored_key_is_in_its_group,
+            b3_a_paused_key_leaves_its_group_and_a_resumed_one_stands_at_its_back,
+            b3_runs_that_a_panic_puts_back_make_room_under_the_cap,
+            b3_caps_hold_in_a_drain_and_it_is_complete_all_the_same,
+            b3_after_shut_down_a_getter_waits_for_the_cap_and_is_told_the_end_at_last,
+            b3_tenants_take_turns_and_within_a_tenant_its_namespaces_do,
+            b3_tenants_and_namespaces_have_weights,
+            b3_the_cap_of_a_tenant_is_for_all_its_namespaces,
+            b3_namespaces_of_the_same_name_in_two_tenants_are_two_groups,
+            b3_groups_come_and_go_and_a_group_that_comes_back_is_a_new_one,
+            b3_a_queue_with_groups_alone_refuses_a_priority,
+        }
+    };
+}
+
+/// B7: cancel, restore, snapshot.
+#[macro_export]
+macro_rules! b_control {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_control:
+            b7_cancel_takes_ready_waiting_and_the_value_and_tells_them,
+            b7_cancel_takes_dirty_and_the_run_goes_on,
+            b7_a_trigger_after_a_cancel_during_the_run_makes_the_key_dirty_again,
+            b7_the_retry_of_a_run_whose_key_was_cancelled_is_taken,
+            b7_a_cancel_takes_back_what_triggers_said_of_a_back_off,
+            b7_cancel_leaves_the_failures_on_record,
+            b7_cancel_and_forget_clears_the_failures_too,
+            b7_there_is_nothing_to_cancel_of_an_unknown_or_a_clean_held_key,
+            b7_a_cancelled_key_that_is_added_again_goes_to_the_back_at_attempt_1,
+            b7_cancel_fires_what_is_due_before_it_answers,
+            b7_cancel_takes_a_key_from_the_middle_of_the_line,
+            b7_an_order_of_ones_own_hears_of_a_cancel,
+            b7_a_drain_is_complete_when_a_cancel_takes_the_last_key,
+            b7_a_cancel_of_the_last_key_tells_those_who_wait_that_it_is_over,
+            b7_one_who_was_woken_for_a_key_that_is_cancelled_gets_the_next,
+            b7_cancel_works_on_a_queue_that_takes_no_more_triggers,
+            b7_a_restored_key_is_ready_with_its_failures_attempt_and_value,
+            b7_a_restored_key_waits_until_its_due_instant_and_keeps_its_attempt,
+            b7_a_trigger_for_a_restored_key_that_waits_out_a_failure_is_attempt_1,
+            b7_a_restored_key_waits_out_a_failure_if_it_has_failed,
+            b7_to_a_key_that_is_known_a_restore_is_a_trigger_and_the_more_failures_stay,
+            b7_a_refused_restore_gives_key_and_value_back_and_changes_nothing,
+            b7_a_restored_key_wakes_who_waits,
+            b7_a_snapshot_tells_of_every_key_and_its_state,
+            b7_a_snapshot_tells_only_of_keys_that_are_so,
+            b7_the_totals_of_a_page_are_those_of_its_instant,
+            b7_a_snapshot_fires_what_is_due_before_it_looks,
+            b7_a_snapshot_of_an_empty_queue_is_one_page_without_keys,
+            b7_a_walk_in_pages_tells_once_of_each_key_that_is_there_all_the_time,
+        }
+    };
+}
+
+/// B6: dispatch rate.
+#[macro_export]
+macro_rules! b_rate {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_rate:
+            b6_the_burst_goes_at_once_and_then_a_key_as_often_as_the_rate_says,
+            b6_no_rounding_is_carried_on,
+            b6_ready_without_a_token_is_empty_and_not_shut_down,
+            b6_a_duplicate_costs_nothing,
+            b6_what_is_cancelled_or_waits_costs_nothing,
+            b6_a_batch_gets_as_many_keys_as_there_are_tokens,
+            b6_a_retry_and_what_is_put_back_take_a_token_each_time,
+            b6_a_drain_keeps_to_the_rate,
+            b6_the_next_token_is_for_whom_the_order_says,
+            b6_every_order_keeps_to_the_rate,
+            b6_a_rate_that_is_lifted_holds_nobody_up_any_more,
+        }
+    };
+}
+
+/// B6: who is woken.
+#[macro_export]
+macro_rules! b_rate_rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_rate:
+            b6_who_waits_is_woken_when_the_token_is_there,
+            b6_a_key_that_comes_before_its_token_wakes_who_waits_at_the_token,
+            b6_a_paused_queue_wakes_nobody_for_a_token,
+        }
+    };
+}
+
+/// B7: pause and resume.
+#[macro_export]
+macro_rules! b_pause {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_pause:
+            b7_a_paused_queue_hands_nothing_out_and_counts_what_is_ready,
+            b7_runs_go_on_and_timers_fire_while_the_queue_is_paused,
+            b7_pauses_do_not_add_up,
+            b7_gets_pass_a_paused_key_by_and_it_counts_in_len,
+            b7_a_batch_passes_paused_keys_by,
+            b7_a_key_that_is_not_known_can_be_paused_and_is_known_until_it_is_resumed,
+            b7_the_run_of_a_paused_key_goes_on_and_what_follows_from_it_waits,
+            b7_a_timer_of_a_paused_key_fires_and_the_key_does_not_stand_in_line,
+            b7_a_resumed_key_goes_to_the_back_of_the_line,
+            b7_a_paused_key_keeps_its_priority_and_is_raised_by_what_comes,
+            b7_with_max_wait_a_resumed_key_ages_anew_and_a_paused_queue_grows_old,
+            b7_what_ends_the_queue_lifts_all_pauses_and_refuses_later_ones,
+            b7_a_close_lifts_no_pause_and_refuses_none,
+            b7_a_queue_with_paused_ready_keys_is_not_over,
+            b7_a_restored_key_may_be_paused,
+        }
+    };
+}
+
+/// B7: a panic of users' code in a pause, and who is woken by a resume.
+#[macro_export]
+macro_rules! b_pause_rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_pause:
+            b7_a_pause_in_which_users_code_panics_changes_nothing,
+            b7_who_waits_sleeps_through_a_pause_and_a_resume_wakes_as_many_as_there_are_keys,
+        }
+    };
+}
+
+/// B7 and the opening rules: users' code.
+#[macro_export]
+macro_rules! b_control_rules {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_control_rules:
+            b7_a_key_that_was_cancelled_is_not_handed_out_whatever_the_order_says,
+            b7_a_cancelled_key_and_its_value_are_dropped_without_the_lock,
+            b7_a_cancel_in_which_eq_or_hash_panics_changes_nothing,
+            b7_a_cancel_over_which_the_order_panics_changes_nothing,
+            b7_failures_are_not_restored_where_the_limiter_counts_them_itself,
+            b7_restored_failures_expire_like_others,
+            b7_a_restore_in_which_users_code_panics_restores_nothing,
+            b7_keys_are_cloned_for_a_page_without_the_lock,
+            b7_a_key_whose_last_run_ends_while_it_is_cloned_is_dropped_with_the_page,
+            b7_a_run_that_begins_and_ends_while_its_key_is_cloned_is_as_any_other,
+            b7_a_clone_that_panics_leaves_the_queue_as_it_was,
         }
     };
 }
@@ -215,6 +568,66 @@ macro_rules! m_metrics {
             m_gauges_count_waiting_held_and_dirty_keys,
             m_the_oldest_ready_key_is_the_one_that_became_ready_first,
             m_the_oldest_ready_key_is_right_in_an_order_of_ones_own,
+        }
+    };
+}
+
+/// M: what the queue tells of its parts.
+#[macro_export]
+macro_rules! m_parts {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, m_parts:
+            m_depth_by_priority_counts_the_ready_keys_of_each_priority,
+            m_depth_by_priority_counts_paused_keys_that_are_ready,
+            m_depth_by_priority_is_told_of_more_priorities_than_a_lock_hold_looks_at,
+            m_a_queue_without_priorities_and_groups_tells_of_none,
+            m_groups_that_have_a_name_tell_how_many_of_their_keys_are_ready_and_held,
+            m_a_group_within_another_one_is_called_by_both_names,
+            m_groups_are_told_of_that_are_more_than_a_lock_hold_looks_at,
+            m_keys_that_made_room_are_counted,
+        }
+    };
+}
+
+/// B7: pause and resume of groups.
+#[macro_export]
+macro_rules! b_pause_group {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_pause_group:
+            b7_a_paused_groups_keys_stay_ready_and_are_not_handed_out,
+            b7_a_resumed_group_comes_behind_those_that_wait,
+            b7_pauses_of_a_group_do_not_add_up,
+            b7_a_group_without_known_keys_can_be_paused_and_is_until_it_is_resumed,
+            b7_a_queue_without_such_groups_pauses_none,
+            b7_runs_of_a_paused_group_go_on_and_what_follows_from_them_waits,
+            b7_a_group_at_its_cap_that_is_paused_and_resumed_is_at_its_cap,
+            b7_a_tenant_and_a_namespace_of_it_are_paused_apart,
+            b7_a_batch_and_priorities_and_ages_pass_a_paused_group_by,
+            b7_a_snapshot_tells_only_of_keys_of_paused_groups,
+            b7_what_ends_the_queue_lifts_the_pauses_of_groups_and_refuses_later_ones,
+            b7_who_waits_is_woken_by_the_resume_of_a_group,
+        }
+    };
+}
+
+/// B6: the rate of each group.
+#[macro_export]
+macro_rules! b_rate_group {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_rate_group:
+            b6_each_group_has_a_rate_of_its_own_and_one_without_a_token_is_passed_by,
+            b6_a_group_that_leaves_and_comes_back_has_the_tokens_that_it_would_have,
+            b6_no_group_has_more_than_its_burst_and_rate_however_it_comes_and_goes,
+            b6_a_duplicate_costs_a_group_nothing,
+            b6_a_getter_waits_for_the_token_of_a_group_and_is_woken_by_it,
+            b6_a_batch_has_of_each_group_as_many_keys_as_it_has_tokens,
+            b6_rates_of_tenants_and_of_namespaces_hold_together,
+            b6_a_drain_keeps_to_the_rates_of_groups_and_to_lift_them_ends_that,
+            b6_to_lift_the_rates_of_many_groups_lets_all_of_them_go,
+            b6_a_group_that_is_paused_and_without_a_token_waits_for_both,
         }
     };
 }
@@ -583,6 +996,7 @@ macro_rules! x_mistakes {
             x21_a_far_future_delay_does_not_panic,
             x22_the_next_timer_is_prompt_when_the_soonest_is_replaced,
             x22_the_next_timer_is_prompt_when_the_soonest_is_absorbed,
+            x22_the_next_timer_is_prompt_when_the_soonest_is_cancelled,
             x23_the_value_handed_out_is_not_stale,
             x24_under_overload_every_key_runs_in_the_order_in_which_it_was_due,
             x24_a_debounce_with_a_maximum_fires_however_often_it_is_pushed_back,
@@ -602,12 +1016,27 @@ macro_rules! x_mistakes {
 #[macro_export]
 macro_rules! conformance {
     ($adapter:ty) => {
+        $crate::b_backoff!($adapter);
+        $crate::b_backoff_rules!($adapter);
         $crate::b_batch!($adapter);
         $crate::b_batch_rules!($adapter);
+        $crate::b_bound!($adapter);
+        $crate::b_debounce!($adapter);
+        $crate::b_priority!($adapter);
+        $crate::b_groups!($adapter);
+        $crate::b_pause_group!($adapter);
+        $crate::b_rate_group!($adapter);
+        $crate::b_control!($adapter);
+        $crate::b_pause!($adapter);
+        $crate::b_rate!($adapter);
+        $crate::b_control_rules!($adapter);
+        $crate::b_pause_rules!($adapter);
+        $crate::b_rate_rules!($adapter);
         $crate::b_value!($adapter);
         $crate::d_timers!($adapter);
         $crate::d_wait!($adapter);
         $crate::m_metrics!($adapter);
+        $crate::m_parts!($adapter);
         $crate::q_close!($adapter);
         $crate::q_done!($adapter);
         $crate::q_drain!($adapter);

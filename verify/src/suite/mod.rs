@@ -8,12 +8,25 @@
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
+pub mod b_backoff;
+pub mod b_backoff_rules;
 pub mod b_batch;
 pub mod b_batch_rules;
+pub mod b_bound;
+pub mod b_control;
+pub mod b_control_rules;
+pub mod b_debounce;
+pub mod b_groups;
+pub mod b_pause;
+pub mod b_pause_group;
+pub mod b_priority;
+pub mod b_rate;
+pub mod b_rate_group;
 pub mod b_value;
 pub mod d_timers;
 pub mod d_wait;
 pub mod m_metrics;
+pub mod m_parts;
 pub mod q_close;
 pub mod q_done;
 pub mod q_drain;

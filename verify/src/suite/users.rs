@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Asserts that `call` panics with the user's panic, as it was.
-fn panics<T>(call: impl FnOnce() -> T) {
+pub(crate) fn panics<T>(call: impl FnOnce() -> T) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
         panic!("the panic did not reach the caller")
     };

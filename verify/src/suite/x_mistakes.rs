@@ -389,6 +389,17 @@ pub fn x22_the_next_timer_is_prompt_when_the_soonest_is_absorbed<A: Adapter>() {
     step_until(&q, &count, &mut getting, ms(10), 2);
 }
 
+pub fn x22_the_next_timer_is_prompt_when_the_soonest_is_cancelled<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_after(1, ms(5));
+    q.add_after(2, ms(10));
+    let count = Count::new();
+    let mut getting = q.getting();
+    assert!(count.poll(&mut getting).is_pending());
+    assert!(q.cancel(1).is_some());
+    step_until(&q, &count, &mut getting, ms(10), 2);
+}
+
 /// Polls as an executor does, only when woken, and moves the clock by `limit` in
 /// steps: by then `key` must have been handed out.
 fn step_until<T: HandedOut>(

@@ -20,6 +20,7 @@ macro_rules! w_runs {
             $front, w_runs:
             w_workers_take_keys_and_call_the_handler,
             w_n_workers_run_n_keys_at_once_and_no_more,
+            b2_a_run_tells_its_priority_and_every_outcome_keeps_it,
             w_a_handler_may_call_the_queue,
             w_no_workers_are_a_pause,
             w_done_forgets_the_failures,
@@ -31,18 +32,24 @@ macro_rules! w_runs {
             w_the_last_attempt_that_fails_gives_the_key_up,
             x27_attempts_are_not_exhausted_for_a_key_that_a_newer_trigger_made_dirty,
             w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1,
+            b5_a_workers_own_outcome_is_no_trigger_and_its_handlers_echo_joins_it,
+            b5_attempts_of_a_worker_run_out_although_its_key_echoes_itself,
+            b5_a_reset_during_a_workers_failed_run_is_a_fresh_start,
             w_a_panic_is_a_failure_of_that_key_and_ends_nothing_else,
             w_a_panic_of_the_handler_before_it_gives_its_future_is_a_failure_too,
             w_an_order_that_panics_as_a_key_is_taken_ends_no_worker,
             w_a_clock_that_panics_as_a_run_begins_or_ends_loses_neither_key_nor_outcome,
             w_a_panic_in_a_hook_ends_nothing,
             w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate,
+            w_the_end_of_each_run_is_told_once_whatever_the_way_and_how_long_it_took,
+            w_the_end_of_a_run_past_its_time_limit_is_told_when_its_handler_is_gone,
             w_a_key_that_is_given_up_because_the_limiter_panicked_is_forgotten,
             w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up,
             w_payloads_of_failed_runs_go_back,
             w_a_handler_may_return_nothing_or_a_result,
             x07_ten_thousand_duplicate_triggers_take_one_token_a_run,
             r_the_worker_lets_records_expire,
+            b7_a_cancel_during_a_run_takes_what_was_to_follow_and_not_the_run,
         }
     };
 }
@@ -89,6 +96,30 @@ macro_rules! w_resize {
     };
 }
 
+/// Workers on demand.
+#[macro_export]
+macro_rules! w_demand {
+    ($front:ty) => {
+        $crate::worker_tests! {
+            $front, w_demand:
+            w_on_demand_a_key_that_waits_brings_a_worker_and_nothing_else_does,
+            w_on_demand_there_are_as_many_as_keys_wait_for_and_at_most_the_upper_end,
+            w_on_demand_a_worker_that_waits_takes_the_key_and_no_other_comes,
+            w_on_demand_idle_workers_leave_down_to_the_lower_end,
+            w_on_demand_a_timer_that_comes_due_brings_a_worker,
+            w_on_demand_a_retry_comes_back_although_all_have_left,
+            w_on_demand_no_key_is_lost_however_workers_come_and_leave,
+            w_on_demand_a_resize_takes_a_number_and_a_range,
+            w_on_demand_stop_leaves_the_keys_and_nobody_comes_any_more,
+            w_on_demand_a_drain_is_worked_off_by_those_who_come_for_it,
+            w_on_demand_join_waits_for_those_who_may_still_come,
+            w_on_demand_a_detached_worker_ends_with_the_queue_and_leaves_nothing_behind,
+            w_on_demand_a_stopped_worker_leaves_nothing_behind,
+            w_on_demand_a_range_that_cannot_be_is_an_error,
+        }
+    };
+}
+
 /// Async handlers that are dropped before they have returned.
 #[macro_export]
 macro_rules! w_dropped {
@@ -100,6 +131,7 @@ macro_rules! w_dropped {
             w_past_the_deadline_of_drain_async_handlers_are_dropped_and_counted,
             w_past_the_deadline_of_a_drain_that_waits_async_handlers_are_dropped,
             w_the_last_attempt_that_is_dropped_gives_the_key_up,
+            w_the_end_of_a_run_that_is_cancelled_is_told_once,
             w_a_handler_that_panics_as_it_is_dropped_ends_nothing,
             w_a_thousand_async_workers_run_a_thousand_keys_at_once_and_are_resized,
             w_handlers_that_never_end_hold_up_nobody_else,
@@ -115,6 +147,7 @@ macro_rules! worker_conformance {
         $crate::w_runs!($front);
         $crate::w_ends!($front);
         $crate::w_resize!($front);
+        $crate::w_demand!($front);
     };
 }
 

@@ -10,8 +10,8 @@
 
 use crate::wake::block_on;
 use requeue::{
-    Alarm, Clock, FakeClock, Instant, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio, WorkQueue, Worker,
-    WorkerBuilder,
+    Alarm, Clock, FakeClock, InBackoff, Instant, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio,
+    WorkQueue, Worker, WorkerBuilder,
 };
 use smol::channel::{Receiver, Sender, unbounded};
 use std::future::Future;
@@ -21,6 +21,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 pub mod catalogue;
+pub mod w_demand;
 pub mod w_dropped;
 pub mod w_ends;
 pub mod w_resize;
@@ -132,10 +133,16 @@ pub type Lists = WorkQueue<u64, Vec<u32>>;
 /// A queue of a fake clock whose values are lists; back-offs of 1, 2, 4 … ms.
 #[must_use]
 pub fn queue() -> (Lists, FakeClock) {
+    queue_that(InBackoff::Run)
+}
+
+/// The same, with what its triggers do in a back-off.
+pub(crate) fn queue_that(in_backoff: InBackoff) -> (Lists, FakeClock) {
     let clock = FakeClock::new();
     let q = WorkQueue::merging(|old: &mut Vec<u32>, new: Vec<u32>| old.extend(new))
         .clock(clock.clone())
         .limiter(requeue::limiter::default_per_item())
+        .in_backoff(in_backoff)
         .build()
         .expect("a queue");
     (q, clock)

@@ -142,6 +142,24 @@ pub fn w_past_the_deadline_of_a_drain_that_waits_async_handlers_are_dropped<F: F
     assert!(q.shutting_down() && q.state(&1).is_none());
 }
 
+pub fn w_the_end_of_a_run_that_is_cancelled_is_told_once<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, told) = channel();
+    let hook = move |key: &u64, run: &requeue::RunReport<'_>| {
+        tell.send((*key, run.failure.map(ToString::to_string), run.fate, run.took)).unwrap();
+    };
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).on_end(hook), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    clock.advance(ms(7));
+    F::report(worker.stop(Duration::ZERO));
+    let why = Some("the handler was cancelled before it had returned".to_owned());
+    assert_eq!(told.recv().unwrap(), (1, why, requeue::Fate::Retry(ms(1)), ms(7)));
+    worker.join();
+    assert!(told.try_recv().is_err(), "its end was told once");
+}
+
 pub fn w_the_last_attempt_that_is_dropped_gives_the_key_up<F: Front>() {
     let (q, clock) = queue();
     let (tell, gave_up) = channel();

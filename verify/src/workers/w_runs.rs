@@ -1,9 +1,9 @@
 //! W: runs, their outcomes and attempts.
 
-use super::{Front, ms, puppets, queue, until};
+use super::{Front, ms, puppets, queue, queue_that, until, until_waiting};
 use requeue::{
-    Alarm, Clock, Failure, FakeClock, Fate, Instant, Outcome, RateLimiter, ReadyOrder, Run, RunReport,
-    Ticket, WorkQueue, Worker,
+    Add, Alarm, Clock, Failure, FakeClock, Fate, InBackoff, Instant, Outcome, RateLimiter, ReadyOrder, Run,
+    RunReport, Ticket, WorkQueue, Worker,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -49,6 +49,47 @@ pub fn w_n_workers_run_n_keys_at_once_and_no_more<F: Front>() {
         puppets.end(Outcome::Done);
     }
     assert_eq!(F::report(worker.drain(Duration::MAX)).done, 12);
+}
+
+pub fn b2_a_run_tells_its_priority_and_every_outcome_keeps_it<F: Front>() {
+    let (q, clock) = {
+        let clock = FakeClock::new();
+        let merge = |old: &mut Vec<u32>, new: Vec<u32>| old.extend(new);
+        let builder = WorkQueue::<u64, Vec<u32>>::merging(merge).clock(clock.clone()).priorities();
+        (builder.limiter(requeue::limiter::default_per_item()).build().expect("a queue"), clock)
+    };
+    let (tell, ran) = channel();
+    let outcomes = Arc::new(Mutex::new(vec![
+        Outcome::Done,
+        Outcome::Again(Duration::ZERO),
+        Outcome::Again(ms(5)),
+        Outcome::RetryAfter(Duration::ZERO, "not yet".into()),
+        Outcome::Retry("not yet".into()),
+    ]));
+    for key in [1, 2] {
+        q.add_with(key, Add::now().priority(-100 * key as i16)).unwrap();
+    }
+    let worker = F::start(Worker::of(&q).workers(1), move |run: Run<u64, Vec<u32>>| {
+        tell.send((*run.key(), run.priority())).expect("the test listens");
+        let outcome = match *run.key() {
+            1 => outcomes.lock().unwrap().pop().unwrap_or(Outcome::Done),
+            _ => Outcome::Done,
+        };
+        async { outcome }
+    });
+    let mut seen = Vec::new();
+    while seen.len() < 6 {
+        match ran.try_recv() {
+            Ok(run) => seen.push(run),
+            Err(_) => {
+                clock.advance(ms(5));
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert!(F::report(worker.drain(Duration::MAX)).complete);
+    seen.retain(|(key, _)| *key == 1);
+    assert_eq!(seen, [(1, -100); 5]);
 }
 
 pub fn w_a_handler_may_call_the_queue<F: Front>() {
@@ -258,6 +299,71 @@ pub fn w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1<F: F
     F::report(worker.stop(Duration::MAX));
 }
 
+fn retry<F: Front>(in_backoff: InBackoff, trigger: bool) -> (u32, Option<Duration>) {
+    let (q, clock) = queue_that(in_backoff);
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    if trigger {
+        q.add(1).unwrap();
+    }
+    puppets.end(Outcome::Retry("not yet".into()));
+    until_waiting(&q, &clock, 1);
+    let found = (q.num_requeues(&1), q.explain(&1).due_in());
+    clock.advance(ms(1));
+    puppets.run(1, 2);
+    puppets.end(Outcome::Done);
+    F::report(worker.stop(Duration::MAX));
+    found
+}
+
+pub fn b5_a_workers_own_outcome_is_no_trigger_and_its_handlers_echo_joins_it<F: Front>() {
+    for (in_backoff, trigger) in
+        [(InBackoff::Respect, false), (InBackoff::Reset, false), (InBackoff::Respect, true)]
+    {
+        assert_eq!(retry::<F>(in_backoff, trigger), (1, Some(ms(1))), "{in_backoff:?}");
+    }
+}
+
+pub fn b5_attempts_of_a_worker_run_out_although_its_key_echoes_itself<F: Front>() {
+    let (q, clock) = queue_that(InBackoff::Respect);
+    let (puppets, handler) = puppets();
+    let (tell, given_up) = channel();
+    let builder = Worker::of(&q).workers(1).max_attempts(3).on_give_up(move |key, _| {
+        tell.send(*key).unwrap();
+    });
+    let worker = F::start(builder, handler);
+    q.add(1).unwrap();
+    for attempt in 1..=2 {
+        puppets.run(1, attempt);
+        q.add(1).unwrap();
+        puppets.end(Outcome::Retry("not yet".into()));
+        until_waiting(&q, &clock, 1);
+        clock.advance(ms(1 << (attempt - 1)));
+    }
+    puppets.run(1, 3);
+    puppets.end(Outcome::Retry("never".into()));
+    assert_eq!(given_up.recv().unwrap(), 1);
+    F::report(worker.stop(Duration::MAX));
+}
+
+pub fn b5_a_reset_during_a_workers_failed_run_is_a_fresh_start<F: Front>() {
+    let (q, _clock) = queue_that(InBackoff::Reset);
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
+    q.add(1).unwrap();
+    for _ in 0..5 {
+        puppets.run(1, 1);
+        q.add(1).unwrap();
+        puppets.end(Outcome::RetryAfter(ms(1_000), "not yet".into()));
+    }
+    puppets.run(1, 1);
+    assert_eq!((q.num_requeues(&1), q.stats().waiting), (0, 0));
+    puppets.end(Outcome::Done);
+    F::report(worker.stop(Duration::MAX));
+}
+
 pub fn w_a_panic_is_a_failure_of_that_key_and_ends_nothing_else<F: Front>() {
     let (q, clock) = queue();
     let (tell, failed) = channel();
@@ -425,6 +531,74 @@ pub fn w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate<F: Front>()
     puppets.end(Outcome::Retry("no".into()));
     assert_eq!(told.recv().unwrap(), (1, 1, no(), Fate::Refused, false));
     F::report(worker.stop(Duration::MAX));
+}
+
+pub fn w_the_end_of_each_run_is_told_once_whatever_the_way_and_how_long_it_took<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, told) = channel();
+    let hook = move |key: &u64, run: &RunReport<'_>| {
+        tell.send((*key, run.failure.map(ToString::to_string), run.fate, run.took)).unwrap();
+        // The last end of all is told although the hook has panicked at each before it.
+        panic!("told");
+    };
+    let (puppets, handler) = puppets();
+    let handler = move |run: Run<u64, Vec<u32>>| {
+        let (key, held) = (*run.key(), handler(run));
+        async move {
+            let outcome = held.await;
+            assert_ne!(key, 5, "five");
+            outcome
+        }
+    };
+    let worker = F::start(Worker::of(&q).workers(1).on_end(hook), handler);
+    let no = || Some("no".to_owned());
+    let five = Some("the handler panicked: assertion `left != right` failed: five\n  left: 5\n right: 5");
+    let ends = [
+        (1, Outcome::Done, None, Fate::Done),
+        (2, Outcome::Again(ms(100)), None, Fate::Again(ms(100))),
+        (3, Outcome::RetryAfter(ms(100), "no".into()), no(), Fate::Retry(ms(100))),
+        (4, Outcome::GiveUp("no".into()), no(), Fate::GaveUp),
+        (5, Outcome::Done, five.map(ToOwned::to_owned), Fate::Retry(ms(1))),
+    ];
+    for (key, outcome, failure, fate) in ends {
+        q.add(key).unwrap();
+        // Nobody else reads the clock before the run began.
+        puppets.run(key, 1);
+        clock.advance(ms(key));
+        puppets.end(outcome);
+        assert_eq!(told.recv().unwrap(), (key, failure, fate, ms(key)));
+    }
+    F::report(worker.stop(Duration::MAX));
+    assert!(told.try_recv().is_err(), "each end was told once");
+}
+
+pub fn w_the_end_of_a_run_past_its_time_limit_is_told_when_its_handler_is_gone<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, told) = channel();
+    let hook = move |key: &u64, run: &RunReport<'_>| {
+        tell.send((*key, run.failure.map(ToString::to_string), run.fate, run.took)).unwrap();
+    };
+    let (fail, failed) = channel();
+    let builder = Worker::of(&q)
+        .workers(1)
+        .time_limit(ms(100))
+        .on_end(hook)
+        .on_failure(move |_, _| fail.send(()).unwrap());
+    let (puppets, handler) = puppets();
+    let worker = F::start(builder, handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    clock.wait_for_alarms(1);
+    clock.advance(ms(100));
+    failed.recv().unwrap();
+    if !F::DROPS {
+        assert!(told.try_recv().is_err(), "it still runs");
+        puppets.end(Outcome::Done);
+    }
+    let why = Some("the handler took longer than 100ms".to_owned());
+    assert_eq!(told.recv().unwrap(), (1, why, Fate::Retry(ms(1)), ms(100)));
+    F::report(worker.stop(Duration::MAX));
+    assert!(told.try_recv().is_err(), "its end was told once");
 }
 
 /// A limiter that counts, panics when it is asked for the third time, and, where it is told
@@ -631,4 +805,19 @@ pub fn r_the_worker_lets_records_expire<F: Front>() {
         assert_eq!(q.num_requeues(&1), 0);
         F::report(worker.stop(Duration::MAX));
     }
+}
+
+pub fn b7_a_cancel_during_a_run_takes_what_was_to_follow_and_not_the_run<F: Front>() {
+    let (q, _clock) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1), handler);
+    q.add(1).unwrap();
+    puppets.run(1, 1);
+    q.add(1).unwrap();
+    q.add_after(1, ms(5)).unwrap();
+    let took = q.cancel(&1).expect("it was dirty");
+    assert!(took.dirty && took.waiting_until.is_some());
+    puppets.end(Outcome::Done);
+    let report = F::report(worker.drain(Duration::MAX));
+    assert!(report.complete && report.done == 1, "one run, and no other: {report:?}");
 }

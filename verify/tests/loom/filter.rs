@@ -101,6 +101,69 @@ fn loom_q5_what_is_written_before_an_add_is_seen_whose_entry_goes_to_another_key
     });
 }
 
+/// A cancel beside an add that found its key in the filter: either the add came first and was
+/// cancelled, or it gives a run.
+#[test]
+fn loom_b7_an_add_without_the_lock_beside_a_cancel_is_cancelled_or_gives_a_run() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        assert_eq!(q.add(1).expect("open"), Added::Coalesced, "published by this");
+        let adds = {
+            let q = q.clone();
+            thread::spawn(move || q.add(1).expect("open"))
+        };
+        assert!(q.cancel(&1).is_some_and(|took| took.ready), "the key was ready");
+        let added = adds.join().expect("no panic");
+        let expected = usize::from(added == Added::Ready);
+        assert!(added == Added::Ready || added == Added::Coalesced);
+        assert_eq!(q.len(), expected, "a trigger was lost, or a cancelled key is still there");
+    });
+}
+
+/// The same where the key is held and dirty.
+#[test]
+fn loom_b7_an_add_without_the_lock_of_a_held_key_beside_a_cancel_is_cancelled_or_gives_a_run() {
+    every(|| {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        let item = q.try_get().expect("ready");
+        assert_eq!(q.add(1).expect("open"), Added::Dirty);
+        assert_eq!(q.add(1).expect("open"), Added::Coalesced, "published by this");
+        let adds = {
+            let q = q.clone();
+            thread::spawn(move || q.add(1).expect("open"))
+        };
+        assert!(q.cancel(&1).is_some_and(|took| took.dirty), "the key was dirty");
+        let added = adds.join().expect("no panic");
+        drop(item);
+        assert_eq!(q.len(), usize::from(added == Added::Dirty), "a trigger was lost, or is still there");
+    });
+}
+
+/// Who knows that a cancel has returned, by whatever way, adds a run: here by a relaxed
+/// load, which orders nothing else.
+#[test]
+fn loom_b7_an_add_after_a_cancel_gives_a_run() {
+    every(|| {
+        let (q, _) = queue();
+        let told = Arc::new(AtomicUsize::new(0));
+        q.add(1).expect("open");
+        q.add(1).expect("open");
+        let cancels = {
+            let (q, told) = (q.clone(), told.clone());
+            thread::spawn(move || {
+                q.cancel(&1);
+                told.store(1, Relaxed);
+            })
+        };
+        let told = told.load(Relaxed) == 1;
+        let added = q.add(1).expect("open");
+        assert!(!told || added == Added::Ready, "an add after the cancel was taken for redundant");
+        cancels.join().expect("no panic");
+    });
+}
+
 /// Who learns that the queue was shut, by whatever way, is refused: here by a
 /// relaxed load, which orders nothing else.
 fn refuses(shut: fn(&WorkQueue<u32, (), Hash>)) {

@@ -56,6 +56,12 @@ pub(crate) fn queue() -> (Queue, FakeClock) {
     (Arc::new(builder.build().expect("it has no metrics")), clock)
 }
 
+/// The same with groups: keys are in one with their neighbours.
+pub(crate) fn queue_with_groups() -> Queue {
+    let builder = WorkQueue::builder().clock(FakeClock::new()).hasher(Hash::default());
+    Arc::new(builder.group_by(|key| key / 10).build().expect("it has no metrics"))
+}
+
 pub(crate) fn nanos(n: u64) -> Duration {
     Duration::from_nanos(n)
 }

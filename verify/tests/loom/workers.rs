@@ -1,7 +1,7 @@
 //! Workers in tasks and in one future: who is woken, and who has the run that is ended
 //! from outside.
 
-use crate::support::{Queue, every, poll, queue};
+use crate::support::{Queue, bounded_by, every, poll, queue};
 use loom::thread;
 use requeue::{Parker, Run, Worker, WorkerTask};
 use std::cell::Cell;
@@ -180,5 +180,36 @@ fn loom_w_the_end_of_a_run_of_somebody_else_reaches_a_drain_of_workers() {
         assert_eq!((report.complete, report.held), (true, 0));
         ends.join().expect("no panic");
         drop(workers);
+    });
+}
+
+#[test]
+fn loom_w_an_add_as_the_last_worker_leaves_brings_another() {
+    bounded_by(5, || {
+        let (q, _) = queue();
+        let runs = Rc::new(Cell::new(0));
+        let count = runs.clone();
+        let builder = Worker::of(&q).workers(0..=1).idle_timeout(Duration::ZERO);
+        let mut workers = builder
+            .run(move |_: Run<u32>| {
+                count.set(count.get() + 1);
+                async {}
+            })
+            .expect("not too many");
+        q.add(1).expect("open");
+        let adds = {
+            let q = q.clone();
+            thread::spawn(move || q.add(2).expect("open"))
+        };
+        // it runs the first key, finds no other, and leaves, unless the second is there by then
+        let parker = Parker::current();
+        while runs.get() < 2 {
+            assert!(poll(&mut workers, &parker).is_pending());
+            if runs.get() < 2 {
+                parker.park();
+            }
+        }
+        adds.join().expect("no panic");
+        assert_eq!((q.stats().held, q.len()), (0, 0));
     });
 }

@@ -2,8 +2,8 @@
 //!
 //! It decides which key goes next, and nothing else: who stands in line is known here. A
 //! ticket that it gives is passed over unless its key stands in `told`, so a key that left the
-//! line, or that comes twice, is nonsense that costs a try. It is never told that a key left;
-//! one that comes back is pushed again. Keys that it does not give back go when it says that
+//! line, or that comes twice, is nonsense that costs a try. It hears of keys that
+//! leave, and may not listen; one that comes back is pushed again. Keys that it does not give back go when it says that
 //! it has none, or has given too much nonsense.
 //!
 //! It may panic at any call: a key that it panics over stands in `told` already, or has not
@@ -45,6 +45,11 @@ impl<K> Custom<K> {
 
     pub(super) fn touch(&mut self, arena: &Arena<K>, slot: u32) {
         self.order.touch(arena.key(slot), Ticket(slot));
+    }
+
+    /// Tells it of a key that is about to leave.
+    pub(super) fn leaves(&mut self, arena: &Arena<K>, slot: u32) {
+        self.order.leave(arena.key(slot), Ticket(slot));
     }
 
     /// Takes the key that the order gives, else the one that it was told of first.

@@ -1,24 +1,49 @@
 //! The ready line: who stands in it, and who goes next (rule B10).
 //!
-//! `ring.rs` is the line itself, `order.rs` what users see of its orders, `custom.rs` an
-//! order of their own.
+//! `ring.rs` is the line itself, `order.rs` what users see of its orders, `levels.rs` the
+//! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
+//! key is in which), `custom.rs` an order of users' own, `pauses.rs` and `rate.rs` what keeps
+//! ready keys from being handed out, `tell.rs` what metrics are told.
 //!
 //! A key stands in the line from `enter` until it is popped or `leave`s, in one of
 //! the rings, and its slot remembers where (see [`Places`]). That is less than to be ready: a
 //! key can be ready and stand in no line for a while. So what may be handed out is
 //! [`servable`](Line::servable), and not how many are ready.
 
+mod ahead;
 mod custom;
+mod fair;
+mod groups;
+mod levels;
 mod order;
+mod pauses;
+mod rate;
 mod ring;
+mod tell;
 
+pub use self::ahead::Ahead;
+pub use self::groups::{GroupRules, Groups};
 pub use self::order::{Order, ReadyOrder, Ticket};
+pub(crate) use self::pauses::PAUSED;
+pub use self::rate::Rate;
+pub use self::tell::GroupGauges;
 
+use self::ahead::STEPS;
 use self::custom::{Custom, NONSENSE};
+use self::fair::{Fair, Rules};
+use self::levels::{Asked, Levels};
+use self::pauses::Pauses;
+use self::rate::Bucket;
 use self::ring::Ring;
-use crate::arena::Arena;
+use crate::Instant;
+use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
+
+/// How many keys ahead of the one that is handed out their slots are asked for,
+/// and their entries in the table.
+pub(crate) const SLOT_AHEAD: usize = 8;
+pub(crate) const ENTRY_AHEAD: usize = 4;
 
 /// The line.
 ///
@@ -38,28 +63,49 @@ struct Turns<K> {
     /// Keys that go before all others, in this order.
     raised: Ring,
     kind: Kind<K>,
+    pauses: Pauses,
+    /// How many keys a second may be handed out.
+    rate: Option<Bucket>,
 }
 
 enum Kind<K> {
-    /// There only while some keys may be raised.
+    /// There only while some keys may be raised, or something is paused, or with a rate.
     Fifo,
     Lifo,
     Custom(Custom<K>),
+    Levels(Box<Levels>),
+    Fair(Box<Fair<K>>),
 }
 
 impl<K> Turns<K> {
     fn new(kind: Kind<K>) -> Box<Self> {
-        Box::new(Self { raised: Ring::default(), kind })
+        Box::new(Self { raised: Ring::default(), kind, pauses: Pauses::new(), rate: None })
+    }
+
+    /// Whether all goes as in a line that has none of this.
+    fn is_idle(&self) -> bool {
+        matches!(self.kind, Kind::Fifo)
+            && self.raised.len() == 0
+            && self.pauses.is_idle()
+            && self.rate.is_none()
     }
 }
 
 impl<K> Line<K> {
-    pub(crate) fn new(order: Order<K>) -> Self {
-        let turns = match order {
+    /// `aged` lines have the oldest key at hand, whatever the order.
+    pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool) -> Self {
+        let mut turns = match order {
             Order::Fifo => None,
             Order::Lifo => Some(Turns::new(Kind::Lifo)),
             Order::Custom(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
+            Order::Priority { max_wait } => Some(Turns::new(Kind::Levels(Levels::new(max_wait, aged)))),
+            Order::Fair { groups, priorities, within, max_wait } => {
+                Some(Turns::new(Kind::Fair(Fair::new(groups, Rules { priorities, within, max_wait, aged }))))
+            }
         };
+        if let Some(rate) = rate {
+            turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).rate = Some(Bucket::new(rate));
+        }
         Self { ring: Ring::default(), turns }
     }
 
@@ -80,14 +126,378 @@ impl<K> Line<K> {
         }
     }
 
+    /// The keys by priority, if the queue has priorities.
+    #[inline]
+    fn levels(&self) -> Option<&Levels> {
+        match self.turns.as_deref() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn levels_mut(&mut self) -> Option<&mut Levels> {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
+            _ => None,
+        }
+    }
+
+    /// The groups, if the queue has groups.
+    #[inline]
+    fn fair(&self) -> Option<&Fair<K>> {
+        match self.turns.as_deref() {
+            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
+            _ => None,
+        }
+    }
+
+    /// Whether triggers may have priorities.
+    #[inline]
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.levels().is_some() || self.fair().is_some_and(|fair| fair.rules().priorities)
+    }
+
+    /// Whether a key that is new enters with its priority.
+    #[inline]
+    pub(crate) fn enters_at_a_level(&self) -> bool {
+        self.levels().is_some() || self.fair().is_some()
+    }
+
+    fn rate(&self) -> Option<&Bucket> {
+        self.turns.as_deref()?.rate.as_ref()
+    }
+
+    /// There is no rate from now on; false if there was none.
+    pub(crate) fn lift_rate(&mut self) -> bool {
+        let lifted = self.turns.as_deref_mut().and_then(|turns| turns.rate.take()).is_some();
+        let of_groups = self.fair_mut().is_some_and(Fair::lift_rates);
+        self.tidy();
+        lifted || of_groups
+    }
+
+    /// When the rate lets the next key go, where one could go but for it.
+    #[inline]
+    pub(crate) fn next_token(&self, now: Instant) -> Option<Instant> {
+        let next = self.rate()?.next(now)?;
+        (self.servable() > 0).then_some(next)
+    }
+
+    /// Whether who goes next, or whether anybody may, depends on the time.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.rate().is_some()
+            || self.levels().is_some_and(|levels| levels.max_wait().is_some())
+            || self.fair().is_some_and(|fair| fair.rules().max_wait.is_some() || fair.is_rated())
+    }
+
+    /// Whether groups have rates.
+    pub(crate) fn has_group_rates(&self) -> bool {
+        self.fair().is_some_and(Fair::is_rated)
+    }
+
+    /// Time has passed: lets groups be served that have a token again, so many of them; true if some
+    /// are left.
+    pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
+        self.fair_mut().is_some_and(|fair| fair.refill(now, most))
+    }
+
+    /// When the next group that has no token has one.
+    pub(crate) fn next_group(&self) -> Option<Instant> {
+        self.fair()?.next_group()
+    }
+
+    /// When the groups of this key have a token again, if one of them has none.
+    pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
+        self.fair()?.group_token(slot, now)
+    }
+
+    /// Whether each key is in a group.
+    #[inline]
+    pub(crate) fn has_groups(&self) -> bool {
+        self.fair().is_some()
+    }
+
+    /// A key becomes known. With groups this is users' code: if it panics the key must go
+    /// again, and nothing else has changed.
+    #[inline]
+    pub(crate) fn know(&mut self, arena: &Arena<K>, slot: u32) {
+        if let Some(fair) = self.fair_mut() {
+            fair.know(slot, arena.key(slot));
+        }
+    }
+
+    /// A key will be known no more: returns what [`forget`](Self::forget) wants, when it is not.
+    #[inline]
+    pub(crate) fn take_group(&mut self, slot: u32) -> Option<u32> {
+        self.fair_mut()?.take_group(slot)
+    }
+
+    /// A key of this group is known no more.
+    #[inline]
+    pub(crate) fn forget(&mut self, group: Option<u32>) {
+        if let (Some(fair), Some(group)) = (self.fair_mut(), group) {
+            fair.forget(group);
+        }
+    }
+
+    /// Pauses the key's group in this tier; false if there is none. Users' code: if it panics
+    /// nothing has changed.
+    pub(crate) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
+        self.fair_mut().is_some_and(|fair| fair.pause_group(key, tier))
+    }
+
+    /// Lifts that again; false if there was nothing to lift.
+    pub(crate) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
+        self.fair_mut().is_some_and(|fair| fair.resume_group(key, tier))
+    }
+
+    /// Whether the key's group in this tier is paused.
+    pub(crate) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
+        self.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
+    }
+
+    /// Whether a group of this key is paused.
+    pub(crate) fn is_in_paused_group(&self, slot: u32) -> bool {
+        self.fair().is_some_and(|fair| fair.is_in_paused_group(slot))
+    }
+
+    /// Whether a group is paused.
+    pub(crate) fn has_paused_groups(&self) -> bool {
+        self.fair().is_some_and(Fair::has_paused_groups)
+    }
+
+    /// Lifts the pause of the group that was paused first; false if none is paused.
+    pub(crate) fn lift_first_group(&mut self) -> bool {
+        self.fair_mut().is_some_and(Fair::lift_first_group)
+    }
+
+    /// Whether the key waits for a run of its group to end, should it be ready.
+    pub(crate) fn is_at_cap(&self, slot: u32) -> bool {
+        self.fair().is_some_and(|fair| fair.is_at_cap(slot))
+    }
+
+    /// The run of a key has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, slot: u32) {
+        if let Some(fair) = self.fair_mut() {
+            fair.ended(slot);
+        }
+    }
+
+    /// The run of a key has ended that will be known no more. Returns what
+    /// [`drop_group`](Self::drop_group) wants, when it is not.
+    #[inline]
+    pub(crate) fn ended_for_good(&mut self, slot: u32) -> Option<u32> {
+        self.fair_mut()?.ended_for_good(slot)
+    }
+
+    /// The last key of this group is known no more.
+    #[inline(never)]
+    pub(crate) fn drop_group(&mut self, group: u32) {
+        if let Some(fair) = self.fair_mut() {
+            fair.drop_innermost(group);
+        }
+    }
+
+    /// The levels at which a key is asked for, in a line that knows of levels.
+    #[inline]
+    fn asked(&self, slot: u32) -> Asked {
+        if self.turns.is_some() { self.known_asked(slot) } else { Asked::default() }
+    }
+
+    #[inline(never)]
+    fn known_asked(&self, slot: u32) -> Asked {
+        let asked = match self.turns.as_deref() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.asked(slot),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.asked(slot),
+            _ => None,
+        };
+        asked.copied().unwrap_or_default()
+    }
+
+    #[inline]
+    fn asked_mut(&mut self, slot: u32) -> Option<&mut Asked> {
+        if self.turns.is_some() { self.asked_in_turns(slot) } else { None }
+    }
+
+    #[inline(never)]
+    fn asked_in_turns(&mut self, slot: u32) -> Option<&mut Asked> {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels.asked_mut(slot)),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair.asked_mut(slot)),
+            _ => None,
+        }
+    }
+
+    /// The key becomes ready or dirty, with this priority.
+    #[inline]
+    pub(crate) fn pend(&mut self, slot: u32, priority: i16) {
+        if let Some(asked) = self.asked_mut(slot) {
+            asked.pending = priority;
+        }
+    }
+
+    /// The key, which is ready or dirty, was asked for with this priority too.
+    #[inline]
+    pub(crate) fn raise_to(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
+        if self.turns.is_some() {
+            self.raise_in_turns(arena, slot, priority);
+        }
+    }
+
+    #[inline(never)]
+    fn raise_in_turns(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
+        if self.is_aside(arena, slot) {
+            // it is counted at its level
+            self.set_aside(slot, false);
+            if let Some(asked) = self.asked_in_turns(slot) {
+                asked.pending = asked.pending.max(priority);
+            }
+            return self.set_aside(slot, true);
+        }
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.raise(arena, slot, priority),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.raise(slot, priority),
+            _ => {}
+        }
+    }
+
+    /// A timer of the key is set with this priority, or `joins` the one that it has.
+    #[inline]
+    pub(crate) fn time(&mut self, slot: u32, priority: i16, joins: bool) {
+        if let Some(asked) = self.asked_mut(slot) {
+            asked.timer = if joins { priority.max(asked.timer) } else { priority };
+        }
+    }
+
+    /// The priority of the key's timer.
+    #[inline]
+    pub(crate) fn timer_priority(&self, slot: u32) -> i16 {
+        self.asked(slot).timer
+    }
+
+    /// A retry of the key's run has this priority too.
+    pub(crate) fn join_run(&mut self, slot: u32, priority: i16) {
+        if let Some(asked) = self.asked_mut(slot) {
+            asked.run = asked.run.max(priority);
+        }
+    }
+
+    /// The key is dirty no more, and what made it so joins the timer that it has or the
+    /// retry of its run, whichever comes.
+    pub(crate) fn join_back_off(&mut self, slot: u32) {
+        if let Some(asked) = self.asked_mut(slot) {
+            asked.timer = asked.timer.max(asked.pending);
+            asked.run = asked.run.max(asked.pending);
+        }
+    }
+
+    /// The priority of the key's next run, while it is ready or dirty.
+    pub(crate) fn pending_priority(&self, slot: u32) -> i16 {
+        self.asked(slot).pending
+    }
+
+    /// The priority of the key's run.
+    #[inline]
+    pub(crate) fn run_priority(&self, slot: u32) -> i16 {
+        self.asked(slot).run
+    }
+
+    /// Frees what is kept of the slots of a chunk that the arena freed.
+    pub(crate) fn free_page(&mut self, chunk: u32) {
+        let Some(turns) = self.turns.as_deref_mut() else { return };
+        turns.pauses.free_page(chunk);
+        match &mut turns.kind {
+            Kind::Levels(levels) => levels.free_page(chunk),
+            Kind::Fair(fair) => fair.free_page(chunk),
+            Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
+        }
+    }
+
+    /// Pauses the whole line: nothing is taken from it.
+    pub(crate) fn pause(&mut self) {
+        self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).pauses.queue = true;
+    }
+
+    /// Lifts that again; false if there was nothing to lift.
+    pub(crate) fn resume(&mut self) -> bool {
+        let Some(turns) = self.turns.as_deref_mut() else { return false };
+        let was = core::mem::replace(&mut turns.pauses.queue, false);
+        self.tidy();
+        was
+    }
+
+    /// Whether the whole line is paused.
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.turns.as_deref().is_some_and(|turns| turns.pauses.queue)
+    }
+
+    /// How many keys are paused.
+    #[inline]
+    pub(crate) fn paused_keys(&self) -> usize {
+        self.turns.as_deref().map_or(0, |turns| turns.pauses.count())
+    }
+
+    /// The key that was paused first.
+    pub(crate) fn first_paused(&self) -> Option<u32> {
+        self.turns.as_deref()?.pauses.first()
+    }
+
+    /// Pauses a key that is not paused, and does not stand in line.
+    pub(crate) fn pause_key(&mut self, arena: &mut Arena<K>, slot: u32, now: Instant, ready: bool) {
+        self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).pauses.insert(arena, slot, now);
+        if ready {
+            self.set_aside(slot, true);
+        }
+    }
+
+    /// Lifts the pause of a key that is paused. If it is ready it has yet to enter.
+    pub(crate) fn resume_key(&mut self, arena: &mut Arena<K>, slot: u32) {
+        self.set_aside(slot, false);
+        if let Some(turns) = self.turns.as_deref_mut() {
+            turns.pauses.remove(arena, slot);
+        }
+        self.tidy();
+    }
+
+    /// Goes back to a plain line, where one has become enough.
+    fn tidy(&mut self) {
+        if self.turns.as_deref().is_some_and(Turns::is_idle) {
+            self.turns = None;
+        }
+    }
+
     fn raised(&self) -> Option<&Ring> {
         self.turns.as_ref().map(|turns| &turns.raised)
     }
 
-    /// Lets a key in without calling users' code.
+    /// Lets a key in without calling users' code, unless it is paused. It is ready `since` then.
     #[inline]
-    pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32) {
-        self.ring.push_back(arena, slot);
+    pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+        if self.turns.is_none() {
+            self.ring.push_back(arena, slot);
+        } else {
+            self.enter_in_turns(arena, slot, since);
+        }
+    }
+
+    #[inline(never)]
+    fn enter_in_turns(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+        match self.turns.as_deref_mut() {
+            Some(turns) if turns.pauses.has(arena, slot) => self.set_aside(slot, true),
+            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.enter(arena, slot, since),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.enter(slot, since),
+            _ => self.ring.push_back(arena, slot),
+        }
     }
 
     /// The same for a key that is being entered into the arena: returns its place, which is
@@ -99,19 +509,24 @@ impl<K> Line<K> {
 
     /// Lets a key in that was announced.
     #[inline]
-    pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32) {
-        match self.custom() {
-            Some((custom, _)) => custom.told.push_back(arena, slot),
-            None => self.ring.push_back(arena, slot),
+    pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Custom(custom), pauses, .. }) if !pauses.has(arena, slot) => {
+                custom.told.push_back(arena, slot);
+            }
+            _ => self.enter(arena, slot, since),
         }
     }
 
-    /// Tells a user's order of a key that is about to enter. If it panics the
+    /// Tells a user's order of a key that is about to enter, unless it is paused. If it panics the
     /// key must not enter.
     #[inline]
     pub(crate) fn announce(&mut self, arena: &mut Arena<K>, slot: u32) {
-        if let Some((custom, news)) = self.custom() {
-            custom.tell(news, arena);
+        let Some(Turns { kind: Kind::Custom(custom), pauses, .. }) = self.turns.as_deref_mut() else {
+            return;
+        };
+        custom.tell(&mut self.ring, arena);
+        if !pauses.has(arena, slot) {
             custom.announce(arena, slot);
         }
     }
@@ -121,20 +536,45 @@ impl<K> Line<K> {
     pub(crate) fn touch(&mut self, arena: &mut Arena<K>, slot: u32) {
         if let Some((custom, news)) = self.custom() {
             custom.tell(news, arena);
-            custom.touch(arena, slot);
+            // it does not know of one that is paused
+            if arena.place(slot).is_some() {
+                custom.touch(arena, slot);
+            }
         }
     }
 
-    /// Takes the key that goes next. Its slot keeps its place until
-    /// [`lend`](Arena::lend) hands the key out.
+    /// Takes the key that goes next at this time, to start its run; returns it with the run's
+    /// priority. Its slot keeps its place until [`lend`](Arena::lend) hands the key out.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, arena: &mut Arena<K>) -> Option<u32> {
-        if self.turns.is_none() { self.ring.pop_front() } else { self.pop_in_turn(arena) }
+    pub(crate) fn pop(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
+        if self.turns.is_none() {
+            self.ring.pop_front().map(Marked::from)
+        } else {
+            self.pop_in_turn(arena, now)
+        }
     }
 
     #[inline(never)]
-    fn pop_in_turn(&mut self, arena: &mut Arena<K>) -> Option<u32> {
-        let Turns { raised, kind } = self.turns.as_deref_mut()?;
+    fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
+        let turns = self.turns.as_deref()?;
+        if turns.pauses.queue || turns.rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
+            return None;
+        }
+        let at = self.pop_unlimited(arena, now)?;
+        if let Some(Turns { rate: Some(rate), .. }) = self.turns.as_deref_mut() {
+            rate.take(now);
+        }
+        Some(at)
+    }
+
+    #[inline]
+    fn pop_unlimited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
+        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
+        match (&mut *kind, raised.len()) {
+            (Kind::Levels(levels), 0) => return levels.pop(arena, now),
+            (Kind::Fair(fair), 0) => return fair.pop(now),
+            _ => {}
+        }
         let slot = raised.pop_front();
         let none_raised = raised.len() == 0;
         let slot = slot.or_else(|| match kind {
@@ -144,18 +584,53 @@ impl<K> Line<K> {
                 custom.tell(&mut self.ring, arena);
                 custom.pop(arena, &mut { NONSENSE })
             }
+            Kind::Levels(_) | Kind::Fair(_) => None,
         });
-        if none_raised && matches!(kind, Kind::Fifo) {
-            self.turns = None;
+        let slot = slot?;
+        match kind {
+            Kind::Levels(levels) => Some(levels.start(slot)),
+            Kind::Fair(fair) => {
+                let started = fair.start(slot);
+                fair.charge_for(slot, now);
+                Some(started)
+            }
+            Kind::Fifo if none_raised && pauses.is_idle() && rate.is_none() => {
+                self.turns = None;
+                Some(slot.into())
+            }
+            Kind::Fifo | Kind::Lifo | Kind::Custom(_) => Some(slot.into()),
         }
-        slot
+    }
+
+    /// As [`enter_new`](Self::enter_new) with this priority, in a queue with priorities and without
+    /// groups.
+    #[inline]
+    pub(crate) fn enter_new_at(
+        &mut self,
+        arena: &mut Arena<K>,
+        slot: u32,
+        since: Instant,
+        priority: i16,
+    ) -> Option<u32> {
+        Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
+    }
+
+    /// A key becomes [known](Self::know) to a queue with groups and ready with this priority, and is let
+    /// in. Users' code, as there.
+    #[inline]
+    pub(crate) fn enter_new_in_group(&mut self, arena: &Arena<K>, slot: u32, since: Instant, priority: i16) {
+        if let Some(fair) = self.fair_mut() {
+            fair.enter_new(slot, arena.key(slot), since, priority);
+        }
     }
 
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before
     /// any is taken: they go first, in the order in which it gave them. If it panics those that
     /// it gave before that do. Any other order has no need of it.
     pub(crate) fn choose(&mut self, arena: &mut Arena<K>, most: usize) {
-        let Some(Turns { raised, kind: Kind::Custom(custom) }) = self.turns.as_deref_mut() else { return };
+        let Some(Turns { raised, kind: Kind::Custom(custom), .. }) = self.turns.as_deref_mut() else {
+            return;
+        };
         let mut patience = NONSENSE;
         if raised.len() < most {
             custom.tell(&mut self.ring, arena);
@@ -167,8 +642,21 @@ impl<K> Line<K> {
         }
     }
 
-    /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
+    /// Takes a key out of the line, wherever it stands; false if it does not stand in it. A
+    /// user's order that knows of it is told before; if it panics the key stays.
     pub(crate) fn leave(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
+        if self.is_aside(arena, slot) {
+            self.set_aside(slot, false);
+            return false;
+        }
+        if let Some((custom, news)) = self.custom() {
+            if news.leave(arena, slot) {
+                return true;
+            }
+            if arena.place(slot).is_some() {
+                custom.leaves(arena, slot);
+            }
+        }
         self.leave_unraised(arena, slot)
             || self.turns.as_mut().is_some_and(|turns| turns.raised.leave(arena, slot))
     }
@@ -186,27 +674,85 @@ impl<K> Line<K> {
 
     fn leave_unraised(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         self.custom().is_some_and(|(custom, _)| custom.told.leave(arena, slot))
+            || self.levels_mut().is_some_and(|levels| levels.leave(arena, slot))
+            || self.fair_mut().is_some_and(|fair| fair.leave(slot))
             || self.ring.leave(arena, slot)
     }
 
     /// The key that has stood in line longest, of those that were not raised; if there are no
     /// others, that which was raised first.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        let told = self.told().and_then(Ring::front);
+        let told = self.told().and_then(Ring::front).or_else(|| self.levels()?.oldest());
+        let told = told.or_else(|| self.fair()?.oldest());
         told.or_else(|| self.ring.front()).or_else(|| self.raised()?.front())
     }
 
-    /// How many keys may be handed out now.
+    /// How many keys go before this one; `None` if it does not stand in line, or that depends on
+    /// the turns of groups or on a user's order.
+    pub(crate) fn ahead_of(&self, arena: &Arena<K>, slot: u32) -> Option<Ahead> {
+        let kind = self.turns.as_deref().map(|turns| &turns.kind);
+        let in_ring = || {
+            let (before, behind) = self.ring.around(arena, slot, STEPS)?;
+            Some((before, behind, before + behind + 1 == self.ring.len()))
+        };
+        let (ahead, exact) = match kind {
+            None | Some(Kind::Fifo) => in_ring().map(|(before, _, exact)| (before, exact))?,
+            Some(Kind::Lifo) => in_ring().map(|(_, behind, exact)| (behind, exact))?,
+            Some(Kind::Levels(levels)) => levels.ahead_of(arena, slot)?,
+            Some(Kind::Custom(_) | Kind::Fair(_)) => return None,
+        };
+        Some(Ahead { keys: ahead + self.raised().map_or(0, Ring::len), exact })
+    }
+
+    /// How many keys may be handed out at this time.
+    #[inline]
+    pub(crate) fn servable_at(&self, now: Instant) -> usize {
+        match self.turns.as_deref() {
+            Some(Turns { rate: Some(rate), .. }) => self.servable().min(rate.tokens(now)),
+            _ => self.servable(),
+        }
+    }
+
+    /// How many keys may be handed out, but for the rate.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
-        self.ring.len() + self.told().map_or(0, Ring::len) + self.raised().map_or(0, Ring::len)
+        let Some(Turns { raised, kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
+        if pauses.queue {
+            return 0;
+        }
+        let elsewhere = match kind {
+            Kind::Fifo | Kind::Lifo => 0,
+            Kind::Custom(custom) => custom.told.len(),
+            Kind::Levels(levels) => levels.len(),
+            Kind::Fair(fair) => fair.servable(),
+        };
+        self.ring.len() + elsewhere + raised.len()
     }
 
     /// The slots that will be handed out next, as far as that is easily known, among numbers
-    /// that no slot has. It is for those who ask for memory ahead, and only a guess.
+    /// that no slot has. It is for those who ask for memory ahead, and only a guess. `None` where
+    /// [`ahead_in_turns`](Self::ahead_in_turns) is to be asked.
     #[inline]
-    pub(crate) fn ahead(&self) -> &[u32] {
-        if self.turns.is_none() { self.ring.ahead() } else { &[] }
+    pub(crate) fn ahead(&self) -> Option<&[u32]> {
+        self.turns.is_none().then(|| self.ring.ahead())
+    }
+
+    /// Two slots that will be handed out soon, the later one first; or numbers that no slot has. What
+    /// the line itself will want of them it asks for here.
+    #[inline]
+    pub(crate) fn ahead_in_turns(&mut self) -> (Option<u32>, Option<u32>) {
+        match self.turns.as_deref_mut() {
+            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.ahead(),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.ahead(),
+            _ => (None, None),
+        }
+    }
+
+    /// Whether a key that becomes ready does not just go to the back of `ring`: who enters it
+    /// has more to say, or to hear.
+    #[inline]
+    pub(crate) fn wants_more(&self) -> bool {
+        self.turns.as_deref().is_some_and(|turns| !matches!(turns.kind, Kind::Fifo | Kind::Lifo))
     }
 
     /// Whether the order is a user's own and must not be believed.

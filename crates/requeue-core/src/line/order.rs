@@ -1,7 +1,9 @@
 //! The orders of the ready line, as users see them (rule B10).
 
+use super::groups::Groups;
 use alloc::boxed::Box;
 use core::fmt;
+use core::time::Duration;
 
 /// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
 /// was given, and what [`ReadyOrder::pop`] gives back.
@@ -104,6 +106,30 @@ pub trait ReadyOrder<K: ?Sized>: Send {
     /// }
     /// ```
     fn pop(&mut self) -> Option<Ticket>;
+    /// `key`, which was pushed, is not to be handed out: it was cancelled. By default nothing
+    /// changes; if its ticket is popped later it is passed over, or stands for another key that
+    /// has come to be ready since.
+    ///
+    /// ```
+    /// # use requeue_core::{ReadyOrder, Ticket};
+    /// /// Last in, first out.
+    /// struct Stack(Vec<Ticket>);
+    ///
+    /// impl ReadyOrder<u64> for Stack {
+    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
+    ///         self.0.push(ticket);
+    ///     }
+    ///     fn pop(&mut self) -> Option<Ticket> {
+    ///         self.0.pop()
+    ///     }
+    ///     fn leave(&mut self, _: &u64, ticket: Ticket) {
+    ///         self.0.retain(|known| *known != ticket);
+    ///     }
+    /// }
+    /// ```
+    fn leave(&mut self, key: &K, ticket: Ticket) {
+        let _ = (key, ticket);
+    }
 }
 
 /// How the ready keys stand in line.
@@ -121,6 +147,25 @@ pub enum Order<K> {
     Lifo,
     /// As somebody else decides.
     Custom(Box<dyn ReadyOrder<K>>),
+    /// Higher priorities first, and first ready, first out within each (rule B2).
+    #[doc(hidden)]
+    Priority {
+        /// The key that has been ready for longest goes before all others once it has been
+        /// so for this long.
+        max_wait: Option<Duration>,
+    },
+    /// Groups take turns (rule B3).
+    #[doc(hidden)]
+    Fair {
+        /// Which group a key belongs to: there is one function at least.
+        groups: Groups<K>,
+        /// Triggers may have priorities.
+        priorities: bool,
+        /// Priorities count within a group, and not before the turns of groups.
+        within: bool,
+        /// As for priorities.
+        max_wait: Option<Duration>,
+    },
 }
 
 impl<K> fmt::Debug for Order<K> {
@@ -129,6 +174,8 @@ impl<K> fmt::Debug for Order<K> {
             Self::Fifo => "Fifo",
             Self::Lifo => "Lifo",
             Self::Custom(_) => "Custom(..)",
+            Self::Priority { .. } => "Priority",
+            Self::Fair { .. } => "Fair",
         })
     }
 }

@@ -26,7 +26,7 @@
 //!    before the first push there is none.
 //!
 //! No call looks through more than a few blocks, whatever the length of the line: `leave`
-//! through one, and one more for each 33 million slots in line, whose blocks look the same to
+//! through one, and one more for each 8 million slots in line, whose blocks look the same to
 //! a place. Two blocks are joined, which moves at most half a block's slots, at most as often as
 //! blocks are made: once in `BLOCK` pushes.
 
@@ -226,22 +226,67 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     /// Takes a slot out, whose number may be anything; false if it does not stand here.
     pub(crate) fn leave<P: Places>(&mut self, places: &mut P, slot: u32) -> bool {
-        let Some(place) = places.place(slot) else { return false };
-        for number in (place..self.blocks.len()).step_by(P::NUMBERS) {
+        let Some((number, at)) = self.find(places, slot) else { return false };
+        let Some(block) = self.block_mut(number) else { return false };
+        block.entries[at] = HOLE;
+        block.holes += 1;
+        self.len -= 1;
+        places.clear_place(slot);
+        self.tidy(places, number);
+        true
+    }
+
+    /// The block in which a slot stands, whose number may be anything, and where in it.
+    #[inline]
+    fn find<P: Places>(&self, places: &P, slot: u32) -> Option<(u32, usize)> {
+        for number in (places.place(slot)?..self.blocks.len()).step_by(P::NUMBERS) {
             let number = number as u32;
             let used = self.used(number);
             let from = used.start;
-            let Some(block) = self.block_mut(number) else { continue };
+            let Some(block) = self.block(number) else { continue };
             if let Some(at) = position(&block.entries[used], slot) {
-                block.entries[from + at] = HOLE;
-                block.holes += 1;
-                self.len -= 1;
-                places.clear_place(slot);
-                self.tidy(places, number);
-                return true;
+                return Some((number, from + at));
             }
         }
-        false
+        None
+    }
+
+    /// How many slots stand before and behind this one, whose number may be anything: at least
+    /// so many, and exactly where these and it are all that stand here, as they are if an end
+    /// of the line is within `most` blocks. `None` if it does not stand here.
+    pub(crate) fn around(&self, places: &impl Places, slot: u32, most: usize) -> Option<(usize, usize)> {
+        let (number, at) = self.find(places, slot)?;
+        let (used, entries) = (self.used(number), &self.block(number)?.entries);
+        let count = |part: &[u32]| part.iter().filter(|slot| **slot != HOLE).count();
+        let (mut before, mut behind) = (count(&entries[used.start..at]), count(&entries[at + 1..used.end]));
+        let (mut left, mut right) = (number, number);
+        for _ in 0..=most {
+            if left == self.first {
+                return Some((before, self.len - 1 - before));
+            }
+            if right == self.last {
+                return Some((self.len - 1 - behind, behind));
+            }
+            (left, right) = (self.block(left)?.before, self.block(right)?.behind);
+            before += self.slots_in(left);
+            behind += self.slots_in(right);
+        }
+        Some((before, behind))
+    }
+
+    /// How many slots from the front on are like this, `most` at the most.
+    pub(crate) fn count_while(&self, most: usize, like: impl Fn(u32) -> bool) -> usize {
+        let (mut number, mut counted) = (self.first, 0);
+        while let Some(block) = self.block(number) {
+            for slot in block.entries[self.used(number)].iter().filter(|slot| **slot != HOLE) {
+                if counted == most || !like(*slot) {
+                    return counted;
+                }
+                counted += 1;
+            }
+            number = block.behind;
+        }
+        counted
     }
 
     /// Sets right what holds between two calls, after a slot has left this block.
@@ -393,9 +438,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     fn shrink(&mut self) {
-        if let Some(to) = roomy::shrink_to(self.blocks.len(), self.blocks.capacity()) {
-            self.blocks.shrink_to(to);
-        }
+        roomy::shrink(&mut self.blocks);
         if let Some(to) = roomy::shrink_to(self.vacant.len(), self.vacant.capacity()) {
             self.vacant.shrink_to(to);
         }

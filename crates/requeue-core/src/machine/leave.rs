@@ -1,8 +1,34 @@
-//! Keys that leave the line without a run, or go before the others: what cancelling,
+//! Keys that leave the line without a run, or go before the others: cancelling, and what
 //! priorities and a bound will stand on.
 
-use super::{Core, DIRTY, PENDING, READY};
+use super::{Core, DIRTY, HELD, PENDING, READY, RESET, TIMED};
+use crate::Instant;
 use core::borrow::Borrow;
+
+/// What [`Core::cancel`] took away from a key: at least one of `ready`, `dirty` and
+/// `waiting_until` says that it was so.
+///
+/// ```
+/// # use requeue_core::{Cancelled, Config, Core, Delay, Trigger};
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
+/// let (cancelled, _) = core.cancel("a", 7, false, |_, _| ());
+/// let Cancelled { ready, dirty, value, .. } = cancelled.expect("it was ready");
+/// assert_eq!((ready, dirty, value), (true, false, Some(1)));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cancelled<V = ()> {
+    /// It was in line.
+    pub ready: bool,
+    /// It was triggered while held, and would have become ready when its run ended.
+    pub dirty: bool,
+    /// When its timer would have been due.
+    pub waiting_until: Option<Instant>,
+    /// The merged payload that its next run would have got.
+    pub value: Option<V>,
+}
 
 impl<K, V> Core<K, V> {
     /// Takes away that a key is ready, or dirty: it is not handed out for the triggers that it
@@ -22,7 +48,7 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[doc(hidden)]
-    pub fn leave<Q>(
+    pub fn leave<Q: Eq + ?Sized>(
         &mut self,
         key: &Q,
         hash: u32,
@@ -30,12 +56,22 @@ impl<K, V> Core<K, V> {
     ) -> Option<(Option<K>, Option<V>)>
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         let slot = self.find(hash, key)?;
+        if !self.leave_line(slot, withdraw) {
+            return None;
+        }
+        let value = self.dead_value(slot);
+        Some((self.release(slot), value))
+    }
+
+    /// The key is neither ready nor dirty from here on; false if it was neither.
+    ///
+    /// An order of the user's own, which hears of it, runs before anything changes.
+    pub(super) fn leave_line(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> bool {
         let flags = self.arena.flags(slot);
         if flags & (READY | DIRTY) == 0 {
-            return None;
+            return false;
         }
         if flags & READY != 0 {
             self.line.leave(&mut self.arena, slot);
@@ -44,9 +80,67 @@ impl<K, V> Core<K, V> {
             }
         }
         self.arena.set_flags(slot, flags & !PENDING);
+        if flags & TIMED != 0 {
+            self.now_only_waits(flags & !READY);
+        }
         self.end_pending(slot, flags, withdraw);
-        let value = self.dead_value(slot);
-        Some((self.release(slot), value))
+        true
+    }
+
+    /// Takes everything away that asks for a run of the key: that it is ready, dirty or
+    /// waiting, and its payload. `None` where there was nothing of these. The run that is on
+    /// goes on, and the failures stay, unless they are to be forgotten too.
+    ///
+    /// The second part of the answer is the key, if there is no reason left to know it: to be
+    /// dropped outside the lock. `withdraw` as in [`get_up_to`](Self::get_up_to).
+    ///
+    /// # Panics
+    ///
+    /// If users' code does (`Eq`, an order of their own), and then nothing has changed.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let (cancelled, gone) = core.cancel("a", 7, false, |_, _| ());
+    /// assert!(cancelled.is_some_and(|cancelled| cancelled.ready && cancelled.waiting_until.is_some()));
+    /// assert_eq!(gone, Some("a"));
+    /// assert!(matches!(core.get(), Got::Empty) && core.next_wake().is_none());
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub fn cancel<Q>(
+        &mut self,
+        key: &Q,
+        hash: u32,
+        forget: bool,
+        withdraw: impl FnOnce(&K, u32),
+    ) -> (Option<Cancelled<V>>, Option<K>)
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let Some(slot) = self.find(hash, key) else { return (None, None) };
+        let flags = self.arena.flags(slot);
+        let left = self.leave_line(slot, withdraw);
+        let waiting_until = self.timers.due(slot);
+        self.clear_window(slot);
+        self.clear_timer(slot);
+        // what triggers said in a back-off goes with them
+        self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
+        if forget {
+            self.forget_failures(slot);
+        }
+        let cancelled = (left || waiting_until.is_some()).then(|| {
+            if flags & HELD == 0 {
+                // no run comes of the failures in a row any more
+                self.restart_attempts(slot);
+            }
+            let (ready, dirty) = (flags & READY != 0, flags & DIRTY != 0);
+            Cancelled { ready, dirty, waiting_until, value: self.dead_value(slot) }
+        });
+        (cancelled, self.release(slot))
     }
 
     /// Moves a ready key before all that were not raised, in any order of the line; true if it
@@ -66,10 +160,9 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[doc(hidden)]
-    pub fn raise<Q>(&mut self, key: &Q, hash: u32) -> bool
+    pub fn raise<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> bool
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         self.find(hash, key).is_some_and(|slot| self.line.raise(&mut self.arena, slot))
     }

@@ -17,24 +17,39 @@
 //!
 //! `waiting` is apart from the rest: a key may have a timer and be ready or held.
 
+mod backoff;
+mod bound;
 mod leave;
 mod observe;
+mod pause;
 mod publish;
+mod restore;
 mod run;
 mod shutdown;
+mod snapshot;
 mod trigger;
+mod window;
 
+pub use self::backoff::InBackoff;
+pub use self::bound::Bound;
+pub use self::leave::Cancelled;
 pub use self::observe::{Counts, Gauges, KeyState, Stats};
+pub use self::pause::Paused;
+pub use self::restore::Restored;
 pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, RunEnd, RunRef};
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
+pub use self::snapshot::Only;
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
+pub use self::window::Debounce;
 
+use self::bound::Room;
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
+use self::window::Windows;
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
 use crate::column::Column;
-use crate::line::{Line, Order};
+use crate::line::{Line, Order, PAUSED, Rate};
 use crate::table::Table;
 use crate::timers::Timers;
 use alloc::boxed::Box;
@@ -43,7 +58,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-/// What a slot's flags say of its key.
+/// What a slot's flags say of its key; the line has one more, [`PAUSED`].
 mod flag {
     /// It is ready.
     pub(super) const READY: u32 = 1;
@@ -51,8 +66,8 @@ mod flag {
     pub(super) const HELD: u32 = 1 << 1;
     /// It was triggered while held. Only with `HELD`.
     pub(super) const DIRTY: u32 = 1 << 2;
-    /// Its timer was set by the retry that ended its last run, and since then
-    /// nothing else asked for a run: it waits out a failure.
+    /// It waits out a failure: its timer was set by the retry that ended its last run, or
+    /// through the limiter, and may have been moved since. Only with a timer.
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
@@ -65,10 +80,32 @@ mod flag {
     /// those of an earlier key do not matter to a later one.)
     pub(super) const NOTED: u32 = 1 << 7;
 
+    /// All that made it dirty respects a back-off. Only with `DIRTY`, and not with `PUBLISHED`.
+    pub(super) const DIRTY_RESPECTS: u32 = 1 << 5;
+    /// Its timer was set during the run that is on, and all that set it respects a back-off.
+    /// Only with `HELD`.
+    pub(super) const TIMER_RESPECTS: u32 = 1 << 8;
+    /// A trigger that resets came during the run that is on. Only with `HELD`.
+    pub(super) const RESET: u32 = 1 << 9;
+    /// It has a timer of its own, or a window that owes a run, on a queue with a bound; elsewhere
+    /// nothing has it.
+    pub(super) const TIMED: u32 = 1 << 11;
+    /// It has an open window: see `window.rs`.
+    pub(super) const WINDOW: u32 = 1 << 13;
+
+    /// It is in a group: the line wants to hear of the end of its run, and that it is known
+    /// no more. As long as it is known.
+    pub(super) const GROUPED: u32 = 1 << 12;
+
     /// What ends with the key being pending: see `end_pending`.
-    pub(super) const PENDING: u32 = READY | DIRTY | PUBLISHED;
+    pub(super) const PENDING: u32 = READY | DIRTY | PUBLISHED | DIRTY_RESPECTS;
+    /// What ends with a run.
+    pub(super) const OF_A_RUN: u32 = HELD | DIRTY | LOOSE | DIRTY_RESPECTS | TIMER_RESPECTS | RESET;
 }
-use flag::{BACKOFF, DIRTY, HELD, LOOSE, NOTED, PENDING, PUBLISHED, READY};
+use flag::{
+    BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, LOOSE, NOTED, OF_A_RUN, PENDING, PUBLISHED, READY, RESET,
+    TIMED, TIMER_RESPECTS, WINDOW,
+};
 
 /// What wants to be looked at beside the call that was made. Each bit is set by whoever makes
 /// its condition, and taken away by whoever ends it, so that a call which has nothing of this
@@ -86,9 +123,15 @@ mod attention {
     pub(super) const LATE: u32 = 1 << 4;
     /// `TIME` is not what it was when [`take_timed`](super::Core::take_timed) was last asked.
     pub(super) const RETIMED: u32 = 1 << 5;
+    /// `forgotten` holds something.
+    pub(super) const FORGOTTEN: u32 = 1 << 6;
+    /// Groups have rates: time that passes lets some be served again. Never taken away.
+    pub(super) const GROUPS: u32 = 1 << 7;
+    /// Keys were dropped for room, and nobody has been told.
+    pub(super) const DROPPED: u32 = 1 << 9;
     /// From here on the bits are those of whoever has the state machine: see
     /// [`Core::note_beside`](super::Core::note_beside).
-    pub(super) const BESIDE: u32 = 8;
+    pub(super) const BESIDE: u32 = 12;
 }
 
 /// How two payloads of one key become one: the older first.
@@ -119,17 +162,38 @@ pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 pub struct Config<K, V = ()> {
     /// The order of the ready line.
     pub order: Order<K>,
+    /// How many keys are handed out at most, if there is a limit.
+    pub rate: Option<Rate>,
     /// How payloads merge; without it the newer replaces the older.
     pub merge: Option<Merge<V>>,
     /// A run that starts absorbs the timer that was set before it started.
     pub timers_absorbed: bool,
+    /// What triggers do in a back-off that say nothing else.
+    pub in_backoff: InBackoff,
+    /// The limiter keeps the failures itself, and is told outside the lock what to forget:
+    /// [`Core::take_forgotten`].
+    pub failures_elsewhere: bool,
     /// Keep the timestamps that metrics need.
     pub timestamps: bool,
+    /// How many keys the queue knows at most.
+    pub bound: Option<Bound>,
+    /// How triggers for now are debounced that say nothing else.
+    pub debounce: Option<Debounce>,
 }
 
 impl<K, V> Default for Config<K, V> {
     fn default() -> Self {
-        Self { order: Order::Fifo, merge: None, timers_absorbed: false, timestamps: false }
+        Self {
+            order: Order::Fifo,
+            rate: None,
+            merge: None,
+            timers_absorbed: false,
+            in_backoff: InBackoff::default(),
+            failures_elsewhere: false,
+            timestamps: false,
+            bound: None,
+            debounce: None,
+        }
     }
 }
 
@@ -137,9 +201,13 @@ impl<K, V> fmt::Debug for Config<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("order", &self.order)
+            .field("rate", &self.rate)
             .field("merge", &self.merge.is_some())
             .field("timers_absorbed", &self.timers_absorbed)
+            .field("in_backoff", &self.in_backoff)
             .field("timestamps", &self.timestamps)
+            .field("bound", &self.bound)
+            .field("debounce", &self.debounce)
             .finish()
     }
 }
@@ -199,6 +267,12 @@ pub struct Core<K, V = ()> {
     phase: Phase,
     sweep: Sweep,
     timers_absorbed: bool,
+    /// An add without a payload goes straight into a line of ours: there are no priorities, no order of the
+    /// user's own, and no trigger `says_more`.
+    straight: bool,
+    /// There is more to a trigger than when, and with what payload and priority: what it does in a
+    /// back-off that says nothing about it, or whether there is room.
+    says_more: bool,
 
     /// Keys with `READY`.
     ready: usize,
@@ -225,12 +299,21 @@ pub struct Core<K, V = ()> {
     /// When the window of a key whose timer is pushed back began.
     windows: Column<Option<Instant>>,
     merge: Option<Merge<V>>,
+    /// What triggers do in a back-off that say nothing else.
+    in_backoff: InBackoff,
+    /// Keys whose failures a limiter that counts them itself is to forget, if there is one.
+    forgotten: Option<Vec<K>>,
     /// How long after the end of its last delay a record expires, where the
     /// limiter does not say.
     expire_after: Option<Duration>,
     /// A drain that waits for waiting keys is on (only in `Phase::Closed`), and
     /// this is its deadline.
     waiting_drain: Option<Instant>,
+    /// Of a queue with a bound.
+    room: Option<Box<Room<K, V>>>,
+    /// How triggers for now are debounced that say nothing else.
+    debounce: Option<Debounce>,
+    open: Windows,
 
     /// Keys with `DIRTY`.
     dirty: usize,
@@ -268,11 +351,25 @@ impl<K, V> Core<K, V> {
     /// ```
     #[must_use]
     pub fn new(config: Config<K, V>) -> Self {
-        Self {
+        let drops_oldest = config.bound.is_some_and(|bound| bound.drop_oldest);
+        let mut line = Line::new(config.order, config.rate, drops_oldest);
+        if config.timestamps {
+            line.counts_depths();
+        }
+        let debounce = config.debounce.filter(Debounce::is_on);
+        let says_more = config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
+        let mut core = Self {
             // a page of payloads may stand beside each chunk
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
-            line: Line::new(config.order),
+            straight: !line.wants_more() && !says_more,
+            says_more,
+            debounce,
+            open: Windows::new(),
+            room: config.bound.map(|bound| Box::new(Room::new(bound))),
+            in_backoff: config.in_backoff,
+            forgotten: config.failures_elsewhere.then(Vec::new),
+            line,
             timers: Timers::new(),
             values: Column::new(),
             records: Column::new(),
@@ -301,8 +398,14 @@ impl<K, V> Core<K, V> {
             hand: 0,
             trash: Vec::new(),
             suspect: None,
-            attention: if config.timestamps { attention::TIME } else { 0 },
+            attention: 0,
+        };
+        if core.line.has_group_rates() {
+            core.attention |= attention::GROUPS;
         }
+        core.watch_time();
+        core.take_timed();
+        core
     }
 
     /// Lets failure counts expire that long after the end of the last delay
@@ -324,23 +427,6 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// Whether [`take_trash`](Self::take_trash) has anything to do.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// let mut core = Core::<&str, String>::new(Config::default());
-    /// for value in ["old", "new"] {
-    ///     core.add(&mut Trigger::new("a", Some(value.to_owned())), 7, Delay::Now)?;
-    /// }
-    /// assert!(core.has_trash()); // the newer payload has replaced the older
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn has_trash(&self) -> bool {
-        self.attention & attention::TRASH != 0
-    }
-
     /// What is to be dropped once the lock is released.
     ///
     /// ```
@@ -356,6 +442,27 @@ impl<K, V> Core<K, V> {
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
         self.attention &= !attention::TRASH;
         core::mem::take(&mut self.trash)
+    }
+
+    /// The keys of triggers that reset, whose failures a limiter is to forget that keeps them
+    /// itself, once the lock is released.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, InBackoff, Trigger};
+    /// let mut core = Core::<&str>::new(Config { failures_elsewhere: true, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
+    /// assert_eq!(core.take_forgotten(), Some(vec!["a"]));
+    /// assert_eq!(core.take_forgotten(), None);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    pub fn take_forgotten(&mut self) -> Option<Vec<K>> {
+        if self.attention & attention::FORGOTTEN == 0 {
+            return None;
+        }
+        self.attention &= !attention::FORGOTTEN;
+        self.forgotten.as_mut().map(core::mem::take)
     }
 
     /// Keeps what is to be dropped once the lock is released.
@@ -394,6 +501,21 @@ impl<K, V> Core<K, V> {
         self.set_attention(u32::from(bits) << attention::BESIDE, to);
     }
 
+    /// Whether triggers may have priorities.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_priorities(&self) -> bool {
+        self.line.has_priorities()
+    }
+
+    /// Whether every call is to read the time, adds and ends of runs too: timestamps are kept,
+    /// or keys grow old, or there is a limit to how many are handed out.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn needs_every_reading(&self) -> bool {
+        self.times.is_some() || self.line.is_timed() || self.debounce.is_some()
+    }
+
     /// Whether just this was noted with [`note_beside`](Self::note_beside), and there is nothing
     /// else to do before or after a call.
     #[doc(hidden)]
@@ -420,10 +542,9 @@ impl<K, V> Core<K, V> {
 
     /// The slot of the key that `is_it` recognises among those with this hash.
     #[inline]
-    fn find<Q>(&self, hash: u32, key: &Q) -> Option<u32>
+    fn find<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<u32>
     where
         K: core::borrow::Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         self.table.find(hash, |slot| self.arena.matches(slot, hash, |known| known.borrow() == key))
     }
@@ -432,17 +553,45 @@ impl<K, V> Core<K, V> {
     /// to be dropped outside the lock.
     #[inline]
     fn release(&mut self, slot: u32) -> Option<K> {
-        if self.arena.flags(slot) & (READY | HELD) != 0
+        let flags = self.arena.flags(slot);
+        if flags & (READY | HELD | PAUSED) != 0
             || self.arena.is_lent(slot)
             || self.timers.due(slot).is_some()
             || self.failures(slot) > 0
         {
             return None;
         }
+        if flags & (NOTED | GROUPED) == 0 {
+            return self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed));
+        }
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
-        self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed))
+        let group = self.line.take_group(slot);
+        let key = self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed));
+        self.line.forget(group);
+        key
+    }
+
+    /// A key was entered into the arena, and nothing else has happened yet. If the function that tells
+    /// its group panics, the next call takes the key away again.
+    #[inline(always)]
+    fn know(&mut self, slot: u32) {
+        if self.line.has_groups() {
+            self.suspect(Some(slot));
+            self.line.know(&self.arena, slot);
+            self.suspect(None);
+            self.arena.set_flags(slot, GROUPED);
+        }
+    }
+
+    /// The same in a queue with groups, and the key is ready with this priority and in line.
+    #[inline(always)]
+    fn know_ready(&mut self, slot: u32, priority: i16) {
+        self.suspect(Some(slot));
+        self.line.enter_new_in_group(&self.arena, slot, self.now, priority);
+        self.suspect(None);
+        self.arena.set_flags(slot, GROUPED | READY);
     }
 
     /// A key has left its slot: the table and the columns forget it too.
@@ -461,6 +610,8 @@ impl<K, V> Core<K, V> {
         self.values.free_page(chunk);
         self.records.free_page(chunk);
         self.windows.free_page(chunk);
+        self.open.free_page(chunk);
+        self.line.free_page(chunk);
         if let Some(times) = &mut self.times {
             times.free_page(chunk);
         }
@@ -502,11 +653,20 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key is not held and not ready: it becomes ready, triggered at `since`.
-    /// It has yet to enter the line.
+    /// The key is not held and not ready: it becomes ready, triggered at `since` with this
+    /// priority. It has yet to enter the line.
     #[inline]
-    fn make_ready(&mut self, slot: u32, since: Instant) {
-        self.arena.set_flags(slot, (self.arena.flags(slot) | READY) & !BACKOFF);
+    fn make_ready(&mut self, slot: u32, since: Instant, priority: i16) {
+        let (mut flags, mut priority) = (self.arena.flags(slot), priority);
+        if flags & (TIMED | WINDOW) != 0 {
+            priority = self.cover(slot, priority);
+            flags = self.arena.flags(slot);
+            if flags & TIMED != 0 {
+                self.only_waited(flags);
+            }
+        }
+        self.line.pend(slot, priority);
+        self.arena.set_flags(slot, flags | READY);
         self.ready += 1;
         self.counts.adds += 1;
         if let Some(times) = &mut self.times {
@@ -514,13 +674,28 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A held key was triggered at `since`; false if it was dirty already.
-    fn make_dirty(&mut self, slot: u32, since: Instant) -> bool {
+    /// A held key was triggered at `since` with this priority; false if it was dirty already. Whatever was said
+    /// before, it runs again although its run fails.
+    fn make_dirty(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
+        let mut priority = priority;
+        if self.arena.flags(slot) & WINDOW != 0 {
+            priority = self.cover(slot, priority);
+        }
+        self.make_dirty_beside(slot, since, priority)
+    }
+
+    /// The same, but that a window that is open stays so.
+    fn make_dirty_beside(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0);
         if flags & DIRTY != 0 {
+            if flags & DIRTY_RESPECTS != 0 {
+                self.arena.set_flags(slot, flags & !DIRTY_RESPECTS);
+            }
+            self.line.raise_to(&mut self.arena, slot, priority);
             return false;
         }
+        self.line.pend(slot, priority);
         self.arena.set_flags(slot, flags | DIRTY);
         self.dirty += 1;
         self.counts.adds += 1;
@@ -533,23 +708,35 @@ impl<K, V> Core<K, V> {
     /// Takes the key's timer away, if it has one.
     #[inline]
     fn clear_timer(&mut self, slot: u32) -> bool {
+        if self.arena.flags(slot) & WINDOW != 0 {
+            return self.clear_beside_window(slot);
+        }
         let had = self.timers.remove(slot);
         if had {
             if let Some(window) = self.windows.get_mut(slot) {
                 *window = None;
             }
             let flags = self.arena.flags(slot);
-            self.arena.set_flags(slot, flags & !BACKOFF);
+            if flags & TIMED != 0 {
+                self.only_waited(flags);
+            }
+            self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS | TIMED));
             self.watch_time();
         }
         had
     }
 
-    /// Sets the timer of a key, which may have one. It waits out no failure, unless whoever sets
-    /// it says so after this.
+    /// Sets the timer of a key, which may have one, and these flags.
     #[inline]
-    fn time(&mut self, slot: u32, due: Instant) {
-        self.arena.set_flags(slot, self.arena.flags(slot) & !BACKOFF | NOTED);
+    fn time(&mut self, slot: u32, due: Instant, flags: u32) {
+        if self.room.is_some() {
+            self.count_timer(slot);
+        }
+        let flags = self.arena.flags(slot) | NOTED | flags;
+        self.arena.set_flags(slot, flags);
+        if flags & WINDOW != 0 {
+            return self.time_beside_window(slot, due);
+        }
         self.timers.set(slot, due, self.now);
         self.set_timed(true);
     }
@@ -557,35 +744,58 @@ impl<K, V> Core<K, V> {
     /// Finds out anew whether time matters to a look.
     #[inline]
     fn watch_time(&mut self) {
-        let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.times.is_some();
+        let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.needs_every_reading();
         self.set_timed(timed);
     }
 
     /// A timer has come, or a drain lets it come early: the key runs, or runs again.
     fn fire(&mut self, slot: u32, due: Instant) {
+        if self.arena.flags(slot) & WINDOW != 0 {
+            return self.fire_beside_window(slot, true);
+        }
+        self.timer_fires(slot, due);
+    }
+
+    /// Metrics are told how late a timer fires, if it was not to fire later.
+    #[inline]
+    fn tell_late(&mut self, due: Instant) {
         if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
             times.fired(self.now.saturating_since(due));
             self.attention |= attention::LATE;
         }
+    }
+
+    /// The key's own timer has come.
+    #[inline]
+    fn timer_fires(&mut self, slot: u32, due: Instant) {
+        self.tell_late(due);
         let since = due.min(self.now);
         let flags = self.arena.flags(slot);
+        let priority = self.line.timer_priority(slot);
         self.clear_timer(slot);
-        if flags & HELD != 0 {
-            self.make_dirty(slot, since);
-        } else if flags & READY == 0 {
+        if flags & TIMER_RESPECTS != 0 {
+            self.make_dirty_respecting(slot, since, priority);
+        } else if flags & HELD != 0 {
+            self.make_dirty(slot, since, priority);
+        } else if flags & READY != 0 {
+            self.line.raise_to(&mut self.arena, slot, priority);
+        } else {
             if flags & BACKOFF == 0 {
                 self.restart_attempts(slot);
             }
-            self.make_ready(slot, since);
-            self.line.enter(&mut self.arena, slot);
+            self.make_ready(slot, since, priority);
+            self.line.enter(&mut self.arena, slot, since);
         }
     }
 
     /// Takes a timer of this key that is due as fired: a call that sets another one for
     /// the same key has read the clock.
     fn fire_if_due(&mut self, slot: u32) {
-        if let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
-            self.fire(slot, due);
+        while let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
+            if self.arena.flags(slot) & WINDOW == 0 {
+                return self.timer_fires(slot, due);
+            }
+            self.fire_beside_window(slot, false);
         }
     }
 

@@ -1,9 +1,14 @@
 //! What can be asked: counts, the state of a key, records, gauges.
 
+use super::pause::Paused;
 use super::shutdown::Sweep;
-use super::{Core, DIRTY, HELD, READY, attention};
+use super::{
+    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, InBackoff, PAUSED, READY, RESET, TIMER_RESPECTS, attention,
+};
 use crate::Instant;
+use crate::chain::{Link, Linked, List};
 use crate::column::Column;
+use crate::line::{Ahead, GroupGauges};
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
@@ -29,6 +34,8 @@ pub struct Stats {
     pub dirty: usize,
     /// Keys with a timer, whatever else they are.
     pub waiting: usize,
+    /// Keys that were paused by themselves, whatever else they are.
+    pub paused: usize,
     /// Distinct keys that the queue keeps: those above, those of which only
     /// failures are on record (expired ones until they are come across), and those
     /// that only a guard whose run was ended still lends.
@@ -59,11 +66,35 @@ pub struct KeyState {
     pub dirty: bool,
     /// When its timer is due.
     pub waiting_until: Option<Instant>,
+    /// When the window of a debounce ends and makes it ready, if one is open that owes a run. It is
+    /// among what `waiting_until` is the earliest of.
+    pub window_until: Option<Instant>,
+    /// When the window of a debounce ends, if one is open that owes no run: the run of its first
+    /// trigger has come, and a trigger until then would wait for this instant. It is among what
+    /// `waiting_until` is the earliest of.
+    pub quiet_until: Option<Instant>,
     /// How often it was put back since it was last forgotten, where the queue
     /// counts (see [`num_requeues`](Core::num_requeues)).
     pub failures: u32,
     /// What its run is, or its next run will be: 1 unless it waits out a failure.
     pub attempt: u32,
+    /// It waits out a failure: a trigger that respects a back-off joins the run at
+    /// `waiting_until`.
+    pub backing_off: bool,
+    /// What becomes of the triggers that came during its run, if that run fails: the
+    /// strongest of what they said. `Run` too where none came.
+    pub if_it_fails: InBackoff,
+    /// What keeps it from being handed out, should it be ready: of several, the one that
+    /// concerns the fewest keys.
+    pub paused: Option<Paused>,
+    /// Its group has as many keys held as it may, or one that its group is in: a key of it that is
+    /// ready waits for one of these runs to end.
+    pub group_is_full: bool,
+    /// When the rate of its group lets the next key go, if the group has no token now.
+    pub group_token: Option<Instant>,
+    /// The priority of its next run, while it is ready or dirty, else that of its run, else
+    /// that which its timer brings: 0 where the queue has no priorities.
+    pub priority: i16,
 }
 
 /// What the gauges show at one moment.
@@ -137,6 +168,24 @@ impl<K, V> Core<K, V> {
         self.ready
     }
 
+    /// How many keys a [`get`](Self::get) may have now. That is fewer than [`len`](Self::len)
+    /// where ready keys do not stand in line, or stand in groups that are at their cap, where the
+    /// queue is paused, or its rate lets no key go now. (One get may bring a group to its cap, and
+    /// then fewer are left.)
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!(core.servable(), 1);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn servable(&self) -> usize {
+        self.line.servable_at(self.now)
+    }
+
     /// Whether no key is in line.
     ///
     /// ```
@@ -177,6 +226,7 @@ impl<K, V> Core<K, V> {
             held: self.held,
             dirty: self.dirty,
             waiting: self.waiting(),
+            paused: self.line.paused_keys(),
             known: self.arena.len(),
         }
     }
@@ -244,6 +294,38 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    /// How many keys of each priority are ready, from the rank `from` on; returns the rank with which
+    /// the next page begins. Each lock hold is to have one page. None are told on a queue without
+    /// priorities, and with groups on one that keeps no timestamps.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Order, Trigger};
+    /// let order = Order::Priority { max_wait: None };
+    /// let mut core = Core::<&str>::new(Config { order, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None).priority(-100), 7, Delay::Now)?;
+    /// let mut depths = Vec::new();
+    /// assert_eq!(core.depths(0, &mut depths), None); // there are no more
+    /// assert_eq!(depths, [(-100, 1)]);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
+        self.line.depths(from, into)
+    }
+
+    /// How many keys are where of each group that has a name, from the number `from` of a tier
+    /// on; returns where the next page begins. Each lock hold is to have one page.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// let core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.told_groups((0, 0), &mut Vec::new()), None);
+    /// ```
+    #[doc(hidden)]
+    pub fn told_groups(&self, from: (usize, u32), into: &mut Vec<GroupGauges>) -> Option<(usize, u32)> {
+        self.line.told_groups(from, into)
+    }
+
     /// What the queue knows of a key; `None` if it does not know it.
     ///
     /// ```
@@ -257,26 +339,130 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[must_use]
-    pub fn state<Q>(&self, key: &Q, hash: u32) -> Option<KeyState>
+    pub fn state<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<KeyState>
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
-        let slot = self.find(hash, key)?;
+        self.state_of(self.find(hash, key)?)
+    }
+
+    /// How many keys go before this one; `None` if it does not stand in line, if groups take turns,
+    /// or if the line has an order of the user's own, who alone knows.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// for (key, hash) in [("a", 7), ("b", 8)] {
+    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
+    /// }
+    /// let ahead = core.ahead_of("b", 8).expect("it is in line");
+    /// assert!(ahead.keys == 1 && ahead.exact);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[must_use]
+    pub fn ahead_of<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<Ahead>
+    where
+        K: Borrow<Q>,
+    {
+        let slot = self.find(hash, key).filter(|slot| self.arena.flags(*slot) & READY != 0)?;
+        self.line.ahead_of(&self.arena, slot)
+    }
+
+    /// When the rate lets the next key go, where one could go but for it.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// let core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.next_token(), None); // there is no limit
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn next_token(&self) -> Option<Instant> {
+        self.line.next_token(self.now)
+    }
+
+    pub(super) fn state_of(&self, slot: u32) -> Option<KeyState> {
         let flags = self.arena.flags(slot);
         let state = KeyState {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
-            held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).since),
+            held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).link.since),
             dirty: flags & DIRTY != 0,
             waiting_until: self.timers.due(slot),
+            window_until: self.window_until(slot, flags, true),
+            quiet_until: self.window_until(slot, flags, false),
             failures: self.failures(slot),
             attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
+            backing_off: flags & (BACKOFF | READY | HELD) == BACKOFF,
+            if_it_fails: if flags & RESET != 0 {
+                InBackoff::Reset
+            } else if flags & DIRTY_RESPECTS != 0 || flags & (DIRTY | TIMER_RESPECTS) == TIMER_RESPECTS {
+                InBackoff::Respect
+            } else {
+                InBackoff::Run
+            },
+            paused: if flags & PAUSED != 0 {
+                Some(Paused::Key)
+            } else if self.line.is_in_paused_group(slot) {
+                Some(Paused::Group)
+            } else {
+                self.line.is_paused().then_some(Paused::Queue)
+            },
+            group_is_full: self.line.is_at_cap(slot),
+            group_token: self.line.group_token(slot, self.now),
+            priority: if flags & (READY | DIRTY) != 0 {
+                self.line.pending_priority(slot)
+            } else if flags & HELD != 0 {
+                self.line.run_priority(slot)
+            } else if self.timers.due(slot).is_some() {
+                self.line.timer_priority(slot)
+            } else {
+                0
+            },
         };
         // a key that only an inert guard still lends, or whose failures have
         // expired, is not known any more
-        let known = state.ready || state.held || state.waiting_until.is_some() || state.failures > 0;
+        let known =
+            flags & (READY | HELD | PAUSED) != 0 || state.waiting_until.is_some() || state.failures > 0;
         known.then_some(state)
+    }
+
+    /// The number of this key's slot, which is nobody else's while it is known.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(core.slot_of("a", 7), Some(item.run.slot()));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn slot_of<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(hash, key)
+    }
+
+    /// The key of this slot, and what is known of it: its state and its payload. `None` if nothing is.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str, u32>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", Some(3)), 7, Delay::Now)?;
+    /// let slot = core.slot_of("a", 7).expect("it is ready");
+    /// let (key, state, value) = core.known_of(slot).expect("it is ready");
+    /// assert_eq!((*key, state.ready, value), ("a", true, Some(&3)));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn known_of(&self, slot: u32) -> Option<(&K, KeyState, Option<&V>)> {
+        let state = self.state_of(slot)?;
+        Some((self.arena.key(slot), state, self.values.get(slot).and_then(Option::as_ref)))
     }
 
     /// How often the key was put back since it was last forgotten.
@@ -293,10 +479,9 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[must_use]
-    pub fn num_requeues<Q>(&self, key: &Q, hash: u32) -> u32
+    pub fn num_requeues<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> u32
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         self.find(hash, key).map_or(0, |slot| self.failures(slot))
     }
@@ -314,10 +499,9 @@ impl<K, V> Core<K, V> {
     /// assert_eq!((core.num_requeues("a", 7), core.stats().waiting), (0, 1));
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    pub fn forget<Q>(&mut self, key: &Q, hash: u32) -> Option<K>
+    pub fn forget<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Option<K>
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         let slot = self.find(hash, key)?;
         self.forget_failures(slot);
@@ -325,70 +509,25 @@ impl<K, V> Core<K, V> {
     }
 }
 
-/// No slot: the end of a list.
-const NONE: u32 = u32::MAX;
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     /// The first trigger of the next run.
     triggered: Instant,
-    /// When the key became ready, or when the run that is going on started.
-    since: Instant,
-    /// The ready keys, and the held ones, in the order of `since`, so that the oldest
-    /// of each is at hand. A key is in one of the lists at most.
-    before: u32,
-    after: u32,
+    /// The ready keys, and the held ones, each in a list. It counts since the key became
+    /// ready, or since the run that is going on started.
+    link: Link,
 }
 
 impl Default for Stamp {
     fn default() -> Self {
-        Self { triggered: Instant::ORIGIN, since: Instant::ORIGIN, before: NONE, after: NONE }
+        Self { triggered: Instant::ORIGIN, link: Link::default() }
     }
 }
 
-/// Keys in the order in which they came.
-#[derive(Debug)]
-struct List {
-    oldest: u32,
-    newest: u32,
-}
-
-impl List {
-    const EMPTY: Self = Self { oldest: NONE, newest: NONE };
-
-    /// Enters a key that is in no list, at the end; what it was before is known. A timer
-    /// that fires late may bring a key whose instant is before that of the last one; it
-    /// counts from the same instant as that one, so that the first is always the oldest.
+impl Linked for Stamp {
     #[inline]
-    fn enter<'a>(&mut self, stamps: &'a mut Column<Stamp>, slot: u32, mut since: Instant) -> &'a mut Stamp {
-        let newest = core::mem::replace(&mut self.newest, slot);
-        if newest == NONE {
-            self.oldest = slot;
-        } else {
-            let last = stamps.entry(newest);
-            last.after = slot;
-            since = since.max(last.since);
-        }
-        let stamp = stamps.entry(slot);
-        stamp.since = since;
-        stamp.before = newest;
-        stamp.after = NONE;
-        stamp
-    }
-
-    /// Takes out a key whose stamp this is.
-    #[inline]
-    fn leave(&mut self, stamps: &mut Column<Stamp>, Stamp { before, after, .. }: Stamp) {
-        if before == NONE {
-            self.oldest = after;
-        } else {
-            stamps.entry(before).after = after;
-        }
-        if after == NONE {
-            self.newest = before;
-        } else {
-            stamps.entry(after).before = before;
-        }
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
     }
 }
 
@@ -441,7 +580,7 @@ impl Times {
     #[inline]
     pub(super) fn started(&mut self, slot: u32, now: Instant) -> Duration {
         let stamp = self.of(slot);
-        self.ready.leave(&mut self.stamps, stamp);
+        self.ready.leave(&mut self.stamps, stamp.link);
         self.held.enter(&mut self.stamps, slot, now);
         self.starts += u128::from(now.as_nanos());
         now.saturating_since(stamp.triggered)
@@ -450,15 +589,15 @@ impl Times {
     /// The ready key will not run.
     pub(super) fn left(&mut self, slot: u32) {
         let stamp = self.of(slot);
-        self.ready.leave(&mut self.stamps, stamp);
+        self.ready.leave(&mut self.stamps, stamp.link);
     }
 
     /// The key is held no more; returns what was known of its run.
     #[inline]
     fn let_go(&mut self, slot: u32) -> Stamp {
         let stamp = self.of(slot);
-        self.held.leave(&mut self.stamps, stamp);
-        self.starts -= u128::from(stamp.since.as_nanos());
+        self.held.leave(&mut self.stamps, stamp.link);
+        self.starts -= u128::from(stamp.link.since.as_nanos());
         stamp
     }
 
@@ -473,20 +612,17 @@ impl Times {
     #[inline]
     pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
         let stamp = self.let_go(slot);
-        now.saturating_since(stamp.since)
+        now.saturating_since(stamp.link.since)
     }
 
     /// How long the oldest of a list has been in it.
     fn oldest(&self, list: &List, now: Instant) -> Duration {
-        if list.oldest == NONE {
-            return Duration::ZERO;
-        }
-        now.saturating_since(self.of(list.oldest).since)
+        list.oldest().map_or(Duration::ZERO, |slot| now.saturating_since(self.of(slot).link.since))
     }
 
     /// How long all runs have taken together, and the longest of them.
     fn running(&self, now: Instant, held: usize) -> (Duration, Duration) {
-        if self.held.oldest == NONE {
+        if self.held.oldest().is_none() {
             return Default::default();
         }
         let all = u128::from(now.as_nanos()) * held as u128 - self.starts;

@@ -6,14 +6,15 @@
 //! pending key was published, so that whoever takes it withdraws it.
 
 use super::shutdown::Phase;
-use super::{Core, DIRTY, PENDING, PUBLISHED, READY};
+use super::{Core, DIRTY, DIRTY_RESPECTS, InBackoff, PENDING, PUBLISHED, READY};
 use crate::line::Ticket;
 use crate::slots::Slots;
 
 impl<K, V> Core<K, V> {
     /// Notes that a key is being published. `false` where it may not be: it is not pending
-    /// (ready, or held and dirty), not everybody may trigger it, or a user's order is to
-    /// hear of each trigger.
+    /// (ready, or held and dirty whatever becomes of its run), not everybody may trigger it, or
+    /// each trigger is to be heard: a user's order hears of it, or it resets. Nor on a queue that
+    /// drops keys for others.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -32,7 +33,12 @@ impl<K, V> Core<K, V> {
     pub fn publish(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.0;
         let flags = self.arena.flags_if_occupied(slot).unwrap_or(0);
-        let may_be = flags & (READY | DIRTY) != 0 && self.phase == Phase::Open && !self.line.is_custom();
+        let may_be = flags & (READY | DIRTY) != 0
+            && flags & DIRTY_RESPECTS == 0
+            && self.phase == Phase::Open
+            && !self.line.is_custom()
+            && self.in_backoff != InBackoff::Reset
+            && !self.drops_keys();
         if may_be {
             self.arena.set_flags(slot, flags | PUBLISHED);
         }

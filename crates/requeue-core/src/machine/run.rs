@@ -2,9 +2,13 @@
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{BACKOFF, Core, DIRTY, HELD, Inert, LOOSE, NOTED, PENDING, READY};
-use crate::arena::KeyRef;
+use super::{
+    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, Inert, LOOSE, NOTED, OF_A_RUN, PENDING, READY,
+    RESET, TIMED, TIMER_RESPECTS, WINDOW,
+};
+use crate::arena::{KeyRef, Marked};
 use crate::count::one_more;
+use crate::line::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::slots::Slots;
 use core::borrow::Borrow;
 use core::fmt;
@@ -47,6 +51,40 @@ impl<K> RunRef<K> {
     #[must_use]
     pub fn key(&self) -> &K {
         self.key.get()
+    }
+
+    /// The number of the key's slot: see [`Core::slot_of`].
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(item.run.slot(), 0);
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.key.slot()
+    }
+
+    /// The priority with which it was handed out: 0 where the queue has no priorities.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
+    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None).priority(-100), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(item.run.priority(), -100);
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn priority(&self) -> i16 {
+        self.key.mark()
     }
 }
 
@@ -271,10 +309,9 @@ impl fmt::Display for NotHeld {
 
 impl core::error::Error for NotHeld {}
 
-/// How many keys ahead of the one that is handed out their slots are asked for,
-/// and their entries in the table.
-const SLOT_AHEAD: usize = 8;
-const ENTRY_AHEAD: usize = 4;
+/// In a line in which keys take turns nobody looks ahead where there are no more keys than these: of
+/// so many all is in the second cache at least, and to look would cost more than it saves.
+const NEAR: usize = 16_384;
 /// A batch does not look ahead where there are no more keys than these.
 const AT_HAND: usize = 1_024;
 
@@ -317,10 +354,10 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
-        match self.line.pop(&mut self.arena) {
-            Some(slot) => {
+        match self.line.pop(&mut self.arena, self.now) {
+            Some(at) => {
                 self.look_ahead();
-                Got::Item(self.hand_out(slot, withdraw))
+                Got::Item(self.hand_out(at, withdraw))
             }
             None if self.is_over() => Got::ShutDown,
             None => Got::Empty,
@@ -358,16 +395,16 @@ impl<K, V> Core<K, V> {
         mut withdraw: impl FnMut(&K, u32),
         mut each: impl FnMut(Handout<K, V>),
     ) -> usize {
-        let most = most.min(self.line.servable());
+        let most = most.min(self.line.servable_at(self.now));
         self.line.choose(&mut self.arena, most);
         // of a few keys all is at hand
         let far = self.arena.len() > AT_HAND;
         for taken in 0..most {
-            let Some(slot) = self.line.pop(&mut self.arena) else { return taken };
+            let Some(at) = self.line.pop(&mut self.arena, self.now) else { return taken };
             if far {
                 self.look_ahead();
             }
-            each(self.hand_out(slot, &mut withdraw));
+            each(self.hand_out(at, &mut withdraw));
         }
         most
     }
@@ -384,15 +421,20 @@ impl<K, V> Core<K, V> {
 
     /// Asks for the memory that the next keys' runs will touch, if there are so many.
     #[inline(always)]
-    fn look_ahead(&self) {
+    fn look_ahead(&mut self) {
         if self.ready > SLOT_AHEAD {
             self.look_far_ahead();
         }
     }
 
     /// Their slots, and nearer by, when those have come, their places in the table.
-    fn look_far_ahead(&self) {
-        let ahead = self.line.ahead();
+    fn look_far_ahead(&mut self) {
+        let Some(ahead) = self.line.ahead() else {
+            if self.arena.len() > NEAR {
+                self.look_ahead_in_turns();
+            }
+            return;
+        };
         if let Some(slot) = ahead.get(SLOT_AHEAD) {
             self.arena.prefetch(*slot);
         }
@@ -401,9 +443,21 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    #[inline(never)]
+    fn look_ahead_in_turns(&mut self) {
+        let (later, sooner) = self.line.ahead_in_turns();
+        if let Some(slot) = later {
+            self.arena.prefetch(slot);
+        }
+        if let Some(hash) = sooner.and_then(|slot| self.arena.hash_if_occupied(slot)) {
+            self.table.prefetch(hash);
+        }
+    }
+
     #[inline(always)]
-    fn hand_out(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
-        let (key, flags) = self.arena.lend(slot, |flags| (flags | HELD) & !(PENDING | BACKOFF | LOOSE));
+    fn hand_out(&mut self, at: Marked, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
+        let slot = at.slot();
+        let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | LOOSE));
         self.end_pending(slot, flags, withdraw);
         self.held += 1;
         let number = self.runs;
@@ -500,10 +554,36 @@ impl<K, V> Core<K, V> {
         Ok((self.forget_slot(slot, removed), worked))
     }
 
+    /// As [`finish_at_once`](Self::finish_at_once) of a key that is in a group.
+    #[inline]
+    fn finish_grouped(&mut self, run: RunRef<K>) -> Result<Ended<K, V>, RunRef<K>> {
+        if !self.line.has_groups() {
+            return Err(run);
+        }
+        let slot = run.key.slot();
+        let RunRef { key, number } = run;
+        let removed = self.arena.give_back_and_remove(key, HELD | GROUPED);
+        let removed = removed.map_err(|key| RunRef { key, number })?;
+        self.held -= 1;
+        self.runs_done += 1;
+        // before the pages that these are in may go
+        let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
+        let group = self.line.ended_for_good(slot);
+        let key = self.forget_slot(slot, removed);
+        if let Some(group) = group {
+            self.line.drop_group(group);
+        }
+        Ok(Ended { key: Some(key), worked, ..Ended::default() })
+    }
+
     /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) gave back.
     #[doc(hidden)]
     #[inline(never)]
     pub fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
+        let run = match self.finish_grouped(run) {
+            Ok(ended) => return ended,
+            Err(run) => run,
+        };
         match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
             Ok(ended) => ended,
             Err(_) => unreachable!("only retries are refused"),
@@ -541,20 +621,29 @@ impl<K, V> Core<K, V> {
             self.refused_retries += 1;
             return Ended { value, ..self.finish(run, false) };
         }
-        let slot = run.key.slot();
+        let (slot, mut priority) = (run.key.slot(), run.priority());
         self.arena.give_back(run.key);
+        if self.arena.flags(slot) & WINDOW != 0 {
+            priority = self.cover(slot, priority);
+        }
         let flags = self.arena.flags(slot);
         self.held -= 1;
+        self.line.ended(slot);
         if flags & DIRTY != 0 {
             self.dirty -= 1;
             self.restart_attempts(slot);
         }
         self.ready += 1;
-        self.arena.set_flags(slot, flags & !(HELD | DIRTY) | READY);
+        self.arena.set_flags(slot, flags & !OF_A_RUN | READY);
         if let Some(times) = &mut self.times {
             times.put_back(slot, self.now);
         }
-        self.line.enter(&mut self.arena, slot);
+        if flags & DIRTY == 0 {
+            self.line.pend(slot, priority);
+        } else {
+            self.line.raise_to(&mut self.arena, slot, priority);
+        }
+        self.line.enter(&mut self.arena, slot, self.now);
         // users' code, so the state is set before it
         self.merge_back(slot, value);
         Ended::default()
@@ -619,10 +708,9 @@ impl<K, V> Core<K, V> {
     /// assert!(core.done("a", 7).is_err()); // once
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    pub fn done<Q>(&mut self, key: &Q, hash: u32) -> Result<Ended<K, V>, NotHeld>
+    pub fn done<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Ended<K, V>, NotHeld>
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         let slot = self.find(hash, key).ok_or(NotHeld)?;
         let flags = self.arena.flags(slot);
@@ -736,13 +824,25 @@ impl<K, V> Core<K, V> {
             self.fire_if_due(slot);
         }
         let now = self.now;
-        let flags = self.arena.flags(slot);
+        let mut flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
+        let mut afresh = false;
+        if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | TIMED | GROUPED | WINDOW) != 0 {
+            afresh = self.settle(slot, &how);
+            flags = self.arena.flags(slot);
+            if flags & WINDOW != 0 {
+                self.window_at_end(slot, flags);
+                flags = self.arena.flags(slot);
+            }
+            if flags & (DIRTY | TIMED) == TIMED {
+                self.now_only_waits(flags & !HELD);
+            }
+        }
         self.held -= 1;
         self.runs_done += 1;
         let worked = self.times.as_mut().map(|t| t.ended(slot, now));
         let dirty = flags & DIRTY != 0;
-        self.arena.set_flags(slot, flags & !(HELD | DIRTY | LOOSE));
+        self.arena.set_flags(slot, flags & !OF_A_RUN);
         if dirty {
             self.dirty -= 1;
             self.ready += 1;
@@ -750,7 +850,7 @@ impl<K, V> Core<K, V> {
             if let Some(times) = &mut self.times {
                 times.readied(slot, now);
             }
-            self.line.enter(&mut self.arena, slot);
+            self.line.enter(&mut self.arena, slot, now);
         }
 
         let mut delay = None;
@@ -768,7 +868,7 @@ impl<K, V> Core<K, V> {
             }
             How::Retry(retry) => {
                 failed = true;
-                delay = self.retry_delay(slot, retry);
+                delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
                 let record = self.record_of(slot);
                 record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
             }
@@ -785,12 +885,22 @@ impl<K, V> Core<K, V> {
                     _ => now,
                 };
                 let plan = self.plan_timer(slot, from, after, Policy::Earliest);
-                if self.set_timer(slot, plan) && failed {
+                let moved = self.set_timer(slot, plan, self.line.run_priority(slot));
+                if failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
+                    if !moved {
+                        // a timer that is not the outcome's own readies it
+                        self.restart_attempts(slot);
+                    }
                 }
-            } else if !dirty {
-                self.make_ready(slot, now);
-                self.line.enter(&mut self.arena, slot);
+            } else {
+                let priority = self.line.run_priority(slot);
+                if dirty {
+                    self.line.raise_to(&mut self.arena, slot, priority);
+                } else {
+                    self.make_ready(slot, now, priority);
+                    self.line.enter(&mut self.arena, slot, now);
+                }
             }
         }
         self.merge_back(slot, goes_back);
@@ -800,6 +910,14 @@ impl<K, V> Core<K, V> {
             self.discard(None, Some(also));
         }
         Ended { key: None, value: dead, worked, end: RunEnd::from(&how), delay: delay.unwrap_or_default() }
+    }
+
+    /// The delay of a retry that is a fresh start.
+    fn no_delay(&mut self, retry: RetryDelay<'_>) -> Option<Duration> {
+        match retry {
+            RetryDelay::Limited(_) | RetryDelay::Instead(..) => Some(Duration::ZERO),
+            RetryDelay::Asked(_, asking) => self.unask(asking).then_some(Duration::ZERO),
+        }
     }
 
     fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {

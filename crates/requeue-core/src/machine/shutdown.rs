@@ -1,11 +1,11 @@
 //! Time that passes, and the ends: advance, close, shut_down, drain.
 
-use super::{Core, attention};
+use super::{Core, WINDOW, attention};
 use crate::Instant;
 use crate::timers::Next;
 
 /// Keys that one lock hold makes ready, or drops, at most.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// Timers that only come nearer in a lock hold cost a quarter of one that fires.
 const STEPS: usize = 4;
@@ -162,7 +162,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     pub fn advance(&mut self, now: Instant) -> bool {
         self.pass(now);
-        let disturbed = self.attention & (attention::SUSPECT | attention::ENDING) != 0;
+        let disturbed = self.attention & (attention::SUSPECT | attention::ENDING | attention::GROUPS) != 0;
         (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.advance_more()
     }
 
@@ -180,7 +180,8 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
-        self.attention & (attention::SUSPECT | attention::ENDING | attention::TIME) == 0
+        const MORE: u32 = attention::SUSPECT | attention::ENDING | attention::TIME | attention::GROUPS;
+        self.attention & MORE == 0
     }
 
     /// Lets time pass without firing anything.
@@ -213,11 +214,17 @@ impl<K, V> Core<K, V> {
         match now {
             Some(now) => {
                 self.pass(now);
-                self.attention & attention::ENDING != 0
-                    && self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
+                self.attention & (attention::ENDING | attention::GROUPS) != 0 && self.begin_more()
             }
             None => false,
         }
+    }
+
+    #[cold]
+    fn begin_more(&mut self) -> bool {
+        // what is more than that is for the next look
+        self.line.refill(self.now, BATCH);
+        self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
     }
 
     /// Whether a timer is due, by the latest instant that any call brought, and has not
@@ -230,6 +237,12 @@ impl<K, V> Core<K, V> {
     #[inline(never)]
     fn advance_more(&mut self) -> bool {
         self.repair_suspect();
+        if self.attention & attention::GROUPS != 0 && self.line.refill(self.now, BATCH) {
+            return true;
+        }
+        if self.is_lifting() && self.lift_some(BATCH) {
+            return true;
+        }
         if self.timers.len() == 0 && self.waiting_drain.is_none() {
             self.end_sweep();
             return false;
@@ -241,10 +254,12 @@ impl<K, V> Core<K, V> {
             }
             self.end_phase();
             self.begin_dropping();
+            self.open.shut_at(deadline);
         }
         let more = match self.sweep {
             Sweep::None => return self.fire_due(self.now),
             Sweep::Fire => self.fire_due(Instant::NEVER),
+            Sweep::Drop if self.open.any_open() => self.close_some(),
             Sweep::Drop => self.drop_some(),
         };
         if !more {
@@ -259,8 +274,9 @@ impl<K, V> Core<K, V> {
     }
 
     /// Finds out anew whether an end is on its way.
-    fn watch_end(&mut self) {
-        self.set_attention(attention::ENDING, self.waiting_drain.is_some() || self.sweep != Sweep::None);
+    pub(super) fn watch_end(&mut self) {
+        let ending = self.waiting_drain.is_some() || self.sweep != Sweep::None || self.is_lifting();
+        self.set_attention(attention::ENDING, ending);
         self.watch_time();
     }
 
@@ -284,11 +300,26 @@ impl<K, V> Core<K, V> {
     fn drop_some(&mut self) -> bool {
         for _ in 0..BATCH {
             let Some(slot) = self.timers.last() else { return false };
-            self.clear_timer(slot);
-            let value = self.dead_value(slot);
-            let key = self.release(slot);
-            if key.is_some() || value.is_some() {
-                self.discard(key, value);
+            self.drop_timer(slot);
+        }
+        self.timers.last().is_some()
+    }
+
+    fn drop_timer(&mut self, slot: u32) {
+        self.clear_timer(slot);
+        self.let_go(slot);
+    }
+
+    /// [`drop_some`](Self::drop_some) where windows are open: keys become ready in the order
+    /// in which those would have ended.
+    #[cold]
+    fn close_some(&mut self) -> bool {
+        for _ in 0..BATCH {
+            match self.timers.next(Instant::NEVER) {
+                Next::Due(slot, _) if self.arena.flags(slot) & WINDOW != 0 => self.drop_beside_window(slot),
+                Next::Due(slot, _) => self.drop_timer(slot),
+                Next::Moved => {}
+                Next::Nothing => return false,
             }
         }
         self.timers.last().is_some()
@@ -332,10 +363,11 @@ impl<K, V> Core<K, V> {
         self.end_phase();
         let before = self.dropped;
         self.begin_dropping();
+        let (ready, dirty) = self.open.owed();
         ShutDown {
-            ready: self.ready,
+            ready: self.ready + ready,
             held: self.held,
-            dirty: self.dirty,
+            dirty: self.dirty + dirty,
             dropped: (self.dropped - before) as usize,
             refused: self.refused,
             refused_retries: self.refused_retries,
@@ -345,12 +377,15 @@ impl<K, V> Core<K, V> {
     fn end_phase(&mut self) {
         self.phase = Phase::ShutDown;
         self.waiting_drain = None;
+        self.line.resume();
         self.watch_end();
     }
 
     fn begin_dropping(&mut self) {
-        self.dropped += (self.timers.len() + self.asking) as u64;
+        // an open window is no timer: it closes
+        self.dropped += (self.timers.len() - self.open.alone() + self.asking) as u64;
         self.asking = 0;
+        self.leave_all_places();
         self.ask_epoch += 1;
         self.sweep = Sweep::Drop;
         self.watch_end();
@@ -393,6 +428,7 @@ impl<K, V> Core<K, V> {
             WaitingKeys::Wait => {
                 self.phase = Phase::Closed;
                 self.waiting_drain = Some(deadline);
+                self.line.resume();
                 self.watch_end();
             }
         }
@@ -558,6 +594,7 @@ impl<K, V> Core<K, V> {
             && self.dirty == 0
             && self.asking == 0
             && self.sweep != Sweep::Fire
+            && (self.sweep != Sweep::Drop || !self.open.any_open())
     }
 
     /// Whether everybody is refused, holders too.
@@ -636,8 +673,25 @@ impl<K, V> Core<K, V> {
         self.waiting_drain.filter(|deadline| !deadline.is_never())
     }
 
+    /// When a drain has to look again though nobody else may: at the deadline of one that waits for waiting
+    /// keys, and at the end of a debounce's window, which may owe no run, and is nobody else's business then.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
+    /// assert_eq!(core.drain_wake(), None);
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn drain_wake(&self) -> Option<Instant> {
+        let window = self.timers.soonest().filter(|_| self.open.any_open());
+        earlier(window, self.waiting_until())
+    }
+
     /// When something is to happen that no call brings about: the soonest timer,
-    /// or the deadline of a drain that waits. `None` if nothing ever will.
+    /// the deadline of a drain that waits, or a key that could be handed out but for the rate.
+    /// `None` if nothing ever will.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -651,11 +705,16 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let timer = self.timers.soonest();
-        let wake = match (timer, self.waiting_drain) {
-            (Some(timer), Some(deadline)) => timer.min(deadline),
-            (timer, deadline) => timer.or(deadline)?,
-        };
+        let token = earlier(self.next_token(), self.line.next_group());
+        let wake = earlier(earlier(self.timers.soonest(), self.waiting_drain), token)?;
         (!wake.is_never()).then_some(wake)
+    }
+}
+
+#[inline]
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

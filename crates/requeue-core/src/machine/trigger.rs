@@ -1,8 +1,10 @@
 //! What asks for a run: add, add_after, add_rate_limited.
 
+use super::backoff::{AskedFor, InBackoff};
 use super::run::RunRef;
 use super::shutdown::Phase;
-use super::{Core, HELD, READY};
+use super::window::Debounce;
+use super::{BACKOFF, Core, HELD, READY, TIMER_RESPECTS};
 use crate::Instant;
 use crate::arena::Arena;
 use crate::line::{Line, Ticket};
@@ -34,8 +36,8 @@ pub enum Added {
     Dirty,
     /// The key's timer was set, or moved.
     Waiting,
-    /// What was pending already covers it: the key was ready or dirty, or its
-    /// timer stayed as it was.
+    /// What was pending already covers it: the key was ready or dirty, its
+    /// timer stayed as it was, or it joined the window of a debounce. (A higher priority has raised that.)
     Coalesced,
 }
 
@@ -57,6 +59,12 @@ pub enum Refused {
     /// The run that was to be ended with a retry has ended already, by
     /// `done(&key)`.
     NotHeld,
+    /// The trigger has a priority other than 0, and the queue was built without priorities.
+    NoPriorities,
+    /// A key was to be restored with failures, and the queue's limiter counts failures itself.
+    CountedElsewhere,
+    /// The queue knows as many keys as it may, and this would be one more.
+    Full,
 }
 
 impl fmt::Display for Refused {
@@ -64,6 +72,17 @@ impl fmt::Display for Refused {
         f.write_str(match self {
             Self::ShutDown => "the queue is shut down and takes no more keys",
             Self::NotHeld => "the run has ended already: the key was said done",
+            Self::NoPriorities => {
+                "the queue was built without priorities: call .priorities() on its builder, \
+                 or give the key no priority but 0"
+            }
+            Self::CountedElsewhere => {
+                "the queue's limiter counts failures itself: restore them there, and the key without them"
+            }
+            Self::Full => {
+                "the queue is full: add the key when others are done, wait for room, or give the queue \
+                 a larger .bound(…)"
+            }
         })
     }
 }
@@ -84,8 +103,9 @@ impl core::error::Error for Refused {}
 /// ```
 #[derive(Debug)]
 pub struct Trigger<K, V = ()> {
-    key: Option<K>,
-    value: Option<V>,
+    pub(super) key: Option<K>,
+    pub(super) value: Option<V>,
+    pub(super) priority: i16,
 }
 
 impl<K, V> Trigger<K, V> {
@@ -98,7 +118,25 @@ impl<K, V> Trigger<K, V> {
     /// ```
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
-        Self { key: Some(key), value }
+        Self { key: Some(key), value, priority: 0 }
+    }
+
+    /// With a priority: higher ones go first, and 0 is what a trigger has that does not say.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
+    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.add(&mut Trigger::new("b", None).priority(5), 8, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("two are ready") };
+    /// assert_eq!((*item.run.key(), item.run.priority()), ("b", 5));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
     }
 
     /// The key, while the queue has not taken it.
@@ -115,6 +153,13 @@ impl<K, V> Trigger<K, V> {
     #[inline]
     pub fn key(&self) -> Option<&K> {
         self.key.as_ref()
+    }
+
+    /// The priority that [`priority`](Self::priority) gave it.
+    #[doc(hidden)]
+    #[inline]
+    pub fn said_priority(&self) -> i16 {
+        self.priority
     }
 
     /// Takes out what the queue did not take: both of a refused trigger, the key of one that the
@@ -167,6 +212,11 @@ pub struct Accepted {
     /// Stands for the key, as long as the lock is held.
     #[doc(hidden)]
     pub ticket: Ticket,
+}
+
+impl Accepted {
+    /// A trigger that was accepted, and that a shutdown dropped while its limiter was asked.
+    const DROPPED: Self = Self { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE };
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -270,6 +320,8 @@ pub enum Delay<'a> {
 #[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
 pub struct Asking {
     epoch: u64,
+    /// A place is kept for the trigger: see [`Core::ask_for`].
+    pub(super) place: bool,
     /// The reading that the limiter is asked with: its delay counts from here,
     /// however long it thinks.
     pub(super) at: Instant,
@@ -296,43 +348,19 @@ impl<K, V> Core<K, V> {
     /// ```
     pub fn ask(&mut self, run: Option<&RunRef<K>>) -> Result<Asking, Refused> {
         match run {
-            Some(run) => self.admits_holder(run)?,
+            Some(run) if self.is_inert(run) => return Err(Refused::NotHeld),
+            Some(_) if !self.accepts(true) => {
+                self.refused_retries += 1;
+                return Err(Refused::ShutDown);
+            }
+            Some(_) => {}
             None => self.admits_outside()?,
         }
         self.asking += 1;
-        Ok(Asking { epoch: self.ask_epoch, at: self.now })
+        Ok(Asking { epoch: self.ask_epoch, place: false, at: self.now })
     }
 
-    /// Whether the holder of `run` may retry.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`], counted, if not.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Refused, ShutDown, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.close();
-    /// assert_eq!(core.admits_holder(&item.run), Ok(()));
-    /// core.shut_down();
-    /// assert_eq!(core.admits_holder(&item.run), Err(Refused::ShutDown));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    pub fn admits_holder(&mut self, run: &RunRef<K>) -> Result<(), Refused> {
-        if self.is_inert(run) {
-            return Err(Refused::NotHeld);
-        }
-        if !self.accepts(true) {
-            self.refused_retries += 1;
-            return Err(Refused::ShutDown);
-        }
-        Ok(())
-    }
-
-    fn admits_outside(&mut self) -> Result<(), Refused> {
+    pub(super) fn admits_outside(&mut self) -> Result<(), Refused> {
         if !self.accepts(false) {
             self.refused += 1;
             return Err(Refused::ShutDown);
@@ -351,11 +379,17 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     pub fn unask(&mut self, asking: Asking) -> bool {
-        let live = asking.epoch == self.ask_epoch;
+        let live = self.is_live(asking);
         if live {
             self.asking -= 1;
+            self.leave_place(asking);
         }
         live
+    }
+
+    /// Whether no shutdown has dropped the trigger of this asking.
+    pub(super) fn is_live(&self, asking: Asking) -> bool {
+        asking.epoch == self.ask_epoch
     }
 
     #[inline]
@@ -370,7 +404,7 @@ impl<K, V> Core<K, V> {
     /// What a delay does to the key's timer; nothing has changed yet.
     pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
         let new = from + delay;
-        let old = self.timers.due(slot);
+        let old = self.own_due(slot);
         let mut window = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
@@ -378,15 +412,16 @@ impl<K, V> Core<K, V> {
             (Policy::Latest { max }, _) => {
                 let began = self.windows.get(slot).copied().flatten().unwrap_or(self.now);
                 window = Some(began);
-                new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
+                latest(new, began, max, old)
             }
             (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
         };
-        TimerPlan { due, moved: old != Some(due), window }
+        TimerPlan { due, moved: old != Some(due), joins: old.is_some(), window }
     }
 
-    /// Sets the key's timer as planned; false if it stays as it was.
-    pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan) -> bool {
+    /// Sets the key's timer as planned; false if it stays as it was, but for its priority.
+    pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan, priority: i16) -> bool {
+        self.line.time(slot, priority, plan.joins);
         if plan.window.is_some() {
             *self.windows.entry(slot) = plan.window;
         } else if plan.moved {
@@ -396,18 +431,19 @@ impl<K, V> Core<K, V> {
             }
         }
         if plan.moved {
-            self.time(slot, plan.due);
+            self.time(slot, plan.due, 0);
         }
         plan.moved
     }
 
     /// Sets the timer of a key that was not known before.
-    #[inline]
-    fn set_first_timer(&mut self, slot: u32, plan: TimerPlan) {
+    #[inline(always)]
+    fn set_first_timer(&mut self, slot: u32, plan: TimerPlan, limited: bool, priority: i16) {
+        self.line.time(slot, priority, false);
         if plan.window.is_some() {
             *self.windows.entry(slot) = plan.window;
         }
-        self.time(slot, plan.due);
+        self.time(slot, plan.due, if limited { BACKOFF } else { 0 });
     }
 
     /// What the limiter says of a key whose count the queue keeps, which failed so
@@ -443,11 +479,35 @@ impl<K, V> Core<K, V> {
     }
 }
 
+/// The later of a timer's instants stays, but none later than `max` after the first such call.
+pub(super) fn latest(new: Instant, began: Instant, max: Duration, old: Option<Instant>) -> Instant {
+    new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
+}
+
+impl Delay<'_> {
+    /// Whether it is a trigger for now, and no limiter says so.
+    fn is_now(&self, now: Instant) -> bool {
+        match self {
+            Self::Now => true,
+            Self::After(delay, _) => delay.is_zero(),
+            Self::At(at, _) => *at <= now,
+            Self::Limited(..) | Self::Asked(..) => false,
+        }
+    }
+
+    /// Whether a limiter says when.
+    fn is_limited(&self) -> bool {
+        matches!(self, Self::Limited(..) | Self::Asked(..))
+    }
+}
+
 /// What a delay does to a key's timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimerPlan {
     due: Instant,
     moved: bool,
+    /// The key has a timer already.
+    joins: bool,
     /// When the window of a timer that is pushed back began.
     window: Option<Instant>,
 }
@@ -458,8 +518,12 @@ impl TimerPlan {
     fn first(from: Instant, delay: Duration, policy: Policy, now: Instant) -> Self {
         let new = from + delay;
         match policy {
-            Policy::Latest { max } => Self { due: new.min(now + max), moved: true, window: Some(now) },
-            Policy::Earliest | Policy::Replace | Policy::Keep => Self { due: new, moved: true, window: None },
+            Policy::Latest { max } => {
+                Self { due: new.min(now + max), moved: true, joins: false, window: Some(now) }
+            }
+            Policy::Earliest | Policy::Replace | Policy::Keep => {
+                Self { due: new, moved: true, joins: false, window: None }
+            }
         }
     }
 
@@ -477,16 +541,54 @@ pub(super) struct Failed {
 }
 
 /// A key that is looked for, and entered where it is not found.
-struct Entering<'a, K> {
+struct Entering<'a, K, E> {
     arena: &'a mut Arena<K>,
     line: &'a mut Line<K>,
     key: &'a mut Option<K>,
     hash: u32,
-    /// Whether it enters as ready, and so at the back of the line too.
-    ready: bool,
+    enters: E,
 }
 
-impl<K: Eq> Newcomer for Entering<'_, K> {
+/// How a key that is not found is entered.
+pub(super) trait Enters<K>: Copy {
+    /// Its flags, and its place in line if it has one.
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>);
+}
+
+/// Not as ready.
+#[derive(Clone, Copy)]
+pub(super) struct Unready;
+
+/// As ready, at the back of the line.
+#[derive(Clone, Copy)]
+struct Ready;
+
+/// As ready at this time, with this priority, in a queue with priorities and without groups.
+#[derive(Clone, Copy)]
+struct ReadyAt(Instant, i16);
+
+impl<K> Enters<K> for Unready {
+    #[inline(always)]
+    fn enter(self, _: &mut Line<K>, _: &mut Arena<K>, _: u32) -> (u32, Option<u32>) {
+        (0, None)
+    }
+}
+
+impl<K> Enters<K> for Ready {
+    #[inline(always)]
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>) {
+        (READY, Some(line.enter_new(arena, slot)))
+    }
+}
+
+impl<K> Enters<K> for ReadyAt {
+    #[inline(always)]
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>) {
+        (READY, line.enter_new_at(arena, slot, self.0, self.1))
+    }
+}
+
+impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
     #[inline(always)]
     fn is_in(&self, slot: u32) -> bool {
         self.arena.matches(slot, self.hash, |known| self.key.as_ref() == Some(known))
@@ -496,13 +598,13 @@ impl<K: Eq> Newcomer for Entering<'_, K> {
     fn enter(&mut self) -> u32 {
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
         let slot = self.arena.next_slot();
-        let place = self.ready.then(|| self.line.enter_new(self.arena, slot));
-        self.arena.fill(slot, key, self.hash, if self.ready { READY } else { 0 }, place);
+        let (flags, place) = self.enters.enter(self.line, self.arena, slot);
+        self.arena.fill(slot, key, self.hash, flags, place);
         slot
     }
 }
 
-impl<K> Slots for Entering<'_, K> {
+impl<K, E> Slots for Entering<'_, K, E> {
     #[inline]
     fn hash(&self, slot: u32) -> u32 {
         self.arena.hash(slot)
@@ -539,6 +641,7 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
+        self.knows_priorities(trigger)?;
         match delay {
             Delay::Now => self.add_now(trigger, hash).map(|(added, ticket)| Accepted {
                 added,
@@ -549,7 +652,8 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// [`add`](Self::add) of an immediate trigger, with an answer that fits into registers.
+    /// [`add`](Self::add) of an immediate trigger, with an answer that fits into registers. A
+    /// priority is for whoever calls to keep from a queue without priorities.
     ///
     /// # Errors
     ///
@@ -571,12 +675,12 @@ impl<K: Eq, V> Core<K, V> {
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
         self.admits_outside()?;
         // a key that goes straight into a line of ours meets no users' code any more
-        if self.line.is_custom() {
-            return Ok(self.add_now_in_full(trigger, hash));
+        if !self.straight {
+            return self.add_now_in_full(trigger, hash);
         }
-        let Trigger { key, value } = trigger;
-        match self.find_or_enter(key, hash, true) {
-            Found::Known(slot) => Ok((self.trigger_now(slot, value), Ticket(slot))),
+        let Trigger { key, value, .. } = trigger;
+        match self.find_or_enter(key, hash, Ready) {
+            Found::Known(slot) => Ok((self.trigger_now(slot, value, 0), Ticket(slot))),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
@@ -588,9 +692,80 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     #[inline(never)]
-    fn add_now_in_full(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
-        let Accepted { added, ticket, .. } = self.enter_in_full(trigger, hash, Delay::Now);
-        (added, ticket)
+    fn add_now_in_full(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+    ) -> Result<(Added, Ticket), Refused> {
+        let Accepted { added, ticket, .. } = if self.says_more {
+            self.enter_as_the_queue_says(trigger, hash, Delay::Now, None, None)?
+        } else if self.line.enters_at_a_level() {
+            return Ok(self.enter_by_priority(trigger, hash));
+        } else {
+            self.enter_in_full(trigger, hash, Delay::Now)
+        };
+        Ok((added, ticket))
+    }
+
+    /// [`add_now`](Self::add_now) on a queue with priorities or groups.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the queue takes no more triggers.
+    ///
+    /// # Panics
+    ///
+    /// As `add`.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Order, Trigger};
+    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
+    /// assert_eq!(core.add_by_priority(&mut Trigger::new("a", None).priority(5), 7)?, Added::Ready);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn add_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<Added, Refused> {
+        self.admits_outside()?;
+        if self.says_more {
+            return Ok(self.add_now_in_full(trigger, hash)?.0);
+        }
+        Ok(self.enter_by_priority(trigger, hash).0)
+    }
+
+    /// An immediate trigger that is admitted to a queue with priorities or groups. A key that is new meets
+    /// no users' code any more.
+    #[inline(always)]
+    fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
+        let Trigger { key, value, priority } = trigger;
+        let grouped = self.line.has_groups();
+        let found = if grouped {
+            self.find_or_enter(key, hash, Unready)
+        } else {
+            self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
+        };
+        match found {
+            Found::Known(slot) => (self.trigger_now(slot, value, *priority), Ticket(slot)),
+            Found::New(slot) => {
+                if grouped {
+                    self.know_ready(slot, *priority);
+                }
+                self.entered_ready(slot);
+                if value.is_some() {
+                    self.merge_in(slot, value.take());
+                }
+                (Added::Ready, Ticket(slot))
+            }
+        }
+    }
+
+    /// Whether the trigger has a priority although the queue has none.
+    #[inline]
+    pub(super) fn knows_priorities(&self, trigger: &Trigger<K, V>) -> Result<(), Refused> {
+        if trigger.priority != 0 && !self.line.has_priorities() {
+            return Err(Refused::NoPriorities);
+        }
+        Ok(())
     }
 
     #[inline(never)]
@@ -600,42 +775,156 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
-        let Some(delay) = self.admit(delay)? else {
-            return Ok(Accepted { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE });
-        };
+        if self.says_more {
+            return self.add_as_the_queue_says(trigger, hash, delay);
+        }
+        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
         Ok(self.enter_in_full(trigger, hash, delay))
     }
 
-    /// Enters a trigger that is admitted.
+    #[cold]
+    #[inline(never)]
+    fn add_as_the_queue_says(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> Result<Accepted, Refused> {
+        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
+        self.enter_as_the_queue_says(trigger, hash, delay, None, None)
+    }
+
+    /// Enters a trigger for which the phase says nothing more: a queue's say counts where
+    /// the trigger has none.
+    pub(super) fn enter_as_the_queue_says(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+        in_backoff: Option<InBackoff>,
+        debounce: Option<Debounce>,
+    ) -> Result<Accepted, Refused> {
+        let drops = self.room_for_trigger(trigger, hash)?;
+        // what goes through the limiter makes the back-off, and does not disturb it
+        let the_queues = if delay.is_limited() { InBackoff::Run } else { self.in_backoff };
+        let in_backoff = in_backoff.unwrap_or(the_queues);
+        let debounce = debounce.or(self.debounce).filter(|on| on.is_on() && delay.is_now(self.now));
+        let accepted = match debounce {
+            Some(debounce) => self.enter_debounced(trigger, hash, in_backoff, debounce),
+            None => self.enter_saying(trigger, hash, delay, in_backoff),
+        };
+        self.has_entered(hash, drops);
+        Ok(accepted)
+    }
+
+    /// [`room_for`](Self::room_for) the key of a trigger.
+    pub(super) fn room_for_trigger(
+        &self,
+        trigger: &Trigger<K, V>,
+        hash: u32,
+    ) -> Result<Option<u32>, Refused> {
+        match (&self.room, &trigger.key) {
+            (Some(_), Some(key)) => self.room_for(key, hash),
+            _ => Ok(None),
+        }
+    }
+
+    /// [`add`](Self::add) of a trigger that says itself what it does in a back-off.
+    ///
+    /// # Errors
+    ///
+    /// As `add`.
+    ///
+    /// # Panics
+    ///
+    /// As `add`.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Limit, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config { in_backoff: InBackoff::Respect, ..Config::default() });
+    /// let limit = Limit { delay: &|_, _| Duration::from_secs(5), counts: true, expire_after: None };
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // respects the back-off
+    /// assert_eq!(core.len(), 0);
+    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run)?;
+    /// assert_eq!(core.len(), 1);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[inline(never)]
+    pub fn add_in_backoff(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+        in_backoff: InBackoff,
+    ) -> Result<Accepted, Refused> {
+        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
+        self.knows_priorities(trigger)?;
+        self.enter_as_the_queue_says(trigger, hash, delay, Some(in_backoff), None)
+    }
+
+    /// Enters a trigger that is admitted, and says nothing about a back-off.
     fn enter_in_full(&mut self, trigger: &mut Trigger<K, V>, hash: u32, delay: Delay<'_>) -> Accepted {
+        self.enter(trigger, hash, delay, InBackoff::Run)
+    }
+
+    /// Enters a trigger that is admitted.
+    #[inline(never)]
+    fn enter_saying(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+        in_backoff: InBackoff,
+    ) -> Accepted {
+        self.enter(trigger, hash, delay, in_backoff)
+    }
+
+    #[inline(always)]
+    fn enter(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+        in_backoff: InBackoff,
+    ) -> Accepted {
         if let Delay::Limited(limit, _) = delay {
             self.turn_the_hand(limit);
         }
-        let Trigger { key, value } = trigger;
-        match self.find_or_enter(key, hash, false) {
-            Found::Known(slot) => self.trigger(slot, value, delay, false),
+        let Trigger { key, value, priority } = trigger;
+        match self.find_or_enter(key, hash, Unready) {
+            Found::Known(slot) => {
+                // for one that asked it, a limiter has forgotten before
+                let resets = !delay.is_limited() && self.resets(slot, in_backoff);
+                let accepted = self.trigger(slot, value, delay, *priority, false, in_backoff);
+                if resets {
+                    self.forget_elsewhere(key);
+                }
+                accepted
+            }
             Found::New(slot) => {
+                self.know(slot);
                 self.suspect(Some(slot));
-                self.trigger(slot, value, delay, true)
+                self.trigger(slot, value, delay, *priority, true, in_backoff)
             }
         }
     }
 
-    /// The slot of a key, which is entered if it is not known; if `ready`, then at the back of
-    /// the line too.
+    /// The slot of a key, which is entered if it is not known.
     #[inline(always)]
-    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
+    pub(super) fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
         let Self { table, arena, line, .. } = self;
-        match table.find_or_enter(&mut Entering { arena, line, key, hash, ready }, hash) {
+        match table.find_or_enter(&mut Entering { arena, line, key, hash, enters }, hash) {
             Some(found) => found,
-            None => self.find_or_enter_further(key, hash, ready),
+            None => self.find_or_enter_further(key, hash, enters),
         }
     }
 
     #[inline(never)]
-    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, ready: bool) -> Found {
+    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
         let Self { table, arena, line, .. } = self;
-        table.find_or_enter_further(&mut Entering { arena, line, key, hash, ready }, hash)
+        table.find_or_enter_further(&mut Entering { arena, line, key, hash, enters }, hash)
     }
 
     /// A key was entered as ready.
@@ -649,7 +938,7 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     /// An immediate trigger from outside for a key that is known already: `None` if it is
-    /// not, and then nothing has changed.
+    /// not, or if triggers say more than this call can, and then nothing has changed.
     ///
     /// # Errors
     ///
@@ -665,14 +954,18 @@ impl<K: Eq, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[inline]
-    pub fn add_known<Q>(&mut self, key: &Q, hash: u32) -> Result<Option<Accepted>, Refused>
+    pub fn add_known<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Option<Accepted>, Refused>
     where
         K: Borrow<Q>,
-        Q: Eq + ?Sized,
     {
         self.admits_outside()?;
         let Some(slot) = self.find(hash, key) else { return Ok(None) };
-        let added = self.trigger_now(slot, &mut None);
+        if self.says_more
+            && !(self.in_backoff == InBackoff::Run && self.debounce.is_none() && self.counts(slot))
+        {
+            return Ok(None);
+        }
+        let added = self.trigger_now(slot, &mut None, 0);
         Ok(Some(Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }))
     }
 
@@ -692,20 +985,81 @@ impl<K: Eq, V> Core<K, V> {
         if self.phase == Phase::ShutDown { Delay::Now } else { Delay::Asked(after, policy, asking) }
     }
 
-    /// The trigger itself. Users' code (merge, their order) runs before
-    /// anything changes, so that its panic leaves the key as it was.
+    /// The trigger itself.
+    #[inline(always)]
+    pub(super) fn trigger(
+        &mut self,
+        slot: u32,
+        value: &mut Option<V>,
+        delay: Delay<'_>,
+        priority: i16,
+        new: bool,
+        in_backoff: InBackoff,
+    ) -> Accepted {
+        match in_backoff {
+            InBackoff::Run => self.trigger_running(slot, value, delay, priority, new),
+            in_backoff => self.trigger_saying(slot, value, delay, priority, new, in_backoff),
+        }
+    }
+
     #[inline]
-    fn trigger(&mut self, slot: u32, value: &mut Option<V>, delay: Delay<'_>, new: bool) -> Accepted {
+    fn trigger_running(
+        &mut self,
+        slot: u32,
+        value: &mut Option<V>,
+        delay: Delay<'_>,
+        priority: i16,
+        new: bool,
+    ) -> Accepted {
+        self.trigger_as(slot, value, delay, priority, new, InBackoff::Run)
+    }
+
+    #[inline(never)]
+    fn trigger_saying(
+        &mut self,
+        slot: u32,
+        value: &mut Option<V>,
+        delay: Delay<'_>,
+        priority: i16,
+        new: bool,
+        in_backoff: InBackoff,
+    ) -> Accepted {
+        self.trigger_as(slot, value, delay, priority, new, in_backoff)
+    }
+
+    /// Written once and compiled twice: most of it falls away where `in_backoff` is known to be
+    /// [`Run`](InBackoff::Run). Users' code (merge, their order) runs before anything changes,
+    /// so that its panic leaves the key as it was.
+    #[inline(always)]
+    fn trigger_as(
+        &mut self,
+        slot: u32,
+        value: &mut Option<V>,
+        delay: Delay<'_>,
+        priority: i16,
+        new: bool,
+        in_backoff: InBackoff,
+    ) -> Accepted {
         let mut failed = None;
         let now = self.now;
+        let limited = delay.is_limited();
         let immediate = match delay {
             Delay::Now => true,
             Delay::After(delay, _) => delay.is_zero(),
             Delay::At(..) | Delay::Asked(..) | Delay::Limited(..) => false,
         };
-        if !immediate && !new {
-            self.fire_if_due(slot);
+        let mut flags = 0;
+        if !new {
+            if !immediate {
+                self.fire_if_due(slot);
+            }
+            flags = self.arena.flags(slot);
         }
+        let resets = !new && self.resets(slot, in_backoff);
+        let respects = in_backoff == InBackoff::Respect;
+        // whatever its instant: a back-off's timer goes, and one that respects the back-off
+        // which begins joins it
+        let anew = new || resets && flags & BACKOFF != 0 || limited && flags & TIMER_RESPECTS != 0;
         let (from, delay, policy) = match delay {
             Delay::Now => (now, Duration::ZERO, Policy::Keep),
             Delay::After(delay, policy) => (now, delay, policy),
@@ -713,63 +1067,90 @@ impl<K: Eq, V> Core<K, V> {
             Delay::Asked(delay, policy, asking) => (asking.at, delay, policy),
             Delay::Limited(limit, policy) => {
                 // there are no failures of a key that was not known
-                let failures = if limit.counts && !new { self.failures(slot) } else { 0 };
+                let failures = if limit.counts && !new && !resets { self.failures(slot) } else { 0 };
                 let (delay, asked) = self.ask_limit(failures, limit);
                 failed = asked;
                 (now, delay, policy)
             }
         };
-        let timer = (!delay.is_zero())
-            .then(|| {
-                if new {
-                    TimerPlan::first(from, delay, policy, now)
-                } else {
-                    self.plan_timer(slot, from, delay, policy)
-                }
-            })
-            .filter(|plan| !plan.is_due(now));
+        let timer = if delay.is_zero() {
+            None
+        } else {
+            let plan = if anew {
+                // one that joins a back-off brings its priority
+                let joins = limited && flags & TIMER_RESPECTS != 0;
+                TimerPlan { joins, ..TimerPlan::first(from, delay, policy, now) }
+            } else {
+                self.plan_timer(slot, from, delay, policy)
+            };
+            (!plan.is_due(now)).then_some(plan)
+        };
+        let busy = flags & (READY | HELD) != 0;
         let added = match timer {
-            None => self.trigger_now(slot, value),
+            timer if respects && flags & BACKOFF != 0 && (timer.is_some() || !busy) => {
+                self.merge_in(slot, value.take());
+                self.line.time(slot, priority, true);
+                self.coalesced()
+            }
+            None if respects && flags & HELD != 0 => {
+                self.merge_in(slot, value.take());
+                if self.make_dirty_respecting(slot, now, priority) { Added::Dirty } else { self.coalesced() }
+            }
+            None => self.trigger_now(slot, value, priority),
+            Some(plan) if new => {
+                self.merge_in(slot, value.take());
+                self.set_first_timer(slot, plan, limited, priority);
+                Added::Waiting
+            }
             Some(plan) => {
                 self.merge_in(slot, value.take());
-                if new {
-                    self.set_first_timer(slot, plan);
-                    Added::Waiting
-                } else if self.set_timer(slot, plan) {
-                    Added::Waiting
-                } else {
-                    self.coalesced()
+                let had = respects && !anew && self.own_due(slot).is_some();
+                let moved = self.set_timer(slot, plan, priority);
+                if limited || flags & (BACKOFF | TIMER_RESPECTS) != 0 || respects && busy {
+                    self.timer_was_asked_for(
+                        slot,
+                        flags,
+                        AskedFor { moved, had, limited, respects: respects && !limited },
+                    );
                 }
+                if moved { Added::Waiting } else { self.coalesced() }
             }
         };
+        if resets {
+            self.reset(slot, flags, timer.is_some());
+            if limited && timer.is_some() {
+                self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
+            }
+        }
         self.record(slot, failed);
         self.suspect(None);
         Accepted { added, delay, ticket: Ticket(slot) }
     }
 
     #[inline(never)]
-    fn trigger_now(&mut self, slot: u32, value: &mut Option<V>) -> Added {
+    pub(super) fn trigger_now(&mut self, slot: u32, value: &mut Option<V>, priority: i16) -> Added {
         let flags = self.arena.flags(slot);
         if flags & HELD != 0 {
             self.merge_in(slot, value.take());
-            if self.make_dirty(slot, self.now) { Added::Dirty } else { self.coalesced() }
+            if self.make_dirty(slot, self.now, priority) { Added::Dirty } else { self.coalesced() }
         } else if flags & READY != 0 {
             self.line.touch(&mut self.arena, slot);
             self.merge_in(slot, value.take());
+            self.line.raise_to(&mut self.arena, slot, priority);
             self.coalesced()
         } else {
             self.line.announce(&mut self.arena, slot);
             self.merge_in(slot, value.take());
             self.restart_attempts(slot);
-            self.make_ready(slot, self.now);
-            self.line.enter_announced(&mut self.arena, slot);
+            self.make_ready(slot, self.now, priority);
+            self.line.enter_announced(&mut self.arena, slot, self.now);
             Added::Ready
         }
     }
 
     /// The trigger changed nothing.
     #[inline]
-    fn coalesced(&mut self) -> Added {
+    pub(super) fn coalesced(&mut self) -> Added {
         self.counts.coalesced += 1;
         Added::Coalesced
     }

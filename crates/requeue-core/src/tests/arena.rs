@@ -1,6 +1,8 @@
 //! Chunks that were freed are used again; a slot without a key answers nobody.
 
 use super::{Arena, CHUNK, WORDS};
+use crate::slots::Places;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// So many chunks that their bits stand in two words; under Miri, which is slow, in one.
@@ -74,7 +76,7 @@ fn an_arena_whose_highest_chunks_went_makes_them_anew() {
 fn a_key_that_is_lent_twice_is_not_removed_with_one_of_its_loans() {
     let mut arena = Arena::new(usize::MAX);
     let slot = arena.insert(7, 7, 0);
-    let (one, two) = (arena.lend(slot, |_| 5).0, arena.lend(slot, |_| 5).0);
+    let (one, two) = (arena.lend(slot.into(), |_| 5).0, arena.lend(slot.into(), |_| 5).0);
     let one = arena.give_back_and_remove(one, 5).map(|_| ()).expect_err("it is lent once more");
     arena.give_back(one);
     let two = arena.give_back_and_remove(two, 4).map(|_| ()).expect_err("its flags are others");
@@ -90,4 +92,24 @@ fn a_slot_whose_key_was_removed_gives_none() {
     let slot = arena.insert(7, 7, 0);
     arena.remove(slot).expect("not lent");
     arena.key(slot);
+}
+
+#[test]
+fn a_key_that_is_lent_in_place_stays_where_it_stands_and_what_it_is() {
+    let mut a = Arena::new(usize::MAX);
+    let s = a.insert(String::from("key"), 7, 5);
+    a.set_place(s, 3);
+    let (one, two) = (a.lend_in_place(s), a.lend_in_place(s));
+    assert_eq!((one.get().as_str(), two.get().as_str()), ("key", "key"));
+    assert_eq!((a.flags(s), a.place(s)), (5, Some(3)));
+    assert!(a.remove(s).is_none());
+    // handed out meanwhile
+    let run = a.lend(s.into(), |flags| flags).0;
+    assert_eq!(a.place(s), None);
+    a.give_back(one);
+    a.give_back(run);
+    assert!(a.is_lent(s) && a.remove(s).is_none());
+    assert_eq!(two.get(), "key");
+    a.give_back(two);
+    assert_eq!(a.remove(s).map(|removed| removed.key).as_deref(), Some("key"));
 }

@@ -1,11 +1,10 @@
 //! A clock that moves only when it is told to, and that tells who waits for it.
 
-use super::alarms::{AlarmId, Alarms};
+use super::alarms::Alarms;
 use super::{Alarm, Clock};
+use crate::panics::FirstPanic;
 use crate::sync::Mutex;
 use crate::{Instant, Parker};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -46,11 +45,7 @@ const LAST: Instant = Instant::from_nanos(u64::MAX - 1);
 #[derive(Clone)]
 #[doc(alias("FakePassiveClock"))]
 pub struct FakeClock {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
@@ -59,7 +54,7 @@ struct State {
     /// All later than `now`, except between a move of the clock and the end of
     /// the ringing that follows it.
     alarms: Alarms,
-    /// The same of alarms that no caller waits for.
+    /// The alarms of `watch_at`: no caller waits for them, so they are not counted.
     watches: Alarms,
     /// Who waits for how many alarms.
     watchers: Vec<(usize, Waker)>,
@@ -88,16 +83,9 @@ impl FakeClock {
     /// ```
     #[must_use]
     pub fn at(now: Instant) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    now: now.min(LAST),
-                    alarms: Alarms::new(),
-                    watches: Alarms::new(),
-                    watchers: Vec::new(),
-                }),
-            }),
-        }
+        let (alarms, watches) = (Alarms::new(), Alarms::new());
+        let state = State { now: now.min(LAST), alarms, watches, watchers: Vec::new() };
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Moves the clock forward, in one jump, and rings what has come due. It
@@ -116,7 +104,7 @@ impl FakeClock {
     /// ```
     #[doc(alias("Step", "Sleep"))]
     pub fn advance(&self, by: Duration) {
-        self.shared.turn(|state| state.now + by);
+        self.turn(|state| state.now + by);
     }
 
     /// Puts the clock to an instant, which may be an earlier one: so a test can
@@ -136,7 +124,7 @@ impl FakeClock {
     /// ```
     #[doc(alias("SetTime"))]
     pub fn set(&self, now: Instant) {
-        self.shared.turn(|_| now);
+        self.turn(|_| now);
     }
 
     /// How many alarms are set: neither rung nor dropped. A blocking wait with
@@ -156,7 +144,7 @@ impl FakeClock {
     #[must_use]
     #[doc(alias("HasWaiters", "Waiters"))]
     pub fn alarms(&self) -> usize {
-        self.shared.state.lock().alarms.len()
+        self.state.lock().alarms.len()
     }
 
     /// When the next alarm rings, if any ever does.
@@ -172,7 +160,7 @@ impl FakeClock {
     /// ```
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
-        self.shared.state.lock().alarms.soonest()
+        self.state.lock().alarms.soonest()
     }
 
     /// Moves the clock to the instant of its next alarm, rings every alarm of
@@ -194,7 +182,7 @@ impl FakeClock {
     /// ```
     pub fn advance_to_next_alarm(&self) -> Option<Instant> {
         let mut next = None;
-        self.shared.turn(|state| {
+        self.turn(|state| {
             next = state.alarms.soonest();
             // Never back: an alarm that another thread is about to ring may
             // already be due.
@@ -226,7 +214,7 @@ impl FakeClock {
             // Cloned before the lock, dropped after it.
             let mine = parker.waker().clone();
             {
-                let mut state = self.shared.state.lock();
+                let mut state = self.state.lock();
                 // What an earlier round left, if that round ended without a cause.
                 state.watchers.retain(|(_, w)| !w.will_wake(&mine));
                 if state.alarms.len() >= n {
@@ -246,7 +234,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl FakeClock {
     /// Moves the time to what `to` says and rings what is due then.
     fn turn(&self, to: impl FnOnce(&mut State) -> Instant) {
         let mut due = {
@@ -254,29 +242,37 @@ impl Shared {
             state.now = to(&mut state).min(LAST);
             state.pop_due()
         };
-        let mut panicked = None;
+        let mut first = FirstPanic::default();
         while let Some(waker) = due {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                panicked.get_or_insert(payload);
-            }
+            first.catch(|| waker.wake());
             // One at a time, so that what this waker took back does not ring.
             due = self.state.lock().pop_due();
         }
-        if let Some(payload) = panicked {
-            resume_unwind(payload);
-        }
+        first.resume();
     }
 
-    /// The alarm that is dropped takes itself out of the alarms that `among` names.
-    fn alarm(self: &Arc<Self>, id: AlarmId, among: fn(&mut State) -> &mut Alarms) -> Alarm {
+    /// Sets an alarm among those that `among` names, and takes it out there when it is dropped.
+    fn set_among(&self, at: Instant, waker: &Waker, among: fn(&mut State) -> &mut Alarms) -> Alarm {
+        let mine = waker.clone();
+        let mut state = self.state.lock();
+        if at <= state.now {
+            drop(state);
+            mine.wake();
+            return Alarm::none();
+        }
+        let id = among(&mut state).set(at, mine);
+        let set = state.alarms.len();
+        let (told, wait): (Vec<_>, Vec<_>) = state.watchers.drain(..).partition(|&(n, _)| n <= set);
+        state.watchers = wait;
+        drop(state);
+        for (_, watcher) in told {
+            watcher.wake();
+        }
         // Weak: a waker may own the task that owns the alarm, and the clock owns
         // the waker.
-        let shared: Weak<Self> = Arc::downgrade(self);
+        let state: Weak<Mutex<State>> = Arc::downgrade(&self.state);
         Alarm::on_drop(move || {
-            let taken_back = shared.upgrade().and_then(|shared| {
-                let mut state = shared.state.lock();
-                among(&mut state).take_back(id)
-            });
+            let taken_back = state.upgrade().and_then(|state| among(&mut state.lock()).take_back(id));
             drop(taken_back);
         })
     }
@@ -284,41 +280,15 @@ impl Shared {
 
 impl Clock for FakeClock {
     fn now(&self) -> Instant {
-        self.shared.state.lock().now
+        self.state.lock().now
     }
 
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
-        let mine = waker.clone();
-        let (id, told) = {
-            let mut state = self.shared.state.lock();
-            if at <= state.now {
-                drop(state);
-                mine.wake();
-                return Alarm::none();
-            }
-            let id = state.alarms.set(at, mine);
-            let set = state.alarms.len();
-            let (told, wait): (Vec<_>, Vec<_>) = state.watchers.drain(..).partition(|&(n, _)| n <= set);
-            state.watchers = wait;
-            (id, told)
-        };
-        for (_, watcher) in told {
-            watcher.wake();
-        }
-        self.shared.alarm(id, |state| &mut state.alarms)
+        self.set_among(at, waker, |state| &mut state.alarms)
     }
 
     fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
-        let mine = waker.clone();
-        let mut state = self.shared.state.lock();
-        if at <= state.now {
-            drop(state);
-            mine.wake();
-            return Alarm::none();
-        }
-        let id = state.watches.set(at, mine);
-        drop(state);
-        self.shared.alarm(id, |state| &mut state.watches)
+        self.set_among(at, waker, |state| &mut state.watches)
     }
 }
 
@@ -329,15 +299,7 @@ impl Default for FakeClock {
     }
 }
 
-impl fmt::Debug for FakeClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (now, alarms) = {
-            let state = self.shared.state.lock();
-            (state.now, state.alarms.len())
-        };
-        f.debug_struct("FakeClock").field("now", &now).field("alarms", &alarms).finish()
-    }
-}
+debug!([] FakeClock, |clock| { now: clock.now(), alarms: clock.alarms() });
 
 #[cfg(all(test, not(requeue_loom)))]
 #[path = "tests/fake.rs"]

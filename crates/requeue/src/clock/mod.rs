@@ -13,6 +13,7 @@
 //! may say how ([`Clock::park_until`]) and spare itself the alarm.
 
 use crate::Instant;
+use crate::panics::in_drop;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -153,17 +154,11 @@ pub trait Clock: Send + Sync + 'static {
 
 /// A shared clock is a clock.
 impl<C: Clock + ?Sized> Clock for Arc<C> {
-    fn now(&self) -> Instant {
-        (**self).now()
-    }
-    fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
-        (**self).wake_at(at, waker)
-    }
-    fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm {
-        (**self).watch_at(at, waker)
-    }
-    fn park_until(&self, at: Instant, parker: &Parker) {
-        (**self).park_until(at, parker);
+    forward! { self => **self;
+        fn now(&self) -> Instant;
+        fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn park_until(&self, at: Instant, parker: &Parker);
     }
 }
 
@@ -213,14 +208,11 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
+        // with it goes a waker, which is users' code
         if let Some(take_back) = self.0.take() {
-            take_back();
+            in_drop(take_back);
         }
     }
 }
 
-impl std::fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Alarm").field("set", &self.0.is_some()).finish()
-    }
-}
+debug!([] Alarm, |alarm| { set: alarm.0.is_some() });

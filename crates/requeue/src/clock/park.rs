@@ -16,7 +16,6 @@
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -199,15 +198,10 @@ impl Drop for Parker {
     }
 }
 
-impl fmt::Debug for Parker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let woken = self.core.sleeper.state.load(Ordering::Relaxed) == WOKEN;
-        f.debug_struct("Parker")
-            .field("thread", &self.core.sleeper.thread.id())
-            .field("woken", &woken)
-            .finish()
-    }
-}
+debug!([] Parker, |parker| {
+    thread: parker.core.sleeper.thread.id(),
+    woken: parker.core.sleeper.state.load(Ordering::Relaxed) == WOKEN
+});
 
 #[cfg(all(test, not(requeue_loom)))]
 #[path = "tests/park.rs"]

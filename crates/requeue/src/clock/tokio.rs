@@ -7,7 +7,6 @@ use crate::panics::quietly;
 use crate::sync::Mutex;
 use ::tokio::runtime::Handle;
 use ::tokio::time::Instant as TokioInstant;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -61,22 +60,12 @@ pub enum TokioClockError {
     NoTimer,
 }
 
-impl fmt::Display for TokioClockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoRuntime => {
-                "no Tokio runtime here: call TokioClock::new inside of one, \
-                 or pass its handle to TokioClock::with_handle"
-            }
-            Self::NoTimer => {
-                "the Tokio runtime has no timer: \
-                 call enable_time or enable_all on its builder"
-            }
-        })
-    }
-}
-
-impl std::error::Error for TokioClockError {}
+messages!(TokioClockError {
+    NoRuntime => "no Tokio runtime here: call TokioClock::new inside of one, \
+        or pass its handle to TokioClock::with_handle",
+    NoTimer => "the Tokio runtime has no timer: \
+        call enable_time or enable_all on its builder",
+});
 
 impl TokioClock {
     /// A clock on the runtime that the caller is in.
@@ -202,11 +191,7 @@ impl Drop for Ringer {
     }
 }
 
-impl fmt::Debug for TokioClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokioClock").field("now", &self.now()).finish_non_exhaustive()
-    }
-}
+debug!([] TokioClock, |clock| { now: clock.now(), .. });
 
 #[cfg(all(test, not(requeue_loom)))]
 #[path = "tests/tokio.rs"]

@@ -39,6 +39,12 @@
 //! G happens before R and W before A, G would precede A. So R sees W or something
 //! later. And as the hand-out comes after L, the run starts after the call began.
 //!
+//! **A cancel** withdraws in the same way, with the same barrier. An add whose L found the
+//! entry comes before C, and is cancelled with what was pending. One that begins after the
+//! cancel has returned does not find it, by whatever it knows of that return: were it to, A
+//! would precede G as above, and G precedes A because the return was told after G and known
+//! before A.
+//!
 //! Without either barrier L may be answered before W has left the adder's store
 //! buffer, or R before C has left the getter's.
 //!

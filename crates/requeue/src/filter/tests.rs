@@ -97,6 +97,25 @@ fn adds_of_integers_that_are_not_redundant_take_the_lock() {
 }
 
 #[test]
+fn an_add_of_a_key_that_was_cancelled_takes_the_lock() {
+    let q = Queue::<u64>::new();
+    for _ in 0..2 {
+        q.add(1).expect("open");
+    }
+    assert!(q.cancel(&1).is_some());
+    assert_eq!(q.add(1).ok(), Some(Added::Ready));
+    // held and dirty
+    let held = q.try_get().expect("ready");
+    for _ in 0..2 {
+        q.add(1).expect("open");
+    }
+    assert!(q.cancel(&1).is_some());
+    assert_eq!(q.add(1).ok(), Some(Added::Dirty));
+    drop(held);
+    assert_eq!(q.len(), 1);
+}
+
+#[test]
 fn redundant_adds_of_other_keys_take_the_lock() {
     fn check<K: Hash + Eq + Clone>(key: &K) {
         let q = Queue::<K>::new();

@@ -42,7 +42,7 @@ pub(crate) struct Bell {
 struct Slots {
     /// By [`Which`].
     slots: [Slot; 2],
-    /// Somebody looks after them, and looks once more if `again`.
+    /// A caller is setting the alarms. It looks once more if `again` is set.
     tended: bool,
     again: bool,
 }
@@ -152,7 +152,8 @@ impl<K, V> Shared<K, V> {
     }
 }
 
-/// Lets go of a bell whose clock panics: the next that waits tends it.
+/// If the clock panics, forgets what was set, so that the next caller that waits sets the alarms
+/// anew.
 struct Tending<'a, K, V>(&'a Shared<K, V>);
 
 impl<K, V> Drop for Tending<'_, K, V> {
@@ -182,8 +183,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(queue) = self.queue.upgrade() else { return };
         queue.rang(self.which);
-        // whoever had the queue let go of it meanwhile: its keys are dropped, and
-        // that is users' code, which has no business on the clock's thread
+        // the queue's other owners let go of it meanwhile: dropping it drops its keys, and that is
+        // users' code, which must not run on the clock's thread
         if let Some(queue) = Arc::into_inner(queue) {
             elsewhere(move || drop(queue));
         }

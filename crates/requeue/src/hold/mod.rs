@@ -8,22 +8,26 @@
 //! unwinds through it.
 
 mod bell;
+mod lookout;
 
 use self::bell::Bell;
+pub(crate) use self::lookout::Seen;
 use crate::Instant;
+use crate::adders::{Adders, OnDropped};
 use crate::clock::{Clock, Parker};
 use crate::filter::Filter;
+use crate::journal::Journal;
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::Lock;
-use crate::metrics::{Gauges, Metrics, ReadGauges, ReadWorkers};
+use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
 use crate::panics::{in_drop, quietly, wake_each};
-use crate::sync::{MutexGuard, atomic};
+use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::unfinished::Unfinished;
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Config, Core, Counts, Got, Handout, Limit, RunEnd};
+use requeue_core::{Cancelled, Config, Core, Counts, Got, Handout, KeyRef, Limit, RunEnd};
+use std::borrow::Borrow;
 use std::cell::OnceCell;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -35,6 +39,7 @@ pub(crate) struct State<K, V> {
     pub(crate) core: Core<K, V>,
     waiters: Waiters,
     drains: WakerSet,
+    pub(crate) adders: Adders,
     /// What the drains have been told of: how many releases, and until when
     /// waiting keys are waited for.
     told: (u64, Option<Instant>),
@@ -50,6 +55,13 @@ mod attention {
     pub(super) const METRICS: u8 = 1 << 1;
 }
 
+/// Workers, as those see them who ask which of them has a key.
+pub(crate) trait Holders: Send + Sync {
+    /// The numbers of those who have the key of this slot: more than one while somebody says that
+    /// the run has ended which has.
+    fn who_has(&self, slot: u32, who: &mut Vec<usize>);
+}
+
 #[repr(C)] // what each call reads stands together, apart from the lock
 pub(crate) struct Shared<K, V> {
     state: Lock<State<K, V>>,
@@ -57,6 +69,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
     /// looked at under the lock.
     timed: atomic::AtomicBool,
+    /// Whether every call needs the time: the metrics want it, or keys grow old.
+    pub(crate) stamps: bool,
     pub(crate) keeps: Keeps,
     pub(crate) unfinished: Unfinished,
     /// Keys whose further adds need no lock.
@@ -64,7 +78,17 @@ pub(crate) struct Shared<K, V> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) bell: Bell,
+    /// Who is told of keys that were dropped for room.
+    pub(crate) on_dropped: Option<OnDropped<K, V>>,
+    /// The engine that writes down what is known of keys.
+    pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
+    /// Whether keys have priorities.
+    pub(crate) priorities: bool,
+    /// Whether it has a bound.
+    pub(crate) bounded: bool,
     pub(crate) name: String,
+    /// Who may have keys, for those who ask which of them has one.
+    holders: Mutex<Vec<Weak<dyn Holders>>>,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
 }
@@ -80,22 +104,29 @@ impl<K, V> Shared<K, V> {
     ) -> Self {
         core.note_beside(attention::METRICS, metrics.is_some());
         Self {
+            stamps: core.needs_every_reading(),
+            priorities: core.has_priorities(),
+            bounded: core.room().is_some(),
             keeps: limiter.keeps(Token(())),
             timed: atomic::AtomicBool::new(core.is_timed()),
             state: Lock::new(State {
                 core,
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
+                adders: Adders::default(),
                 told: (0, None),
                 reading: None,
             }),
             bell: Bell::new(),
+            on_dropped: None,
+            journal: None,
             filter: Filter::new(),
             clock,
             limiter,
             metrics,
             unfinished,
             name,
+            holders: Mutex::new(Vec::new()),
             handles: atomic::AtomicUsize::new(1),
         }
     }
@@ -111,7 +142,7 @@ impl<K, V> Shared<K, V> {
         if hold.core.is_up_to_date() { hold } else { self.advance_more(hold, reading) }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn enter_timed(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         let now = *reading.get_or_insert_with(|| self.clock.now());
         let mut hold = self.lock();
@@ -120,11 +151,11 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Takes the lock for a call that is no look, an add or the end of a run: it fires
-    /// nothing, and reads the clock, where the caller has not, only if the metrics want the
+    /// nothing, and reads the clock, where the caller has not, only if every call needs the
     /// time.
     #[inline(always)]
     pub(crate) fn hold(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
-        if reading.is_some() || self.metrics.is_some() {
+        if reading.is_some() || self.stamps {
             return self.hold_timed(reading);
         }
         let mut hold = self.lock();
@@ -204,14 +235,14 @@ impl<K, V> Shared<K, V> {
     }
 
     /// A lock hold that concerns nobody but those who wait: no time passes, nothing is
-    /// told or dropped. `f` gets the number of ready keys, when the soonest timer is
+    /// told or dropped. `f` gets the number of keys that may be handed out, when the soonest timer is
     /// due, and whether the queue is over.
     pub(crate) fn with_waiters<R>(
         &self,
         f: impl FnOnce(&mut Waiters, usize, Option<Instant>, bool) -> R,
     ) -> R {
         let State { core, waiters, .. } = &mut *self.state.lock();
-        f(waiters, core.len(), core.next_wake(), core.is_over())
+        f(waiters, core.servable(), core.next_wake(), core.is_over())
     }
 
     /// After a lock hold: wakes everybody and brings the alarms up to date. `reading`
@@ -270,6 +301,12 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    pub(crate) fn tell_journal(&self, tell: impl FnOnce(&dyn Journal<K, V>)) {
+        if let Some(journal) = &self.journal {
+            quietly(|| tell(&**journal));
+        }
+    }
+
     /// What `shut_down` does; once more where a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
         let mut hold = self.enter_at(now);
@@ -296,14 +333,14 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
-        let State { core, waiters, drains, told, reading } = &mut *state;
+        let State { core, waiters, drains, adders, told, reading } = &mut *state;
         let reading = *reading;
         core.conclude();
         // mostly nobody
-        let somebody = waiters.waiting() > 0 || !drains.is_empty();
+        let somebody = waiters.waiting() > 0 || !drains.is_empty() || !adders.is_empty();
         let wakes = somebody.then(|| {
             let mut wakes = Wakes::default();
-            waiters.wakes(core.len(), core.next_wake(), core.is_over(), &mut wakes);
+            waiters.wakes(core.servable(), core.next_wake(), core.is_over(), &mut wakes);
             if !drains.is_empty() {
                 let now = (core.releases(), core.waiting_until());
                 if core.is_drained() || now != *told {
@@ -311,14 +348,25 @@ impl<K, V> Shared<K, V> {
                     drains.take_all(&mut wakes.more);
                 }
             }
+            if !adders.is_empty() {
+                // whoever does not find a queue open is refused
+                let room = if core.shutting_down() { None } else { core.room_to_make() };
+                adders.wake(room.unwrap_or(usize::MAX), &mut wakes.more);
+                core.take_entered().into_iter().for_each(|hash| adders.wake_known(hash, &mut wakes.more));
+            }
             wakes
         });
+        if adders.is_empty() {
+            core.note_entered(false);
+        }
         set(&self.timed, core.take_timed());
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
-        if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() {
+        if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() && adders.is_empty() {
             core.note_beside(attention::WAITERS, false);
         }
         let trash = core.take_trash();
+        let forgotten = core.take_forgotten();
+        let dropped = core.take_dropped();
         // no alarm outlives the queue, nor the last timer if nobody waits
         let idle =
             waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
@@ -333,12 +381,46 @@ impl<K, V> Shared<K, V> {
             self.tell_counts(counts);
             self.tell_late(&late);
         }
+        if let Some(keys) = forgotten {
+            self.forget_all(keys);
+        }
+        if !dropped.is_empty() {
+            self.tell_of_dropped(dropped);
+        }
         // keys that went by themselves: whoever happened to call has nothing to do
         // with a panic of their drop, nor must it take the key that was handed out
         for (key, value) in trash {
             quietly(|| drop(key));
             quietly(|| drop(value));
         }
+    }
+
+    /// Tells a limiter that keeps its own counts which keys were reset.
+    #[cold]
+    fn forget_all(&self, keys: Vec<K>) {
+        for key in keys {
+            quietly(|| self.limiter.forget(&key));
+            quietly(|| drop(key));
+        }
+    }
+
+    /// Tells of keys that were dropped for room, and gives them back.
+    #[cold]
+    fn tell_of_dropped(&self, dropped: Vec<(KeyRef<K>, Option<V>)>) {
+        let keys = dropped.len() as u64;
+        self.tell(|m| m.dropped(keys));
+        let mut loans = Vec::with_capacity(dropped.len());
+        for (loan, value) in dropped {
+            // whoever added has nothing to do with a panic of this
+            quietly(|| match &self.on_dropped {
+                Some(on_dropped) => on_dropped(loan.get(), value),
+                None => drop(value),
+            });
+            loans.push(loan);
+        }
+        let mut hold = self.lock();
+        loans.into_iter().for_each(|loan| hold.core.take_back(loan));
+        hold.close();
     }
 
     #[inline]
@@ -380,6 +462,23 @@ impl<K, V> Shared<K, V> {
         self.tell(|m| m.attach_workers(workers));
     }
 
+    /// These may have keys from now on.
+    pub(crate) fn tell_who_holds<W: Holders + 'static>(&self, workers: &Arc<W>) {
+        let workers: Weak<W> = Arc::downgrade(workers);
+        let mut holders = self.holders.lock();
+        holders.retain(|others| others.strong_count() > 0);
+        holders.push(workers);
+    }
+
+    /// The number of the worker that has the key of this slot, if one has it and says so.
+    pub(crate) fn who_has(&self, slot: u32) -> Option<usize> {
+        let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        let mut who = Vec::new();
+        crews.iter().for_each(|crew| crew.who_has(slot, &mut who));
+        // what is said of a run that has just ended is not taken for true
+        who.pop().filter(|_| who.is_empty())
+    }
+
     /// Tells the metrics something. A sink that panics loses a number, not a key.
     #[inline(always)]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
@@ -393,13 +492,29 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
     fn gauges(&self) -> Gauges {
         self.enter_at(self.now()).with(|hold| hold.core.gauges())
     }
-}
 
-impl<K, V> fmt::Debug for Shared<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    fn depth_by_priority(&self) -> Option<Vec<(i16, usize)>> {
+        let (now, mut from, mut all) = (self.now(), Some(0), Vec::new());
+        while let Some(rank) = from {
+            // there is room before the lock is taken
+            all.reserve(256);
+            from = self.enter_at(now).with(|hold| hold.core.depths(rank, &mut all));
+        }
+        self.priorities.then_some(all)
+    }
+
+    fn groups(&self) -> Vec<GroupGauges> {
+        let (now, mut from, mut all) = (self.now(), Some((0, 0)), Vec::new());
+        while let Some(at) = from {
+            // there is room before the lock is taken
+            all.reserve(256);
+            from = self.enter_at(now).with(|hold| hold.core.told_groups(at, &mut all));
+        }
+        all
     }
 }
+
+debug!([K, V] Shared<K, V>, |shared| { name: shared.name, .. });
 
 impl<K, V> Drop for Shared<K, V> {
     fn drop(&mut self) {
@@ -432,8 +547,8 @@ impl<'a, K, V> Hold<'a, K, V> {
         self.after.0
     }
 
-    /// Takes the next key. Keys leave the state machine through this and
-    /// [`get_up_to`](Self::get_up_to) only.
+    /// Takes the next key. Keys cease to be pending through this, [`get_up_to`](Self::get_up_to)
+    /// and [`cancel`](Self::cancel) only.
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let filter = &self.shared().filter;
@@ -445,6 +560,16 @@ impl<'a, K, V> Hold<'a, K, V> {
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
         let filter = &self.shared().filter;
         self.state.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
+    }
+
+    /// Takes away what asks for a run of the key; see [`Core::cancel`].
+    pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32, forget: bool) -> (Option<Cancelled<V>>, Option<K>)
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let filter = &self.shared().filter;
+        self.state.core.cancel(key, hash, forget, |key, hash| filter.withdraw(key, hash))
     }
 
     /// Ends the hold, and does what follows from it.
@@ -474,6 +599,14 @@ impl<'a, K, V> Hold<'a, K, V> {
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
         self.core.note_beside(attention::WAITERS, true);
         &mut self.drains
+    }
+
+    /// Those who wait for room. The end of this hold looks for whom there is some, and whose key
+    /// has become known.
+    pub(crate) fn adders(&mut self) -> &mut Adders {
+        self.core.note_beside(attention::WAITERS, true);
+        self.core.note_entered(true);
+        &mut self.adders
     }
 }
 

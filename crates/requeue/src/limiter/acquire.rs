@@ -5,7 +5,8 @@ use super::ledger::Promise;
 use super::pace::Refusal;
 use crate::Instant;
 use crate::clock::{Alarm, Clock, Parker};
-use std::fmt;
+use crate::panics::FirstPanic;
+use crate::wait::Limit;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -55,13 +56,6 @@ pub struct Acquire<'b> {
     alarm: Option<Alarm>,
 }
 
-/// How long the wait may last.
-#[derive(Clone, Copy)]
-enum Limit {
-    For(Duration),
-    Until(Instant),
-}
-
 enum Stage {
     New,
     Waiting(Promise),
@@ -86,22 +80,15 @@ pub enum AcquireError {
     TimedOut,
 }
 
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Never => {
-                "the bucket can never grant so many tokens: ask for at most its burst, and give it a rate above 0"
-            }
-            Self::TimedOut => "the tokens would come after the time-out",
-        })
-    }
-}
-
-impl std::error::Error for AcquireError {}
+messages!(AcquireError {
+    Never =>
+        "the bucket can never grant so many tokens: ask for at most its burst, and give it a rate above 0",
+    TimedOut => "the tokens would come after the time-out",
+});
 
 impl<'b> Acquire<'b> {
     pub(super) fn new(bucket: Lent<'b, TokenBucket>, n: u32, clock: Lent<'b, dyn Clock>) -> Self {
-        Self { bucket, clock, n, limit: Limit::For(Duration::MAX), stage: Stage::New, alarm: None }
+        Self { bucket, clock, n, limit: Limit::After(Duration::MAX), stage: Stage::New, alarm: None }
     }
 
     /// Waits for at most `timeout` from the first poll. When the tokens are there
@@ -118,7 +105,7 @@ impl<'b> Acquire<'b> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.limit = Limit::For(timeout);
+        self.limit = Limit::After(timeout);
         self
     }
 
@@ -135,7 +122,7 @@ impl<'b> Acquire<'b> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn deadline(mut self, at: Instant) -> Self {
-        self.limit = Limit::Until(at);
+        self.limit = Limit::At(at);
         self
     }
 
@@ -172,10 +159,7 @@ impl<'b> Acquire<'b> {
         }
         let now = self.clock.now();
         if let Stage::New = self.stage {
-            let at_most = match self.limit {
-                Limit::For(timeout) => timeout,
-                Limit::Until(at) => at.saturating_since(now),
-            };
+            let at_most = self.limit.at(Some(now)).saturating_since(now);
             let promise = match self.bucket.try_reserve(self.n, now, at_most) {
                 Ok(promise) => promise,
                 Err(Refusal::Never) => return self.end(Err(AcquireError::Never)),
@@ -183,11 +167,16 @@ impl<'b> Acquire<'b> {
             };
             self.stage = Stage::Waiting(promise);
         }
+        match self.ready_at().filter(|at| *at > now) {
+            Some(at) => Step::Until(at),
+            None => self.end(Ok(())),
+        }
+    }
+
+    fn ready_at(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Waiting(promise) if promise.grant.ready_at() > now => {
-                Step::Until(promise.grant.ready_at())
-            }
-            _ => self.end(Ok(())),
+            Stage::Waiting(promise) => Some(promise.grant.ready_at()),
+            _ => None,
         }
     }
 
@@ -225,17 +214,13 @@ impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Ended(Ok(())));
         if let Stage::Waiting(promise) = stage {
-            self.bucket.give_back(&promise, self.clock.now());
+            // to the bucket an instant that has passed is the latest that it knows of
+            let (mut now, mut panic) = (Instant::ORIGIN, FirstPanic::default());
+            panic.catch(|| now = self.clock.now());
+            self.bucket.give_back(&promise, now);
+            panic.resume();
         }
     }
 }
 
-impl fmt::Debug for Acquire<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ready_at = match &self.stage {
-            Stage::Waiting(promise) => Some(promise.grant.ready_at()),
-            _ => None,
-        };
-        f.debug_struct("Acquire").field("n", &self.n).field("ready_at", &ready_at).finish_non_exhaustive()
-    }
-}
+debug!([] Acquire<'_>, |acquire| { n: acquire.n, ready_at: acquire.ready_at(), .. });

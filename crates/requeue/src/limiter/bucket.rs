@@ -7,7 +7,6 @@ use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
 use crate::lock::Lock;
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -287,15 +286,7 @@ impl TokenBucket {
     }
 }
 
-impl fmt::Debug for TokenBucket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rate, burst) = {
-            let ledger = self.0.lock();
-            (ledger.per_second, ledger.pace.burst)
-        };
-        f.debug_struct("TokenBucket").field("rate", &rate).field("burst", &burst).finish_non_exhaustive()
-    }
-}
+debug!([] TokenBucket, |bucket| { rate: bucket.rate(), burst: bucket.burst(), .. });
 
 fn checked(rate: f64) -> Result<(), LimiterError> {
     // Not `rate < 0.0`: a NaN is neither.
@@ -419,12 +410,10 @@ impl Reservation<'_> {
     }
 }
 
-impl fmt::Debug for Reservation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.promise.as_ref().map_or(0, |promise| promise.n);
-        f.debug_struct("Reservation").field("n", &n).field("ready_at", &self.ready_at()).finish()
-    }
-}
+debug!([] Reservation<'_>, |reservation| {
+    n: reservation.promise.as_ref().map_or(0, |promise| promise.n),
+    ready_at: reservation.ready_at()
+});
 
 /// One token bucket for all keys: overall at most `rate` keys a second after the
 /// first `burst`. client-go's `BucketRateLimiter`.

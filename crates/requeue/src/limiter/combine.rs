@@ -2,7 +2,6 @@
 
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,11 +125,7 @@ impl<K: ?Sized> RateLimiter<K> for MaxOf<K> {
     }
 }
 
-impl<K: ?Sized> fmt::Debug for MaxOf<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MaxOf").field("limiters", &self.0.len()).finish()
-    }
-}
+debug!([K: ?Sized] MaxOf<K>, |max| { limiters: max.0.len() });
 
 /// The limiter in the box.
 ///
@@ -145,53 +140,27 @@ impl<K: ?Sized> fmt::Debug for MaxOf<K> {
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
-    fn when(&self, key: &K, now: Instant) -> Duration {
-        (**self).when(key, now)
-    }
-    fn keeps(&self, token: sealed::Token) -> Keeps {
-        (**self).keeps(token)
-    }
-    fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        (**self).when_counted(failures, now, token)
-    }
-    left_to!(self => (**self));
-    fn longest(&self, token: sealed::Token) -> Duration {
-        (**self).longest(token)
-    }
+    stands_for!(self => **self);
 }
 
-/// A limiter that several share, queues or threads. What it records is kept in
-/// itself, so that all see it; hence [`Keeps::Own`].
-macro_rules! shared {
-    ($(#[$attribute:meta])* $pointer:ty) => {
-        $(#[$attribute])*
-        impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for $pointer {
-            fn when(&self, key: &K, now: Instant) -> Duration {
-                (**self).when(key, now)
-            }
-            left_to!(self => (**self));
-            fn longest(&self, token: sealed::Token) -> Duration {
-                (**self).longest(token)
-            }
-        }
-    };
+/// A limiter that several queues, or a queue and somebody who watches it,
+/// share: all see the same counts.
+///
+/// ```
+/// use requeue::{Instant, RateLimiter, limiter::Exponential};
+/// use std::{sync::Arc, time::Duration};
+/// let limiter = Arc::new(Exponential::new(Duration::from_millis(1), Duration::from_secs(1))?);
+/// Arc::clone(&limiter).when(&"a", Instant::ORIGIN);
+/// assert_eq!(limiter.num_requeues(&"a"), 1);
+/// # Ok::<_, requeue::limiter::LimiterError>(())
+/// ```
+///
+/// What it records is kept in itself, so that all see it.
+impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Arc<L> {
+    answers_as!(self => **self);
 }
 
-shared! {
-    /// A limiter that several queues, or a queue and somebody who watches it,
-    /// share: all see the same counts.
-    ///
-    /// ```
-    /// use requeue::{Instant, RateLimiter, limiter::Exponential};
-    /// use std::{sync::Arc, time::Duration};
-    /// let limiter = Arc::new(Exponential::new(Duration::from_millis(1), Duration::from_secs(1))?);
-    /// Arc::clone(&limiter).when(&"a", Instant::ORIGIN);
-    /// assert_eq!(limiter.num_requeues(&"a"), 1);
-    /// # Ok::<_, requeue::limiter::LimiterError>(())
-    /// ```
-    Arc<L>
-}
-shared! {
-    /// A limiter that somebody else owns.
-    &L
+/// A limiter that somebody else owns.
+impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for &L {
+    answers_as!(self => **self);
 }

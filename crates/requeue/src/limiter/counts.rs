@@ -1,17 +1,26 @@
 //! How often single keys failed, for the limiters whose delay depends on that.
 
 use super::records::Records;
-use super::sealed;
-use crate::Instant;
+use super::{Keeps, RateLimiter, sealed};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// A count a key, which expires some time after the end of the last delay.
+/// The delay as a function of how often the key failed before.
+pub(super) trait Curve: Send + Sync {
+    fn delay(&self, failures: u32) -> Duration;
+    /// The longest of all delays.
+    fn longest(&self) -> Duration;
+}
+
+/// The limiter of a curve: a count a key, which expires some time after the end of the last
+/// delay.
 ///
-/// Used only where a limiter is shared or asked by itself; a queue that owns its
-/// limiter keeps the counts in its own entries ([`Keeps::Count`](super::Keeps)).
-pub(super) struct Counts<K, S> {
+/// The counts are used only where a limiter is shared or asked by itself; a queue that owns its
+/// limiter keeps the counts in its own entries ([`Keeps::Count`]).
+pub(super) struct Counts<K, C, S> {
+    pub(super) curve: C,
     records: Records<K, Count, S>,
     pub(super) expire_after: Option<Duration>,
     /// The latest instant that a call was given, in nanoseconds: `num_requeues`
@@ -31,9 +40,17 @@ impl Count {
     }
 }
 
-impl<K, S> Counts<K, S> {
-    pub(super) fn new(hasher: S, expire_after: Option<Duration>) -> Self {
-        Self { records: Records::new(hasher), expire_after, seen: AtomicU64::new(0) }
+impl<K, C> Counts<K, C, RandomState> {
+    pub(super) fn new(curve: C) -> Self {
+        let records = Records::new(RandomState::new());
+        Self { curve, records, expire_after: None, seen: AtomicU64::new(0) }
+    }
+}
+
+impl<K, C, S> Counts<K, C, S> {
+    pub(super) fn hasher<S2>(self, hasher: S2) -> Counts<K, C, S2> {
+        let Self { curve, expire_after, .. } = self;
+        Counts { curve, records: Records::new(hasher), expire_after, seen: AtomicU64::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,20 +58,20 @@ impl<K, S> Counts<K, S> {
     }
 }
 
-impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
-    /// Counts a failure of `key`. `delay` tells the delay from the number of
-    /// failures before this one.
-    pub(super) fn add(&self, key: &K, now: Instant, delay: impl Fn(u32) -> Duration) -> Duration
-    where
-        K: Clone,
-    {
+impl<K, C, S> RateLimiter<K> for Counts<K, C, S>
+where
+    K: Hash + Eq + Clone + Send,
+    C: Curve,
+    S: BuildHasher + Send + Sync,
+{
+    fn when(&self, key: &K, now: Instant) -> Duration {
         self.seen.fetch_max(now.as_nanos(), Ordering::Relaxed);
         self.records.update(
             key,
             || Count { failures: 0, expires: Instant::NEVER },
             self.expire_after.map(|_| |count: &Count| count.expired(now)),
             |count| {
-                let delay = delay(count.failures);
+                let delay = self.curve.delay(count.failures);
                 count.failures = count.failures.saturating_add(1);
                 count.expires = self.expire_after.map_or(Instant::NEVER, |time| now + delay + time);
                 delay
@@ -62,17 +79,29 @@ impl<K: Hash + Eq, S: BuildHasher> Counts<K, S> {
         )
     }
 
-    pub(super) fn forget(&self, key: &K) {
+    fn forget(&self, key: &K) {
         self.records.forget(key);
     }
 
     /// The count at the latest instant that was seen.
-    pub(super) fn num_requeues(&self, key: &K) -> u32 {
+    fn num_requeues(&self, key: &K) -> u32 {
         self.num_requeues_at(key, Instant::ORIGIN, sealed::Token(()))
     }
 
-    pub(super) fn num_requeues_at(&self, key: &K, now: Instant, _: sealed::Token) -> u32 {
+    fn num_requeues_at(&self, key: &K, now: Instant, _: sealed::Token) -> u32 {
         let now = now.max(Instant::from_nanos(self.seen.load(Ordering::Relaxed)));
         self.records.read(key, |count| if count.expired(now) { 0 } else { count.failures }).unwrap_or(0)
+    }
+
+    fn keeps(&self, _: sealed::Token) -> Keeps {
+        Keeps::Count { expire_after: self.expire_after }
+    }
+
+    fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
+        self.curve.delay(failures)
+    }
+
+    fn longest(&self, _: sealed::Token) -> Duration {
+        self.curve.longest()
     }
 }

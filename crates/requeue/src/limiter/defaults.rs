@@ -1,6 +1,7 @@
-//! The limiters that controllers start with: client-go's.
+//! The limiters that controllers start with: client-go's, and controller-runtime's.
 
-use super::exponential::Curve;
+use super::counts::Curve;
+use super::exponential::Doubling;
 use super::{Bucket, Exponential, Keeps, RateLimiter, sealed};
 use crate::Instant;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const BURST: u32 = 100;
 ///
 /// The bucket is one for all keys. It spares a server that is down, and it makes keys wait
 /// for each other: of 1,000 that fail at once, each for the first time, the last comes back
-/// after 90 s. [`default_per_item`] has no bucket.
+/// after 90 s. [`default_controller_without_bucket`] is the same without it.
 ///
 /// ```
 /// # use requeue::{Instant, RateLimiter, limiter::default_controller};
@@ -55,6 +56,30 @@ pub fn default_per_item<K>() -> Exponential<K> {
     exponential(ITEM_BASE)
 }
 
+/// What [`default_controller`] is without its bucket: each key backs off from 5 ms,
+/// doubling, up to 1,000 s, and keys that fail together do not wait for each other.
+///
+/// ```
+/// use requeue::{Instant, RateLimiter, limiter::default_controller_without_bucket};
+/// let limiter = default_controller_without_bucket();
+/// let delays: Vec<_> = (0..4).map(|_| limiter.when(&7, Instant::ORIGIN).as_millis()).collect();
+/// assert_eq!(delays, [5, 10, 20, 40]);
+/// let last = (100..1_100).map(|key| limiter.when(&key, Instant::ORIGIN)).max();
+/// assert_eq!(last.map(|delay| delay.as_millis()), Some(5));
+/// ```
+///
+/// controller-runtime gives these figures to a controller that has its priority queue
+/// (`UsePriorityQueue`) and no limiter of its own. client-go has them under no name, so
+/// users who are rid of the bucket call it that, as in "disable the bucket rate limiter":
+/// hence the name here. [`default_per_item`] has no bucket either, but begins at 1 ms.
+/// Nothing is left that spares a server which is down: one that must be spared wants
+/// [`default_controller`].
+#[must_use]
+#[doc(alias("NewTypedItemExponentialFailureRateLimiter", "UsePriorityQueue"))]
+pub fn default_controller_without_bucket<K>() -> Exponential<K> {
+    exponential(CONTROLLER_BASE)
+}
+
 fn exponential<K>(base: Duration) -> Exponential<K> {
     Exponential::new(base, MAX).expect("the default maximum is above the base")
 }
@@ -67,13 +92,13 @@ fn bucket() -> Bucket {
 /// keys of any type, also for those that cannot be cloned into a map.
 #[derive(Debug)]
 pub(crate) struct CountedController {
-    curve: Curve,
+    curve: Doubling,
     bucket: Bucket,
 }
 
 impl CountedController {
     pub(crate) fn new() -> Self {
-        let curve = Curve::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
+        let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
         Self { curve, bucket: bucket() }
     }
 }

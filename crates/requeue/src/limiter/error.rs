@@ -1,6 +1,5 @@
 //! What a limiter refuses to be built from.
 
-use std::fmt;
 use std::time::Duration;
 
 /// Why a limiter could not be built, or its rate not changed.
@@ -48,39 +47,19 @@ pub enum LimiterError {
     NoLimiters,
 }
 
-impl fmt::Display for LimiterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRate { rate } => write!(
-                f,
-                "at a rate of {rate} tokens a second no token ever comes: it must be above 0 \
-                 (f64::INFINITY for no limit)"
-            ),
-            Self::NotARate { rate } => write!(
-                f,
-                "{rate} is no rate: it must be 0 (no token after the burst), a positive number of \
-                 tokens a second, or f64::INFINITY (no limit)"
-            ),
-            Self::NoBurst => f.write_str(
-                "a bucket with a burst of 0 holds no token and could never grant one: the burst must be at least 1",
-            ),
-            Self::NoQuota => {
-                f.write_str("a window with a quota of 0 could never grant a call: the quota must be at least 1")
-            }
-            Self::MaxBelowBase { base, max } => write!(
-                f,
-                "the largest delay, {max:?}, is below the first, {base:?}: it must be at least as long"
-            ),
-            Self::NotAFraction { fraction } => write!(
-                f,
-                "{fraction} is no fraction of a delay: it must be finite and at least 0 (0.1 lengthens a \
-                 delay by up to a tenth)"
-            ),
-            Self::NoLimiters => {
-                f.write_str("the longest delay of no limiters is not defined: give at least one")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LimiterError {}
+messages!(LimiterError {
+    NoRate { rate } => "at a rate of {rate} tokens a second no token ever comes: it must be above 0 \
+        (f64::INFINITY for no limit)",
+    NotARate { rate } =>
+        "{rate} is no rate: it must be 0 (no token after the burst), a positive number of \
+        tokens a second, or f64::INFINITY (no limit)",
+    NoBurst =>
+        "a bucket with a burst of 0 holds no token and could never grant one: the burst must be at least 1",
+    NoQuota => "a window with a quota of 0 could never grant a call: the quota must be at least 1",
+    MaxBelowBase { base, max } =>
+        "the largest delay, {max:?}, is below the first, {base:?}: it must be at least as long",
+    NotAFraction { fraction } =>
+        "{fraction} is no fraction of a delay: it must be finite and at least 0 (0.1 lengthens a \
+        delay by up to a tenth)",
+    NoLimiters => "the longest delay of no limiters is not defined: give at least one",
+});

@@ -1,10 +1,9 @@
 //! Doubling delays, key by key.
 
-use super::counts::Counts;
+use super::counts::{Counts, Curve};
 use super::nanos::duration;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::{Instant, RandomState};
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -28,64 +27,38 @@ use std::time::Duration;
 /// assert_eq!(limiter.when(&"a", Instant::ORIGIN).as_millis(), 1);
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
-#[doc(alias(
-    "ItemExponentialFailureRateLimiter",
-    "TypedItemExponentialFailureRateLimiter",
-    "NewItemExponentialFailureRateLimiter",
-    "NewTypedItemExponentialFailureRateLimiter"
-))]
-pub struct Exponential<K, S = RandomState> {
-    curve: Curve,
-    counts: Counts<K, S>,
-}
+#[doc(alias("ItemExponentialFailureRateLimiter", "TypedItemExponentialFailureRateLimiter"))]
+#[doc(alias("NewItemExponentialFailureRateLimiter", "NewTypedItemExponentialFailureRateLimiter"))]
+pub struct Exponential<K, S = RandomState>(Counts<K, Doubling, S>);
 
-/// The delay as a function of the count.
+/// `base * 2^failures`, at most `max`: in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Curve {
-    base: Duration,
-    max: Duration,
-    /// The two in nanoseconds, where 64 bits can say them: 584 years.
-    nanos: Option<(u64, u64)>,
+pub(super) struct Doubling {
+    base: u128,
+    max: u128,
 }
 
-impl Curve {
+impl Doubling {
     pub(super) fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
         if max < base {
             return Err(LimiterError::MaxBelowBase { base, max });
         }
-        let nanos = |d: Duration| u64::try_from(d.as_nanos()).ok();
-        Ok(Self { base, max, nanos: nanos(base).zip(nanos(max)).filter(|_| !base.is_zero()) })
+        Ok(Self { base: base.as_nanos(), max: max.as_nanos() })
     }
+}
 
+impl Curve for Doubling {
     #[inline]
-    pub(super) fn delay(self, failures: u32) -> Duration {
-        match self.nanos {
-            // so often it can be doubled without a bit being lost
-            Some((base, max)) if failures <= base.leading_zeros() => {
-                Duration::from_nanos((base << failures).min(max))
-            }
-            Some(_) => self.max,
-            None => self.delay_at_length(failures),
-        }
-    }
-
-    /// Where the delays are of centuries, or zero.
-    #[cold]
-    fn delay_at_length(self, failures: u32) -> Duration {
-        let (base, max) = (self.base.as_nanos(), self.max.as_nanos());
-        if base == 0 {
-            return Duration::ZERO;
-        }
+    fn delay(&self, failures: u32) -> Duration {
         // base * 2^n <= max just where base <= floor(max / 2^n), which cannot overflow.
-        match max.checked_shr(failures) {
-            Some(bound) if base <= bound => duration(base << failures),
-            _ => self.max,
+        match self.max.checked_shr(failures) {
+            Some(bound) if self.base <= bound => duration(self.base << failures),
+            _ => self.longest(),
         }
     }
 
-    /// The longest delay.
-    pub(super) fn longest(self) -> Duration {
-        if self.base.is_zero() { Duration::ZERO } else { self.max }
+    fn longest(&self) -> Duration {
+        if self.base == 0 { Duration::ZERO } else { duration(self.max) }
     }
 }
 
@@ -106,7 +79,7 @@ impl<K> Exponential<K> {
     /// );
     /// ```
     pub fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
-        Ok(Self { curve: Curve::new(base, max)?, counts: Counts::new(RandomState::new(), None) })
+        Doubling::new(base, max).map(Counts::new).map(Self)
     }
 }
 
@@ -131,7 +104,7 @@ impl<K, S> Exponential<K, S> {
     /// ```
     #[must_use = "this is the limiter with that setting"]
     pub fn expire_after(mut self, time: Duration) -> Self {
-        self.counts.expire_after = Some(time);
+        self.0.expire_after = Some(time);
         self
     }
 
@@ -147,37 +120,17 @@ impl<K, S> Exponential<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> Exponential<K, S2> {
-        Exponential { curve: self.curve, counts: Counts::new(hasher, self.counts.expire_after) }
+        Exponential(self.0.hasher(hasher))
     }
 }
 
-impl<K, S> RateLimiter<K> for Exponential<K, S>
-where
-    K: Hash + Eq + Clone + Send,
-    S: BuildHasher + Send + Sync,
-{
-    fn when(&self, key: &K, now: Instant) -> Duration {
-        self.counts.add(key, now, |failures| self.curve.delay(failures))
-    }
-    left_to!(self => self.counts);
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Count { expire_after: self.counts.expire_after }
-    }
-    fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
-        self.curve.delay(failures)
-    }
-    fn longest(&self, _: sealed::Token) -> Duration {
-        self.curve.longest()
-    }
+impl<K: Hash + Eq + Clone + Send, S: BuildHasher + Send + Sync> RateLimiter<K> for Exponential<K, S> {
+    stands_for!(self => self.0);
 }
 
-impl<K, S> fmt::Debug for Exponential<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exponential")
-            .field("base", &self.curve.base)
-            .field("max", &self.curve.max)
-            .field("expire_after", &self.counts.expire_after)
-            .field("keys", &self.counts.len())
-            .finish()
-    }
-}
+debug!([K, S] Exponential<K, S>, |exponential| {
+    base: duration(exponential.0.curve.base),
+    max: duration(exponential.0.curve.max),
+    expire_after: exponential.0.expire_after,
+    keys: exponential.0.len()
+});

@@ -1,9 +1,8 @@
 //! A few quick tries, then slow ones.
 
-use super::counts::Counts;
+use super::counts::{Counts, Curve};
 use super::{Keeps, RateLimiter, sealed};
 use crate::{Instant, RandomState};
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -20,17 +19,25 @@ use std::time::Duration;
 /// let delays: Vec<_> = (0..5).map(|_| limiter.when(&"a", Instant::ORIGIN).as_millis()).collect();
 /// assert_eq!(delays, [5, 5, 5, 10_000, 10_000]);
 /// ```
-#[doc(alias(
-    "ItemFastSlowRateLimiter",
-    "TypedItemFastSlowRateLimiter",
-    "NewItemFastSlowRateLimiter",
-    "NewTypedItemFastSlowRateLimiter"
-))]
-pub struct FastSlow<K, S = RandomState> {
+#[doc(alias("ItemFastSlowRateLimiter", "TypedItemFastSlowRateLimiter"))]
+#[doc(alias("NewItemFastSlowRateLimiter", "NewTypedItemFastSlowRateLimiter"))]
+pub struct FastSlow<K, S = RandomState>(Counts<K, Step, S>);
+
+/// `fast` for the first `n` failures, then `slow`.
+struct Step {
     fast: Duration,
     slow: Duration,
     n: u32,
-    counts: Counts<K, S>,
+}
+
+impl Curve for Step {
+    fn delay(&self, failures: u32) -> Duration {
+        if failures < self.n { self.fast } else { self.slow }
+    }
+
+    fn longest(&self) -> Duration {
+        if self.n == 0 { self.slow } else { self.fast.max(self.slow) }
+    }
 }
 
 impl<K> FastSlow<K> {
@@ -45,7 +52,7 @@ impl<K> FastSlow<K> {
     /// ```
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, n: u32) -> Self {
-        Self { fast, slow, n, counts: Counts::new(RandomState::new(), None) }
+        Self(Counts::new(Step { fast, slow, n }))
     }
 }
 
@@ -66,7 +73,7 @@ impl<K, S> FastSlow<K, S> {
     /// [`Exponential::expire_after`]: super::Exponential::expire_after
     #[must_use = "this is the limiter with that setting"]
     pub fn expire_after(mut self, time: Duration) -> Self {
-        self.counts.expire_after = Some(time);
+        self.0.expire_after = Some(time);
         self
     }
 
@@ -81,43 +88,18 @@ impl<K, S> FastSlow<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> FastSlow<K, S2> {
-        let Self { fast, slow, n, counts } = self;
-        FastSlow { fast, slow, n, counts: Counts::new(hasher, counts.expire_after) }
-    }
-
-    fn delay(&self, failures: u32) -> Duration {
-        if failures < self.n { self.fast } else { self.slow }
+        FastSlow(self.0.hasher(hasher))
     }
 }
 
-impl<K, S> RateLimiter<K> for FastSlow<K, S>
-where
-    K: Hash + Eq + Clone + Send,
-    S: BuildHasher + Send + Sync,
-{
-    fn when(&self, key: &K, now: Instant) -> Duration {
-        self.counts.add(key, now, |failures| self.delay(failures))
-    }
-    left_to!(self => self.counts);
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Count { expire_after: self.counts.expire_after }
-    }
-    fn when_counted(&self, failures: u32, _: Instant, _: sealed::Token) -> Duration {
-        self.delay(failures)
-    }
-    fn longest(&self, _: sealed::Token) -> Duration {
-        if self.n == 0 { self.slow } else { self.fast.max(self.slow) }
-    }
+impl<K: Hash + Eq + Clone + Send, S: BuildHasher + Send + Sync> RateLimiter<K> for FastSlow<K, S> {
+    stands_for!(self => self.0);
 }
 
-impl<K, S> fmt::Debug for FastSlow<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FastSlow")
-            .field("fast", &self.fast)
-            .field("slow", &self.slow)
-            .field("n", &self.n)
-            .field("expire_after", &self.counts.expire_after)
-            .field("keys", &self.counts.len())
-            .finish()
-    }
-}
+debug!([K, S] FastSlow<K, S>, |slow| {
+    fast: slow.0.curve.fast,
+    slow: slow.0.curve.slow,
+    n: slow.0.curve.n,
+    expire_after: slow.0.expire_after,
+    keys: slow.0.len()
+});

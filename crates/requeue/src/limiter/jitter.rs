@@ -5,7 +5,6 @@ use super::nanos::duration;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use std::fmt;
 use std::time::Duration;
 
 /// Another limiter, whose delays are lengthened at random: `d * (1 + fraction * u)`
@@ -98,15 +97,12 @@ impl<K: ?Sized, L: RateLimiter<K>> RateLimiter<K> for Jitter<L> {
     }
 }
 
-impl<L: fmt::Debug> fmt::Debug for Jitter<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jitter")
-            .field("limiter", &self.limiter)
-            .field("fraction", &self.fraction)
-            .field("seed", &self.seed)
-            .finish_non_exhaustive()
-    }
-}
+debug!([L: std::fmt::Debug] Jitter<L>, |jitter| {
+    limiter: jitter.limiter,
+    fraction: jitter.fraction,
+    seed: jitter.seed,
+    ..
+});
 
 #[cfg(test)]
 mod tests {

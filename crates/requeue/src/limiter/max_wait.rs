@@ -19,12 +19,8 @@ use std::time::Duration;
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[doc(alias(
-    "WithMaxWaitRateLimiter",
-    "TypedWithMaxWaitRateLimiter",
-    "NewWithMaxWaitRateLimiter",
-    "NewTypedWithMaxWaitRateLimiter"
-))]
+#[doc(alias("WithMaxWaitRateLimiter", "TypedWithMaxWaitRateLimiter"))]
+#[doc(alias("NewWithMaxWaitRateLimiter", "NewTypedWithMaxWaitRateLimiter"))]
 pub struct WithMaxWait<L> {
     limiter: L,
     max: Duration,

@@ -10,7 +10,7 @@
 //! | `(A, B)`, [`MaxOf`] | the longest of several | what those remember |
 //! | [`WithMaxWait`] | another's, cut at a maximum | what that remembers |
 //! | [`Jitter`] | another's, lengthened at random | what that remembers |
-//! | [`default_controller`], [`default_per_item`] | what controllers start with | a count a key |
+//! | [`default_controller`], [`default_controller_without_bucket`], [`default_per_item`] | what controllers start with | a count a key |
 //!
 //! All are deterministic functions of what they were asked, and of the seed; none
 //! owns a clock, so tests hand in the instants that they like. Delays are rounded
@@ -34,14 +34,32 @@ use std::time::Duration;
 /// The records of a limiter are those of another, or its counts.
 macro_rules! left_to {
     ($self:ident => $within:expr) => {
-        fn forget(&$self, key: &K) {
-            $within.forget(key);
+        forward! { $self => $within;
+            fn forget(&self, key: &K);
+            fn num_requeues(&self, key: &K) -> u32;
+            fn num_requeues_at(&self, key: &K, now: Instant, token: sealed::Token) -> u32;
         }
-        fn num_requeues(&$self, key: &K) -> u32 {
-            $within.num_requeues(key)
+    };
+}
+
+/// A limiter answers as another does, and leaves the records to it.
+macro_rules! answers_as {
+    ($self:ident => $other:expr) => {
+        forward! { $self => $other;
+            fn when(&self, key: &K, now: Instant) -> Duration;
+            fn longest(&self, token: sealed::Token) -> Duration;
         }
-        fn num_requeues_at(&$self, key: &K, now: Instant, token: sealed::Token) -> u32 {
-            $within.num_requeues_at(key, now, token)
+        left_to!($self => $other);
+    };
+}
+
+/// A limiter is another, whatever it is asked.
+macro_rules! stands_for {
+    ($self:ident => $other:expr) => {
+        answers_as!($self => $other);
+        forward! { $self => $other;
+            fn keeps(&self, token: sealed::Token) -> Keeps;
+            fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration;
         }
     };
 }
@@ -70,12 +88,13 @@ pub use self::acquire::{Acquire, AcquireError};
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
 pub use self::combine::MaxOf;
 pub(crate) use self::defaults::CountedController;
-pub use self::defaults::{default_controller, default_per_item};
+pub use self::defaults::{default_controller, default_controller_without_bucket, default_per_item};
 pub use self::error::LimiterError;
 pub use self::exponential::Exponential;
 pub use self::fast_slow::FastSlow;
 pub use self::jitter::Jitter;
 pub use self::max_wait::WithMaxWait;
+pub(crate) use self::pace::dispatch;
 pub use self::per_key_bucket::PerKeyBucket;
 pub use self::window::Window;
 

@@ -230,6 +230,15 @@ impl Pace {
     }
 }
 
+/// How many keys a queue hands out at most; `None` if that would be none, or if there is no limit.
+pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate> {
+    if !(per_second >= SLOWEST && per_second.is_finite() && burst > 0) {
+        return None;
+    }
+    let Rate { per_nano, token } = Rate::per_second(per_second);
+    Some(requeue_core::Rate { per_nano, token: token.unsigned_abs(), burst })
+}
+
 impl Rate {
     /// How long `debt` units take to come, rounded up; `None`: longer than can
     /// be told.

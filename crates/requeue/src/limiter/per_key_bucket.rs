@@ -5,7 +5,6 @@ use super::pace::{Level, Pace};
 use super::records::Records;
 use super::{LimiterError, RateLimiter};
 use crate::{Instant, RandomState};
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -64,11 +63,7 @@ impl<K, S> PerKeyBucket<K, S> {
     }
 }
 
-impl<K, S> RateLimiter<K> for PerKeyBucket<K, S>
-where
-    K: Hash + Eq + Clone + Send,
-    S: BuildHasher + Send + Sync,
-{
+impl<K: Hash + Eq + Clone + Send, S: BuildHasher + Send + Sync> RateLimiter<K> for PerKeyBucket<K, S> {
     fn when(&self, key: &K, now: Instant) -> Duration {
         if self.pace.rate.is_none() {
             return Duration::ZERO;
@@ -90,12 +85,8 @@ where
     }
 }
 
-impl<K, S> fmt::Debug for PerKeyBucket<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerKeyBucket")
-            .field("rate", &self.rate)
-            .field("burst", &self.pace.burst)
-            .field("keys", &self.levels.len())
-            .finish()
-    }
-}
+debug!([K, S] PerKeyBucket<K, S>, |bucket| {
+    rate: bucket.rate,
+    burst: bucket.pace.burst,
+    keys: bucket.levels.len()
+});

@@ -852,6 +852,7 @@ fn combined_limiters_leave_their_counts_to_the_queue_only_where_all_can() {
     let tokens = || Bucket::new(1.0, 1).unwrap();
     assert_eq!(keeps(&default_controller::<u32>()), count(None));
     assert_eq!(keeps(&default_per_item::<u32>()), count(None));
+    assert_eq!(keeps(&default_controller_without_bucket::<u32>()), count(None));
     assert_eq!(keeps::<u32>(&(tokens(), Window::new(S, 1).unwrap())), Keeps::Nothing);
     assert_eq!(keeps(&(plain(), Fixed::default())), Keeps::Own);
     assert_eq!(keeps(&(plain(), PerKeyBucket::new(1.0, 1).unwrap())), Keeps::Own);
@@ -1245,4 +1246,18 @@ proptest! {
             prop_assert!(sum <= most + 1e-6, "{} of {}", sum, most);
         }
     }
+}
+
+#[test]
+fn r_default_controller_without_bucket_is_the_default_but_for_keys_that_fail_together() {
+    let (with, without) = (default_controller::<u32>(), default_controller_without_bucket::<u32>());
+    for failures in 0..30 {
+        let delays = [with.when(&0, Instant::ORIGIN), without.when(&0, Instant::ORIGIN)];
+        assert_eq!(delays[0], delays[1], "after {failures} failures");
+    }
+    let last = |limiter: &dyn RateLimiter<u32>| {
+        (1..=1_000).map(|key| limiter.when(&key, Instant::ORIGIN)).max().unwrap_or_default()
+    };
+    assert!(last(&with) > ms(90_000), "the bucket makes the last of them wait");
+    assert_eq!(last(&without), ms(5));
 }

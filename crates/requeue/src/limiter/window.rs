@@ -3,7 +3,6 @@
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
 use crate::sync::Mutex;
-use std::fmt;
 use std::time::Duration;
 
 /// At most `quota` keys in a window of `period`.
@@ -88,11 +87,4 @@ impl<K: ?Sized> RateLimiter<K> for Window {
     }
 }
 
-impl fmt::Debug for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Window")
-            .field("period", &self.period)
-            .field("quota", &self.quota)
-            .finish_non_exhaustive()
-    }
-}
+debug!([] Window, |window| { period: window.period, quota: window.quota, .. });

@@ -1,6 +1,6 @@
 //! Alarms of those who wait: as many as are wanted, and none that is left behind.
 
-use crate::{Alarm, Clock, FakeClock, Instant, WorkQueue};
+use crate::{Add, Alarm, Clock, Debounce, DrainOptions, FakeClock, Instant, WaitingKeys, WorkQueue};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -101,5 +101,30 @@ fn debug_output_of_a_get_tells_whether_it_waits() {
         let text = [format!("{get:?}"), format!("{many:?}")];
         assert!(text.iter().all(|text| text.contains(waiting)), "{text:?}");
         assert!(poll(&mut get).is_pending() && poll(&mut many).is_pending());
+    }
+}
+
+#[test]
+fn b4_the_end_of_a_window_that_owes_no_run_is_told_to_a_drain_where_nobody_else_is() {
+    let clock = FakeClock::new();
+    let q = WorkQueue::<u32>::builder().clock(clock.clone()).build().expect("a queue");
+    q.add_with(1, Add::now().debounce(Debounce::new(MS).leading())).expect("open");
+    q.try_get().expect("the leading edge").done();
+    let mut drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+    let told = Arc::new(Told::default());
+    let waker = Waker::from(told.clone());
+    let mut cx = Context::from_waker(&waker);
+    assert!(Pin::new(&mut drain).poll(&mut cx).is_pending(), "its window is open");
+    clock.advance(MS);
+    assert_eq!(told.0.load(SeqCst), 1, "the drain is told");
+    assert!(Pin::new(&mut drain).poll(&mut cx).is_ready());
+}
+
+#[derive(Default)]
+struct Told(AtomicUsize);
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
     }
 }

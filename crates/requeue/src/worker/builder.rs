@@ -2,15 +2,15 @@
 
 use super::crew::Crew;
 use super::future::WorkerFuture;
+use super::hiring::{Hire, Hiring};
 use super::outcome::{Failure, IntoOutcome, RunReport};
-use super::roster::{Hire, Hiring, Roster};
 use super::run::Run;
+use super::size::CrewSize;
 use super::spawn::Spawn;
 use super::tasks::Tasks;
 use super::threads::Threads;
 use super::{Rules, Worker};
 use crate::hold::Shared;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::num::NonZeroUsize;
@@ -20,6 +20,11 @@ use std::time::Duration;
 /// How long a failure count is kept of a key that never comes back, unless
 /// [`WorkerBuilder::expire_failures_after`] says otherwise.
 const EXPIRE_FAILURES_AFTER: Duration = Duration::from_secs(3600);
+
+/// How long a worker beyond the least waits for a key, unless
+/// [`WorkerBuilder::idle_timeout`] says otherwise: as long as Tokio keeps an idle thread of its
+/// pool for blocking calls.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds a [`Worker`].
 ///
@@ -39,7 +44,8 @@ const EXPIRE_FAILURES_AFTER: Duration = Duration::from_secs(3600);
 #[must_use = "a worker does nothing until it is started"]
 pub struct WorkerBuilder<K, V = ()> {
     queue: Arc<Shared<K, V>>,
-    workers: usize,
+    workers: CrewSize,
+    idle_timeout: Duration,
     rules: Rules<K>,
     expire_failures_after: Option<Duration>,
 }
@@ -48,7 +54,8 @@ impl<K, V> WorkerBuilder<K, V> {
     pub(super) fn new(queue: Arc<Shared<K, V>>) -> Self {
         Self {
             queue,
-            workers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            workers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get).into(),
+            idle_timeout: IDLE_TIMEOUT,
             rules: Rules {
                 time_limit: None,
                 max_attempts: 0,
@@ -71,8 +78,57 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # drop(one_at_a_time);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn workers(self, workers: usize) -> Self {
-        Self { workers, ..self }
+    ///
+    /// # Workers on demand
+    ///
+    /// A range, `0..=256` say, lets the number follow the work. As many as the lower end says
+    /// begin at once and stay. A further one is started when a key waits and all others have
+    /// one; the next only when that one has taken a key, so that many keys at once do not
+    /// start many threads at once. One that has found no key for
+    /// [a while](Self::idle_timeout) ends, down to the lower end. `1..` has no upper end (but
+    /// 2^20): for async handlers, which cost little.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # let q = WorkQueue::<u32>::new();
+    /// let worker = Worker::of(&q).workers(0..=256).start_threads(|run| println!("{}", run.key()))?;
+    /// assert_eq!(worker.workers(), 0); // nothing to do yet
+    /// q.add(1)?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// It is started by the call that finds nobody to take the key: an `add`, a worker that has
+    /// just taken a key, or the clock where a timer comes due. That call pays for starting a thread or
+    /// calls [`Spawn::spawn`]. Where the system has no thread for it, that is
+    /// no failure of the key: it stays in line until somebody is free, and another attempt is
+    /// made every 100 ms. An executor that turns a task away is not asked again before the
+    /// next resize.
+    pub fn workers(self, workers: impl Into<CrewSize>) -> Self {
+        Self { workers: workers.into(), ..self }
+    }
+
+    /// How long a worker that was [started on demand](Self::workers) waits for a key before it
+    /// ends, on the queue's clock; 10 s by default. [`Duration::MAX`] is for ever: the number
+    /// then only grows. Zero ends it as soon as it finds no key.
+    ///
+    /// ```
+    /// # use requeue::{FakeClock, WorkQueue, Worker};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// let idle = Duration::from_secs(60);
+    /// let worker = Worker::of(&q).workers(0..=4).idle_timeout(idle).start_threads(|_| ())?;
+    /// q.add("a")?;
+    /// clock.wait_for_alarms(1); // it has run the key, and waits for another
+    /// assert_eq!(worker.workers(), 1);
+    /// clock.advance(idle);
+    /// # while worker.workers() > 0 { std::thread::yield_now() }
+    /// assert_eq!(worker.workers(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn idle_timeout(self, timeout: Duration) -> Self {
+        Self { idle_timeout: timeout, ..self }
     }
 
     /// How long a run may take, on the queue's clock. One that takes longer has
@@ -166,10 +222,12 @@ impl<K, V> WorkerBuilder<K, V> {
         self
     }
 
-    /// Called for each run that has ended, well or not, after the key went back, was
-    /// given up or was done, on the thread where the run ended. Only here the delay of
-    /// a retry is known, and whether the retry was taken at all. Another worker may
-    /// have the key already. A panic in the hook is caught.
+    /// Called once for each run that has ended, whatever the way: its handler returned any
+    /// outcome or panicked, was past its time limit, or was cancelled. It comes after the key
+    /// went back, was given up or was done, on the thread where the run ended, and without
+    /// the queue's lock. The report says [how long the run took](RunReport::took). Only here
+    /// the delay of a retry is known, and whether the retry was taken at all. Another worker
+    /// may have the key already. A panic in the hook is caught.
     ///
     /// ```
     /// # use requeue::{Fate, Outcome, WorkQueue, Worker};
@@ -212,8 +270,8 @@ impl<K, V> WorkerBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// If the system cannot start a thread, or for more than 2^20 of them; those that
-    /// started are ended again.
+    /// If the system cannot start a thread, for more than 2^20 of them, or for an empty range;
+    /// those that started are ended again.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -246,7 +304,8 @@ impl<K, V> WorkerBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// For more than 1,048,576 (2^20) [`workers`](Self::workers); nothing was started then.
+    /// For more than 1,048,576 (2^20) [`workers`](Self::workers), or an empty range; nothing was
+    /// started then.
     ///
     /// ```
     /// use requeue::{Run, WorkQueue, Worker};
@@ -325,21 +384,19 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         Ok(Worker::new(roster, hiring))
     }
 
-    fn crew(self) -> (Crew<K, V>, usize, Arc<Hiring>) {
+    fn crew(self) -> (Crew<K, V>, CrewSize, Arc<Hiring>) {
         self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
-        let hiring = Hiring::new();
-        let roster = Arc::new(Roster::new(self.queue.clone(), &hiring));
+        let hiring = Hiring::new(self.queue.clone(), self.idle_timeout);
+        let roster = hiring.roster.clone();
         self.queue.tell_of_workers(&roster);
+        self.queue.tell_who_holds(&roster);
         (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
     }
 }
 
-impl<K, V> fmt::Debug for WorkerBuilder<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerBuilder")
-            .field("workers", &self.workers)
-            .field("time_limit", &self.rules.time_limit)
-            .field("max_attempts", &self.rules.max_attempts)
-            .finish_non_exhaustive()
-    }
-}
+debug!([K, V] WorkerBuilder<K, V>, |builder| {
+    workers: builder.workers,
+    time_limit: builder.rules.time_limit,
+    max_attempts: builder.rules.max_attempts,
+    ..
+});

@@ -4,16 +4,21 @@
 use super::Rules;
 use super::outcome::{Failure, Fate, Outcome, RunReport};
 use super::report;
-use super::roster::Roster;
+use super::roster::{Rest, Roster};
 use super::run::Cell;
 use crate::Instant;
 use crate::ending::Ending;
+use crate::get::Get;
 use crate::hold::Shared;
+use crate::item::Item;
+use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, quietly};
+use crate::wait::Step;
 use std::any::Any;
 use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 /// How long a worker waits, by the system's clock, after users' code panicked as
@@ -58,9 +63,51 @@ impl<K, V> Crew<K, V> {
     /// The time; `None` where the clock, which may be users' code, panics: a run that
     /// begins or ends then is not lost for that, it has no time limit.
     pub(super) fn now(&self) -> Option<Instant> {
-        let mut now = None;
-        quietly(|| now = Some(self.queue.now()));
-        now
+        quietly(|| self.queue.now())
+    }
+
+    /// When a run begins, where anything depends on it.
+    pub(super) fn begins(&self) -> Option<Instant> {
+        let wants_time = self.rules.time_limit.is_some() || self.rules.on_end.is_some();
+        wants_time.then(|| self.now()).flatten()
+    }
+
+    pub(super) fn get(&self) -> Get<'static, K, V> {
+        Get::new(Owner::Owned(self.queue.clone()), None)
+    }
+
+    /// Takes a key for a place: `None` if the worker has left it. `idle` is until when it
+    /// waits at most, if it leaves then, from the first time that it found none.
+    pub(super) fn take<'w>(
+        &self,
+        place: usize,
+        idle: &mut Option<Instant>,
+        waker: impl Fn() -> &'w Waker,
+        mut look: impl FnMut() -> Step<Option<Item<'static, K, V>>>,
+    ) -> Step<Option<Item<'static, K, V>>> {
+        while let Some(spare) = self.roster.looks(place) {
+            match look() {
+                Step::Ready(item) => {
+                    if item.is_none() {
+                        self.roster.is_over(place);
+                    }
+                    return Step::Ready(item);
+                }
+                Step::Sleep(until) => {
+                    let is_idle = spare && self.roster.is_idle(idle);
+                    // whoever stops or resizes the worker from here on wakes this thread or task
+                    match self.roster.rests(place, waker().clone(), spare, is_idle) {
+                        Rest::Rests => {
+                            let idle = idle.filter(|at| spare && !at.is_never());
+                            return Step::Sleep(until.into_iter().chain(idle).min());
+                        }
+                        Rest::LooksAgain => {}
+                        Rest::Left => break,
+                    }
+                }
+            }
+        }
+        Step::Ready(None)
     }
 
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
@@ -90,15 +137,18 @@ impl<K, V> Crew<K, V> {
         failure: Option<&Failure>,
     ) {
         let Some(ending) = cell.guard.keeping() else { return };
+        // before the end, which may take the clock further than the run went
+        let ended = self.rules.on_end.is_some().then(|| self.now()).flatten();
+        let took =
+            cell.began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began));
         // whatever of users' code panics meanwhile, the hook is told of the end
-        let mut fate = match verdict {
+        let mut panic = FirstPanic::default();
+        let fate = panic.catch(|| self.end(ending, verdict, payload)).unwrap_or(match verdict {
             Verdict::GiveUp => Fate::GaveUp,
             Verdict::Succeed | Verdict::Again(_) | Verdict::Retry(_) => Fate::Done,
-        };
-        let mut panic = FirstPanic::default();
-        panic.catch(|| fate = self.end(ending, verdict, payload));
+        });
         if let Some(hook) = &self.rules.on_end {
-            let report = RunReport { attempt: cell.attempt, failure, fate };
+            let report = RunReport { attempt: cell.attempt, failure, fate, took };
             quietly(|| hook(cell.guard.key(), &report));
         }
         panic.resume();
@@ -143,6 +193,7 @@ impl<K, V> Crew<K, V> {
             last |= self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts;
             if last {
                 report(self.rules.on_give_up.as_ref(), key, failure);
+                self.queue.tell_journal(|journal| journal.gives_up(key, failure));
             }
         }
         (if last { Verdict::GiveUp } else { Verdict::Retry(instead) }, said)
@@ -176,9 +227,8 @@ impl<K, V> Crew<K, V> {
     fn retry(&self, ending: &mut Ending<'_, K>, instead: Option<Duration>, payload: &mut Option<V>) -> Fate {
         let queue = &*self.queue;
         let (asked, mut reading) = (cell::Cell::new(None), None);
-        let retried = catch_unwind(AssertUnwindSafe(|| {
-            ending.retry_noting(queue, instead, payload, &mut reading, &asked)
-        }));
+        let retried =
+            catch_unwind(AssertUnwindSafe(|| ending.retry(queue, instead, payload, &mut reading, &asked)));
         let panic = match retried {
             Ok(Ok(delay)) => return Fate::Retry(delay),
             Ok(Err(_)) => return Fate::Refused,

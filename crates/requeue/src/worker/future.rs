@@ -5,15 +5,16 @@
 
 use super::Worker;
 use super::crew::Crew;
+use super::hiring::{Hire, Hiring};
 use super::outcome::{Failure, IntoOutcome};
-use super::roster::{Ends, Hire, Hiring, Roster};
+use super::roster::{Ends, Roster};
 use super::run::Run;
 use super::seat::Seat;
+use super::size::CrewSize;
 use super::stop::StopReport;
-use crate::panics::quietly;
+use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -100,12 +101,12 @@ impl Bells {
         why(&mut rung);
         let outer = rung.outer.take();
         drop(rung);
-        outer.into_iter().for_each(Waker::wake);
+        wake_each(outer);
     }
 }
 
 impl Hire for Bells {
-    fn hire(self: Arc<Self>, place: usize) -> io::Result<bool> {
+    fn hire(self: Arc<Self>, place: usize, _: Arc<Hiring>) -> io::Result<bool> {
         let mut hired = false;
         self.ring(|rung| {
             hired = !rung.dropped;
@@ -146,8 +147,8 @@ impl Wake for Bell {
     }
 }
 
-/// The future is woken and drops the handler in its next poll: handlers may be such
-/// that no other thread can.
+/// The future is woken and drops the handler in its next poll: a handler that is not `Send` must be
+/// dropped on the thread that polls it.
 impl Ends for Bell {
     fn end(&self) {
         self.ring();
@@ -158,19 +159,20 @@ impl Ends for Bell {
     }
 }
 
-impl<K, V, F, Fut> WorkerFuture<K, V, F, Fut>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
-    pub(super) fn new(crew: Crew<K, V>, workers: usize, hiring: Arc<Hiring>, handler: F) -> io::Result<Self> {
+impl<K: Send + Sync + 'static, V: Send + 'static, F, Fut> WorkerFuture<K, V, F, Fut> {
+    pub(super) fn new(
+        crew: Crew<K, V>,
+        workers: CrewSize,
+        hiring: Arc<Hiring>,
+        handler: F,
+    ) -> io::Result<Self> {
         let bells = Arc::new(Bells {
             roster: crew.roster.clone(),
             state: Mutex::new(Rung::default()),
             polled: atomic::AtomicBool::new(false),
         });
         hiring.open(bells.clone());
-        // places are only noted: this fails for a number of workers that is too large alone
+        // no worker is started here yet, so the only error is a number of workers that is too large
         crew.roster.resize(workers, &hiring)?;
         Ok(Self { crew, handler, seats: Vec::new(), bells, hiring })
     }
@@ -231,7 +233,7 @@ where
         let mut woken = std::mem::take(&mut rung.woken);
         let hired = std::mem::take(&mut rung.hired);
         drop(rung);
-        drop(old);
+        quietly(|| drop(old));
         for &place in &hired {
             this.seat(place);
         }
@@ -273,8 +275,7 @@ impl<K, V, F, Fut> Drop for WorkerFuture<K, V, F, Fut> {
     }
 }
 
-impl<K, V, F, Fut> fmt::Debug for WorkerFuture<K, V, F, Fut> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerFuture").field("workers", &self.crew.roster.workers()).finish_non_exhaustive()
-    }
-}
+debug!([K, V, F, Fut] WorkerFuture<K, V, F, Fut>, |future| {
+    workers: future.crew.roster.workers(),
+    ..
+});

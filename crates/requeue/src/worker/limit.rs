@@ -99,12 +99,10 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         let parker = Parker::current();
         loop {
             // users' code that panics (a clock) must not end the watching
-            let mut ended = Err(());
-            quietly(|| ended = Ok(self.look(&parker)));
-            match ended {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(()) => std::thread::sleep(AFTER_PANIC),
+            match quietly(|| self.look(&parker)) {
+                Some(true) => return,
+                Some(false) => {}
+                None => std::thread::sleep(AFTER_PANIC),
             }
         }
     }

@@ -7,11 +7,13 @@
 mod builder;
 mod crew;
 mod future;
+mod hiring;
 mod limit;
 mod outcome;
 mod roster;
 mod run;
 mod seat;
+mod size;
 mod spawn;
 mod stop;
 mod tasks;
@@ -21,17 +23,19 @@ pub use self::builder::WorkerBuilder;
 pub use self::future::WorkerFuture;
 pub use self::outcome::{BoxError, Failure, Fate, IntoOutcome, Outcome, RunReport};
 pub use self::run::Run;
+pub use self::size::CrewSize;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::spawn::{NoTokioRuntime, Tokio};
 pub use self::spawn::{Spawn, WorkerTask};
 pub use self::stop::{Stop, StopReport};
 
-use self::roster::{Hiring, Roster};
+use self::hiring::Hiring;
+use self::roster::Roster;
+use crate::WaitingKeys;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
-use crate::{WaitingKeys, WorkQueue};
-use std::fmt;
+use crate::source::Source;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +75,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Begins to build a worker for a queue.
+    /// Begins to build a worker for a queue, or for an engine.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -80,15 +84,16 @@ impl Worker {
     /// # drop(worker);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn of<K, V, S>(queue: &WorkQueue<K, V, S>) -> WorkerBuilder<K, V> {
-        WorkerBuilder::new(queue.shared.clone())
+    pub fn of<Q: Source>(source: &Q) -> WorkerBuilder<Q::Key, Q::Value> {
+        WorkerBuilder::new(source.front().shared)
     }
 
     fn new(roster: Arc<Roster>, hiring: Arc<Hiring>) -> Self {
         Self { roster, hiring }
     }
 
-    /// From now on so many keys are worked on at once. New workers begin at once;
+    /// From now on so many keys are worked on at once: a number, or a range within which
+    /// the number follows the work ([`WorkerBuilder::workers`]). New workers begin at once;
     /// surplus ones leave, those that wait for a key now and others after their run. 0
     /// is a pause: keys stay in line until the next resize. Once the worker has been
     /// stopped, or its queue is worked off, this changes nothing.
@@ -96,7 +101,7 @@ impl Worker {
     /// # Errors
     ///
     /// If the system cannot start a thread; those that were started work. Or if the number
-    /// is larger than 1,048,576 (2^20); then nothing has changed.
+    /// is larger than 1,048,576 (2^20) or the range is empty; then nothing has changed.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -106,11 +111,12 @@ impl Worker {
     /// assert_eq!(q.len(), 1); // paused
     /// worker.resize(4)?;
     /// assert_eq!(worker.workers(), 4);
+    /// worker.resize(1..=16)?; // those beyond the first leave when they are idle for long
     /// # worker.drain(std::time::Duration::MAX).wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn resize(&self, workers: usize) -> io::Result<()> {
-        self.roster.resize(workers, &self.hiring)
+    pub fn resize(&self, workers: impl Into<CrewSize>) -> io::Result<()> {
+        self.roster.resize(workers.into(), &self.hiring)
     }
 
     /// How many workers there are: those that are to leave after their run are counted
@@ -194,7 +200,8 @@ impl Worker {
     }
 
     /// Blocks until there are no workers any more: because the queue was shut down and
-    /// is worked off, or they were stopped, or resized to 0. Not to be called where it
+    /// is worked off, or they were stopped, or resized to 0. (Workers on demand that are all
+    /// idle may come back: they are not gone.) Not to be called where it
     /// blocks the executor that they run on.
     ///
     /// ```
@@ -212,11 +219,7 @@ impl Worker {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("workers", &self.workers()).finish_non_exhaustive()
-    }
-}
+debug!([] Worker, |worker| { workers: worker.workers(), .. });
 
 type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
 type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;

@@ -174,7 +174,7 @@ pub enum Fate {
 /// ```
 /// # use requeue::RunReport;
 /// fn print(key: &String, run: &RunReport<'_>) {
-///     println!("{key}: attempt {}: {:?}", run.attempt, run.fate);
+///     println!("{key}: attempt {}: {:?} after {:?}", run.attempt, run.fate, run.took);
 /// }
 /// # let _ = requeue::Worker::of(&requeue::WorkQueue::new()).on_end(print);
 /// ```
@@ -188,6 +188,9 @@ pub struct RunReport<'a> {
     pub failure: Option<&'a Failure>,
     /// What became of the key.
     pub fate: Fate,
+    /// How long the run took, on the queue's clock: from the moment at which the worker had
+    /// the key until its handler had returned or was dropped. Zero where the clock panicked.
+    pub took: Duration,
 }
 
 /// Why a run failed.

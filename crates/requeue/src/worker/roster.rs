@@ -8,24 +8,28 @@
 //!
 //! [`WorkerFuture`]: super::WorkerFuture
 
+use super::hiring::Hiring;
 use super::run::Told;
+use super::size::CrewSize;
 use super::stop::StopReport;
 use crate::clock::Clock;
 use crate::drain::DrainOptions;
-use crate::hold::Shared;
-use crate::panics::wake_each;
+use crate::hold::{Holders, Seen, Shared};
+use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard};
-use crate::wait::WakerSet;
+use crate::wait::{WaiterId, WakerSet};
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::{DrainBase, Drained};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 /// What a drain still waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Keys are or become ready, as long as somebody is there who takes them.
+    /// Keys are ready or may become ready. A drain waits for them only while there are workers to
+    /// take them.
     Keys,
     /// Runs that have not ended, whoever has them.
     Runs,
@@ -38,14 +42,18 @@ pub(super) trait Source: Send + Sync {
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
     /// What is known of the keys, and what a drain has to tell.
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>);
-    /// What a drain still waits for. If that is anything, `waker` is woken when nothing is
-    /// left of the queue.
+    /// What a drain still waits for. Unless that is nothing, `waker` is woken once the queue is
+    /// worked off.
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
-    /// Gives the place of somebody back who waited for the end of the queue.
+    /// Gives up a place that `left` took among those who wait for the end of the queue.
     fn leave_drain(&self, place: usize);
+    /// See [`Shared::keep_lookout`].
+    fn keep_lookout(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen;
+    /// See [`Shared::end_lookout`].
+    fn end_lookout(&self, place: &mut Option<WaiterId>);
 }
 
-impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
+impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
     fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
@@ -68,47 +76,18 @@ impl<K: Send + Sync, V: Send> Source for Shared<K, V> {
         };
         let old = if left == Left::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
         hold.close();
-        drop(old);
+        quietly(|| drop(old));
         left
     }
     fn leave_drain(&self, place: usize) {
-        drop(self.leave_drain(place));
+        let old = self.leave_drain(place);
+        quietly(|| drop(old));
     }
-}
-
-/// Brings in workers: on threads, on an executor, or in a future.
-pub(super) trait Hire: Send + Sync {
-    /// Brings one in at this place; false if it was turned away, in which case it has
-    /// left its place again, as after an error.
-    fn hire(self: Arc<Self>, place: usize) -> io::Result<bool>;
-    /// The worker has ended: nobody is left, and nobody will come.
-    fn ended(&self) {}
-}
-
-/// The most workers that there can be. Each task costs memory before it has a key, so
-/// that a number like `usize::MAX` must not be taken at its word.
-const MOST_WORKERS: usize = 1 << 20;
-
-/// How more workers are brought in. A worker's handle has it and the roster does not
-/// keep it alive, for it holds the handler, which is to go with the last worker; it is
-/// emptied when that one has left for good.
-pub(super) struct Hiring(Mutex<Option<Arc<dyn Hire>>>);
-
-impl Hiring {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(None)))
+    fn keep_lookout(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
+        Shared::keep_lookout(&self, place, waker)
     }
-    pub(super) fn open(&self, staff: Arc<dyn Hire>) {
-        *self.0.lock() = Some(staff);
-    }
-    fn close(&self) {
-        let staff = self.0.lock().take();
-        if let Some(staff) = staff {
-            staff.ended();
-        }
-    }
-    fn staff(&self) -> Option<Arc<dyn Hire>> {
-        self.0.lock().clone()
+    fn end_lookout(&self, place: &mut Option<WaiterId>) {
+        self.end_lookout(place);
     }
 }
 
@@ -116,12 +95,13 @@ impl Hiring {
 pub(super) trait Ends: Send + Sync {
     /// Drops the handler, or wakes whoever will.
     fn end(&self);
-    /// Whether whoever was woken drops it as soon as it is polled, so that a report
-    /// that can wait for that waits.
+    /// Whether the handler is dropped at the next poll of its worker. A report whose caller can
+    /// wait then waits for that.
     fn ends_soon(&self) -> bool;
 }
 
-/// A run that goes on: what its handler is told, and what ends it, if anything can.
+/// A run in progress: the flags that its handler can read, and the means to end it from outside.
+/// There is none for a handler on a thread.
 type Running = (Arc<Told>, Option<Arc<dyn Ends>>);
 
 /// One worker.
@@ -152,8 +132,16 @@ pub(super) struct State {
     free: Vec<usize>,
     /// How many places are busy.
     busy: usize,
-    /// How many workers there are to be.
-    wanted: usize,
+    /// How many of them have a key.
+    running: usize,
+    /// Workers that come without being asked for, and that stay although they are idle.
+    least: usize,
+    /// The most workers that there may be.
+    most: usize,
+    /// There is a lookout that was not woken, or somebody is about to see to that.
+    lookout: bool,
+    /// The system had no thread for a worker, just now.
+    no_thread: bool,
     /// Workers that have not left.
     pub(super) alive: usize,
     /// They are threads: one that is woken leaves without anybody else's doing, and a stop
@@ -178,12 +166,39 @@ impl State {
         self.alive == 0 && (self.stopping || self.over)
     }
     fn is_to_leave(&self) -> bool {
-        self.stopping || self.alive > self.wanted
+        self.stopping || self.alive > self.most
     }
-    /// What a stop, which lets nobody take a key any more, waits for of its own workers.
-    /// Before its deadline: the ends of runs, and that threads have left. Then: that
-    /// handlers are dropped which only need to be polled once more, where the caller can
-    /// wait for it. Always: those who tell in a moment whether they run.
+    /// Nobody is wanted beyond those who are there, but for so many who leave.
+    fn wants_no_more(&mut self, leaving: usize) {
+        let workers = self.alive - leaving;
+        (self.least, self.most) = (self.least.min(workers), self.most.min(workers));
+    }
+    /// Whether the number of workers follows the work.
+    fn is_on_demand(&self) -> bool {
+        self.least < self.most && !self.stopping && !self.over
+    }
+    /// Whether more than the least are there: one that waits for long leaves.
+    fn is_spare(&self) -> bool {
+        self.alive > self.least && self.is_on_demand()
+    }
+    /// Whether nobody is there to take the next key, and one more may come.
+    fn is_short(&self) -> bool {
+        self.is_on_demand() && !self.no_thread && self.alive < self.most && self.alive == self.running
+    }
+    /// Whether somebody must see to the lookout, without this lock. It is asked in each hold
+    /// that changes what it depends on.
+    fn is_untended(&self) -> bool {
+        self.is_short() != self.lookout
+    }
+    /// Whether anybody works, or comes by himself when there is work.
+    pub(super) fn has_workers(&self) -> bool {
+        self.alive > 0 || self.is_on_demand()
+    }
+    /// Whether a stop still waits for its own workers, none of which takes a key any more. Before
+    /// its deadline it waits until the runs have ended and threads have left. After it (`late`) it
+    /// waits for workers that are just looking for a key, because they say in a moment whether they
+    /// have one. A `patient` caller then also waits for handlers that are dropped at the next poll
+    /// of their worker.
     pub(super) fn is_awaited(&self, late: bool, patient: bool) -> bool {
         if late {
             self.places.iter().any(|place| place.looking || (patient && place.ends_soon))
@@ -194,9 +209,10 @@ impl State {
     /// Changes a place. Nothing else makes one busy or idle.
     fn change<R>(&mut self, place: usize, how: impl FnOnce(&mut Place) -> R) -> R {
         let at = &mut self.places[place];
-        let was_busy = at.is_busy();
+        let (was_busy, had_key) = (at.is_busy(), at.running.is_some());
         let result = how(at);
         self.busy = self.busy + usize::from(at.is_busy()) - usize::from(was_busy);
+        self.running = self.running + usize::from(at.running.is_some()) - usize::from(had_key);
         result
     }
     /// Something has changed: takes those out who wait for it.
@@ -213,12 +229,24 @@ impl State {
 pub(super) struct Roster {
     pub(super) queue: Arc<dyn Source>,
     hiring: Weak<Hiring>,
+    /// How long a worker waits for a key that is one more than the least.
+    idle_timeout: Duration,
     pub(super) state: Mutex<State>,
 }
 
+/// What becomes of a worker that found no key.
+pub(super) enum Rest {
+    /// It waits, and is woken if it is to leave.
+    Rests,
+    /// It is to look again, because the worker was stopped or resized meanwhile.
+    LooksAgain,
+    /// It has left its place, for it was idle for long.
+    Left,
+}
+
 impl Roster {
-    pub(super) fn new(queue: Arc<dyn Source>, hiring: &Arc<Hiring>) -> Self {
-        Self { queue, hiring: Arc::downgrade(hiring), state: Mutex::new(State::default()) }
+    pub(super) fn new(queue: Arc<dyn Source>, hiring: Weak<Hiring>, idle_timeout: Duration) -> Self {
+        Self { queue, hiring, idle_timeout, state: Mutex::new(State::default()) }
     }
 
     /// Its workers are threads.
@@ -231,33 +259,37 @@ impl Roster {
         self.state.lock().alive
     }
 
-    /// From now on there are to be so many: brings the missing ones in, and lets the
-    /// surplus ones leave, those that rest now and others after their run. Nothing once
+    /// From now on there are to be so many: brings those in that are missing to the least, and
+    /// lets the surplus ones leave, those that rest now and others after their run. Nothing once
     /// the worker is stopped or its queue worked off.
-    pub(super) fn resize(&self, wanted: usize, hiring: &Hiring) -> io::Result<()> {
-        if wanted > MOST_WORKERS {
-            let why = format!(
-                "{wanted} workers are too many: give the number of keys that are to be worked on at once, \
-                 at most {MOST_WORKERS}"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+    pub(super) fn resize(&self, size: CrewSize, hiring: &Arc<Hiring>) -> io::Result<()> {
+        size.check()?;
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        state.wanted = wanted;
-        let missing = wanted.saturating_sub(state.alive);
-        let surplus = state.alive.saturating_sub(wanted);
-        wakers.extend(state.places.iter_mut().filter_map(|place| place.waker.take()).take(surplus));
+        (state.least, state.most) = (size.least, size.most);
+        let missing = size.least.saturating_sub(state.alive);
+        // in a crew on demand each learns anew whether it leaves when it is idle
+        let learn = if state.is_on_demand() { usize::MAX } else { state.alive.saturating_sub(size.most) };
+        wakers.extend(state.places.iter_mut().filter_map(|place| place.waker.take()).take(learn));
+        state.no_thread = false;
+        // nobody is there, and perhaps nobody comes by himself any more
+        state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
+        let hired = self.hire_least(missing, hiring);
+        self.tend_if_untended();
+        hired
+    }
+
+    fn hire_least(&self, missing: usize, hiring: &Arc<Hiring>) -> io::Result<()> {
         let Some(staff) = hiring.staff() else { return Ok(()) };
         for _ in 0..missing {
-            let Some(place) = self.vacancy() else { break };
-            let hired = staff.clone().hire(place);
+            let Some(place) = self.vacancy(|state| state.alive < state.least) else { break };
+            let hired = staff.clone().hire(place, hiring.clone());
             if !matches!(hired, Ok(true)) {
-                // who does not come is not missed
+                // a worker that could not be started is no longer wanted
                 let mut state = self.state.lock();
-                state.wanted = state.wanted.min(state.alive);
+                state.wants_no_more(0);
                 drop(state);
                 return hired.map(drop);
             }
@@ -265,10 +297,17 @@ impl Roster {
         Ok(())
     }
 
-    /// A place for one more worker, if one is wanted.
-    fn vacancy(&self) -> Option<usize> {
+    /// An executor has turned a task away. It is not asked again before the next resize.
+    pub(super) fn turned_away(&self, place: usize) {
         let mut state = self.state.lock();
-        if state.stopping || state.over || state.alive >= state.wanted {
+        state.wants_no_more(1);
+        self.vacate(state, place);
+    }
+
+    /// A place for one more worker, if one is wanted.
+    fn vacancy(&self, is_wanted: impl FnOnce(&State) -> bool) -> Option<usize> {
+        let mut state = self.state.lock();
+        if state.stopping || state.over || !is_wanted(&state) {
             return None;
         }
         state.alive += 1;
@@ -278,42 +317,93 @@ impl Roster {
         }))
     }
 
-    /// A worker wants a key; false if it is to take no more, and has left its place.
-    pub(super) fn looks(&self, place: usize) -> bool {
+    /// A place for one more worker, if the crew is still short.
+    pub(super) fn vacancy_on_demand(&self) -> Option<usize> {
+        self.lookout_is_woken();
+        self.vacancy(State::is_short)
+    }
+
+    /// Whether there is to be a lookout; whoever asks makes it so.
+    pub(super) fn begins_lookout(&self) -> bool {
+        let mut state = self.state.lock();
+        state.lookout = state.is_short();
+        state.lookout
+    }
+
+    /// The lookout was woken, or has seen a key: it is none any more.
+    pub(super) fn lookout_is_woken(&self) {
+        self.state.lock().lookout = false;
+    }
+
+    /// The system had no thread for one more worker, or it is time to try again.
+    pub(super) fn has_no_thread(&self, none: bool) {
+        self.state.lock().no_thread = none;
+    }
+
+    fn tend_if_untended(&self) {
+        if self.state.lock().is_untended() {
+            self.tend();
+        }
+    }
+
+    /// Sees to the lookout. Whoever changes the roster so that this is due is a worker or has
+    /// the handle, and so keeps what is upgraded here.
+    fn tend(&self) {
+        if let Some(hiring) = self.hiring.upgrade() {
+            hiring.tend();
+        }
+    }
+
+    /// A worker wants a key; `None` if it is to take no more, and has left its place. Else
+    /// whether it leaves if it finds none for long.
+    pub(super) fn looks(&self, place: usize) -> Option<bool> {
         let mut state = self.state.lock();
         if state.is_to_leave() {
             self.vacate(state, place);
-            return false;
+            return None;
         }
         let rested = state.change(place, |at| {
             at.looking = true;
             at.waker.take()
         });
+        let spare = state.is_spare();
         drop(state);
         drop(rested);
-        true
+        Some(spare)
     }
 
-    /// A worker found no key and rests; false if it is to look again, because the
-    /// worker was stopped or resized meanwhile.
-    pub(super) fn rests(&self, place: usize, waker: Waker) -> bool {
-        let (rests, old) = self.ends_look(place, |state| {
+    /// Whether a worker has waited for long that is one more than the least. `until` is when
+    /// that is, once it is known.
+    pub(super) fn is_idle(&self, until: &mut Option<Instant>) -> bool {
+        let now = self.queue.clock().now();
+        now >= *until.get_or_insert(now + self.idle_timeout)
+    }
+
+    /// A worker found no key. `spare` is what it was told before its look, `idle` whether it
+    /// has waited for long.
+    pub(super) fn rests(&self, place: usize, waker: Waker, spare: bool, idle: bool) -> Rest {
+        let state = self.state.lock();
+        if idle && state.is_spare() && !state.is_to_leave() {
+            self.vacate(state, place);
+            return Rest::Left;
+        }
+        let (rests, old) = self.ends_look(state, place, |state| {
             let old = state.places[place].waker.replace(waker);
-            (!state.is_to_leave(), old)
+            (!state.is_to_leave() && state.is_spare() == spare, old)
         });
-        drop(old);
-        rests
+        quietly(|| drop(old));
+        if rests { Rest::Rests } else { Rest::LooksAgain }
     }
 
     /// A worker's look ended in a panic.
     pub(super) fn looked(&self, place: usize) {
-        self.ends_look(place, |_| ());
+        self.ends_look(self.state.lock(), place, |_| ());
     }
 
     /// A worker got a key: its run can be told to end. Where the worker was stopped
     /// meanwhile and the deadline has come, it is told at once.
     pub(super) fn run_begins(&self, place: usize, told: &Arc<Told>, ends: Option<Arc<dyn Ends>>) {
-        self.ends_look(place, |state| {
+        self.ends_look(self.state.lock(), place, |state| {
             let cancelling = state.cancelling;
             state.change(place, |at| {
                 at.running = Some((told.clone(), ends));
@@ -327,14 +417,25 @@ impl Roster {
     }
 
     /// A look has ended: those who make a report may have waited for that.
-    fn ends_look<R>(&self, place: usize, how: impl FnOnce(&mut State) -> R) -> R {
-        self.tells(self.state.lock(), |state| {
+    fn ends_look<R>(
+        &self,
+        state: MutexGuard<'_, State>,
+        place: usize,
+        how: impl FnOnce(&mut State) -> R,
+    ) -> R {
+        let (result, untended) = self.tells(state, |state| {
             let result = how(state);
             state.change(place, |at| at.looking = false);
-            result
-        })
+            (result, state.is_untended())
+        });
+        if untended {
+            self.tend();
+        }
+        result
     }
 
+    /// A worker has no key any more, and looks for the next one: what that finds shows whether
+    /// the crew is short.
     pub(super) fn run_ended(&self, place: usize) {
         let gone = self.tells(self.state.lock(), |state| {
             let gone = state.change(place, std::mem::take);
@@ -357,12 +458,16 @@ impl Roster {
     }
 
     fn vacate(&self, state: MutexGuard<'_, State>, place: usize) {
-        let gone = self.tells(state, |state| {
+        let (gone, untended) = self.tells(state, |state| {
             state.free.push(place);
             state.alive -= 1;
-            state.change(place, std::mem::take)
+            let gone = state.change(place, std::mem::take);
+            (gone, state.is_untended())
         });
         drop(gone);
+        if untended {
+            self.tend();
+        }
     }
 
     /// Something changes that those who make a report may wait for, or that ends the worker.
@@ -397,11 +502,19 @@ impl Roster {
     /// Lets the workers take no more keys.
     pub(super) fn stop_taking(&self) {
         let mut state = self.state.lock();
+        let was_on_demand = state.is_on_demand();
         state.stopping = true;
-        let wakers: Vec<Waker> = state.places.iter_mut().filter_map(|p| p.waker.take()).collect();
-        let ended = state.has_ended();
+        let mut wakers: Vec<Waker> = state.places.iter_mut().filter_map(|p| p.waker.take()).collect();
+        if was_on_demand {
+            // there may be nobody whose leaving tells them
+            state.tell_stops(&mut wakers);
+        }
+        let (ended, untended) = (state.has_ended(), state.is_untended());
         drop(state);
         wake_each(wakers);
+        if untended {
+            self.tend();
+        }
         if ended {
             self.end();
         }
@@ -409,7 +522,13 @@ impl Roster {
 
     /// Nobody is left who could work, and nobody may come any more.
     pub(super) fn abandon(&self) {
-        self.tells(self.state.lock(), |state| state.over = true);
+        let untended = self.tells(self.state.lock(), |state| {
+            state.over = true;
+            state.is_untended()
+        });
+        if untended {
+            self.tend();
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -461,6 +580,14 @@ impl Roster {
             refused,
             refused_retries,
         }
+    }
+}
+
+impl Holders for Roster {
+    fn who_has(&self, slot: u32, who: &mut Vec<usize>) {
+        let state = self.state.lock();
+        let has = |place: &Place| place.running.as_ref().is_some_and(|(told, _)| told.slot == Some(slot));
+        who.extend((1..).zip(&state.places).filter(|(_, place)| has(place)).map(|(number, _)| number));
     }
 }
 

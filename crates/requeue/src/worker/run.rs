@@ -1,25 +1,37 @@
 //! What a handler gets: a run of a key.
 
-use crate::Item;
 use crate::ending::Guard;
+use crate::journal::Fence;
 use crate::sync::{Mutex, atomic};
+use crate::{Instant, Item};
 use atomic::Ordering::{AcqRel, Acquire, Release};
-use std::fmt;
 use std::sync::Arc;
 
 /// What worker and handler share of a run.
 pub(super) struct Cell<K: 'static, V: 'static> {
     pub(super) guard: Guard<'static, K, V>,
     pub(super) attempt: u32,
+    /// The number of the run, where an engine gives one.
+    fence: Option<Fence>,
+    /// The place of its worker.
+    place: usize,
+    /// When it began, if the worker wants to know and the clock could say.
+    pub(super) began: Option<Instant>,
     /// The payload that the handler left, once it has let go of its [`Run`].
     pub(super) left: Mutex<Option<V>>,
     pub(super) told: Arc<Told>,
 }
 
 impl<K, V> Cell<K, V> {
-    pub(super) fn new(item: Item<'static, K, V>, told: Arc<Told>) -> Self {
+    pub(super) fn new(
+        item: Item<'static, K, V>,
+        place: usize,
+        told: Arc<Told>,
+        began: Option<Instant>,
+    ) -> Self {
+        let fence = item.shared().journal.as_ref().map(|journal| journal.fence());
         let (guard, payload, attempt) = item.into_parts();
-        Self { guard, attempt, left: Mutex::new(payload), told }
+        Self { guard, attempt, fence, place, began, left: Mutex::new(payload), told }
     }
 }
 
@@ -34,6 +46,8 @@ impl<K, V> Drop for Cell<K, V> {
 #[derive(Debug, Default)]
 pub(super) struct Told {
     cancelled: atomic::AtomicBool,
+    /// The slot of the run's key.
+    pub(super) slot: Option<u32>,
     /// Who was first: the time limit or the handler.
     end: atomic::AtomicU8,
 }
@@ -43,6 +57,9 @@ const OVERRAN: u8 = 1;
 const RETURNED: u8 = 2;
 
 impl Told {
+    pub(super) fn of<K, V>(item: &Item<'_, K, V>) -> Self {
+        Self { slot: item.slot(), ..Self::default() }
+    }
     /// The run should end: the time is up, or the worker is being stopped.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Release);
@@ -181,6 +198,59 @@ impl<K, V> Run<K, V> {
         self.cell.attempt
     }
 
+    /// The number of the worker that has the key, from 1 on: each thread, task or seat of a
+    /// [`Worker`](crate::Worker) has one while it is there. It is the one that
+    /// [`explain`](crate::WorkQueue::explain) tells.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let worker = Worker::of(&q).workers(1).start_threads(move |run| Ok(tell.send(run.worker())?))?;
+    /// assert_eq!(told.recv()?, 1);
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn worker(&self) -> usize {
+        self.cell.place + 1
+    }
+
+    /// The priority with which the key was handed out: see [`Item::priority`]. Whatever the
+    /// handler's outcome, a run that follows from it has the same one.
+    ///
+    /// ```
+    /// # use requeue::{Add, WorkQueue, Worker};
+    /// let q = WorkQueue::builder().priorities().build()?;
+    /// q.add_with("a", Add::now().priority(-100))?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let worker = Worker::of(&q).start_threads(move |run| Ok(tell.send(run.priority())?))?;
+    /// assert_eq!(told.recv()?, -100);
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn priority(&self) -> i16 {
+        self.cell.guard.priority()
+    }
+
+    /// The number of this run, if its worker works for an engine: larger than that of each run of the key before it.
+    /// Whoever is written to can refuse a smaller number than it has seen. `None` in memory.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).start_threads(|run| assert!(run.fence().is_none()))?;
+    /// q.add("a")?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn fence(&self) -> Option<Fence> {
+        self.cell.fence
+    }
+
     /// Whether the handler should return: it is past the worker's time limit,
     /// or the worker was stopped and its deadline has come. A blocking handler
     /// cannot be ended from outside; one that runs long should look here. An async
@@ -211,11 +281,4 @@ impl<K, V> Drop for Run<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Run<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
-            .field("attempt", &self.attempt())
-            .field("cancelled", &self.cancelled())
-            .finish_non_exhaustive()
-    }
-}
+debug!([K, V] Run<K, V>, |run| { attempt: run.attempt(), cancelled: run.cancelled(), .. });

@@ -9,8 +9,8 @@ use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock};
 use crate::get::Get;
 use crate::item::Item;
-use crate::owner::Owner;
 use crate::panics::quietly;
+use crate::wait::Step;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -26,6 +26,9 @@ pub(super) struct Seat<K: 'static, V: 'static, Fut> {
     place: usize,
     /// While it waits for a key.
     get: Option<Get<'static, K, V>>,
+    /// Until when it waits at most, if it leaves then, and the wake-up for that.
+    idle: Option<Instant>,
+    idle_alarm: Option<(Waker, Alarm)>,
     /// The handler of the run that goes on, in an allocation that all runs use.
     handler: Pin<Box<Option<Fut>>>,
     run: Option<Going<K, V>>,
@@ -42,14 +45,10 @@ struct Going<K: 'static, V: 'static> {
     alarm: Option<(Waker, Alarm)>,
 }
 
-impl<K, V, Fut> Seat<K, V, Fut>
-where
-    K: Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
     /// Works until there is something to wait for; ready when the worker has left its
     /// place.
-    pub(super) fn poll<F>(
+    pub(super) fn poll<F: Fn(Run<K, V>) -> Fut>(
         &mut self,
         crew: &Crew<K, V>,
         handler: &F,
@@ -57,7 +56,6 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<()>
     where
-        F: Fn(Run<K, V>) -> Fut,
         Fut: Future<Output: IntoOutcome>,
     {
         self.rest = None;
@@ -67,19 +65,15 @@ where
             }
             // users' code that panics, as a key is taken (a clock, an order) or as a
             // run ends (merge, a limiter), must not end the worker
-            let mut taken = Err(());
-            quietly(|| taken = Ok(self.take(crew, cx)));
-            match taken {
-                Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(None)) => return Poll::Ready(()),
-                Ok(Poll::Ready(Some(item))) => {
-                    let mut begun = false;
-                    quietly(|| begun = self.begin(crew, handler, ends, item));
-                    if !begun {
+            match quietly(|| self.take(crew, cx)) {
+                Some(Poll::Pending) => return Poll::Pending,
+                Some(Poll::Ready(None)) => return Poll::Ready(()),
+                Some(Poll::Ready(Some(item))) => {
+                    if quietly(|| self.begin(crew, handler, ends, item)) != Some(true) {
                         crew.roster.run_ended(self.place);
                     }
                 }
-                Err(()) => {
+                None => {
                     quietly(|| self.get = None);
                     crew.roster.looked(self.place);
                     let at = SystemClock.now() + AFTER_PANIC;
@@ -94,45 +88,40 @@ where
 
     /// Takes a key; `None` if the worker has left.
     fn take(&mut self, crew: &Crew<K, V>, cx: &mut Context<'_>) -> Poll<Option<Item<'static, K, V>>> {
-        loop {
-            if !crew.roster.looks(self.place) {
-                self.get = None;
-                return Poll::Ready(None);
+        let get = self.get.get_or_insert_with(|| crew.get());
+        let waker = cx.waker();
+        let look = || match Pin::new(&mut *get).poll(cx) {
+            Poll::Ready(item) => Step::Ready(item),
+            Poll::Pending => Step::Sleep(None),
+        };
+        match crew.take(self.place, &mut self.idle, || waker, look) {
+            Step::Ready(item) => {
+                (self.get, self.idle) = (None, None);
+                quietly(|| self.idle_alarm = None);
+                Poll::Ready(item)
             }
-            let get = self.get.get_or_insert_with(|| Get::new(Owner::Owned(crew.queue.clone()), None));
-            match Pin::new(get).poll(cx) {
-                Poll::Ready(item) => {
-                    self.get = None;
-                    if item.is_none() {
-                        crew.roster.is_over(self.place);
-                    }
-                    return Poll::Ready(item);
+            Step::Sleep(idle) => {
+                if let Some(at) = idle {
+                    set_alarm(&mut self.idle_alarm, &*crew.queue.clock, at, waker);
                 }
-                Poll::Pending => {
-                    // whoever stops or resizes the worker from here on wakes this task
-                    if crew.roster.rests(self.place, cx.waker().clone()) {
-                        return Poll::Pending;
-                    }
-                }
+                Poll::Pending
             }
         }
     }
 
     /// Calls the handler, whose future is polled from now on; true if the run goes on.
-    fn begin<F>(
+    fn begin<F: Fn(Run<K, V>) -> Fut>(
         &mut self,
         crew: &Crew<K, V>,
         handler: &F,
         ends: &Arc<dyn Ends>,
         item: Item<'static, K, V>,
-    ) -> bool
-    where
-        F: Fn(Run<K, V>) -> Fut,
-    {
-        let told = Arc::new(Told::default());
+    ) -> bool {
+        let told = Arc::new(Told::of(&item));
         crew.roster.run_begins(self.place, &told, Some(ends.clone()));
-        let cell = Arc::new(Cell::new(item, told));
-        let until = crew.rules.time_limit.and_then(|limit| Some(crew.now()? + limit));
+        let began = crew.begins();
+        let cell = Arc::new(Cell::new(item, self.place, told, began));
+        let until = began.zip(crew.rules.time_limit).map(|(began, limit)| began + limit);
         let run = Run::new(cell.clone());
         match catch_unwind(AssertUnwindSafe(|| handler(run))) {
             Ok(future) => {
@@ -170,7 +159,7 @@ where
         let end = match returned {
             Ok(Poll::Pending) => {
                 if let Some(until) = run.until.filter(|at| !at.is_never()) {
-                    run.set_alarm(&*crew.queue.clock, until, cx.waker());
+                    set_alarm(&mut run.alarm, &*crew.queue.clock, until, cx.waker());
                 }
                 return Poll::Pending;
             }
@@ -186,7 +175,15 @@ where
 
 impl<K, V, Fut> Seat<K, V, Fut> {
     pub(super) fn new(place: usize) -> Self {
-        Self { place, get: None, handler: Box::pin(None), run: None, rest: None }
+        Self {
+            place,
+            get: None,
+            handler: Box::pin(None),
+            idle: None,
+            idle_alarm: None,
+            run: None,
+            rest: None,
+        }
     }
 
     /// Drops the handler of the run that goes on, which is a failure of its key.
@@ -210,11 +207,11 @@ impl<K, V> Going<K, V> {
     fn is_late(&self, crew: &Crew<K, V>) -> bool {
         self.until.is_some_and(|until| crew.now().is_some_and(|now| now >= until))
     }
+}
 
-    /// Sees to it that the clock wakes the task at the end of the limit.
-    fn set_alarm(&mut self, clock: &dyn Clock, until: Instant, task: &Waker) {
-        if self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
-            quietly(|| self.alarm = Some((task.clone(), clock.wake_at(until, task))));
-        }
+/// Sees to it that the clock wakes the task at this instant.
+fn set_alarm(alarm: &mut Option<(Waker, Alarm)>, clock: &dyn Clock, at: Instant, task: &Waker) {
+    if alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
+        quietly(|| *alarm = Some((task.clone(), clock.wake_at(at, task))));
     }
 }

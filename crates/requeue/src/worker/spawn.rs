@@ -39,7 +39,8 @@ pub type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Spawn: Send + Sync + 'static {
     /// Runs the task, beside the caller. It is called as the worker starts and grows,
     /// and where a task was dropped, from that drop: so an executor must not hold a lock
-    /// of its own there that this takes as well.
+    /// of its own there that this takes as well. For workers on demand it is also called from
+    /// whatever makes a key ready: an `add`, or the thread that rings the clock's alarms.
     ///
     /// ```
     /// use requeue::{Spawn, WorkerTask};
@@ -159,8 +160,4 @@ impl Spawn for Tokio {
 }
 
 #[cfg(feature = "tokio")]
-impl fmt::Debug for Tokio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokio").finish_non_exhaustive()
-    }
-}
+debug!([] Tokio, |_| { .. });

@@ -4,10 +4,10 @@ use super::roster::{Left, Roster};
 use crate::Instant;
 use crate::clock::{Alarm, Parker};
 use crate::drain::DrainOptions;
+use crate::panics::quietly;
 use crate::wait::Step;
 use requeue_core::DrainBase;
 use std::cell::OnceCell;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -154,9 +154,9 @@ impl Stop {
         let clone = waker.clone();
         let mut state = self.roster.state.lock();
         let old = state.stops.set(&mut self.place, clone);
-        let has_workers = state.alive > 0;
+        let has_workers = state.has_workers();
         drop(state);
-        drop(old);
+        quietly(|| drop(old));
         let waits = match &self.drain {
             _ if late => false,
             None => has_workers && !self.brings_it_about,
@@ -187,7 +187,7 @@ impl Stop {
     fn leave(&mut self) {
         if let Some(place) = self.place.take() {
             let old = self.roster.state.lock().stops.leave(place);
-            drop(old);
+            quietly(|| drop(old));
         }
         if let Some(place) = self.drain_place.take() {
             self.roster.queue.leave_drain(place);
@@ -218,8 +218,4 @@ impl Drop for Stop {
     }
 }
 
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stop").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
-}
+debug!([] Stop, |stop| { deadline: stop.deadline, .. });

@@ -6,12 +6,13 @@
 //! and during a poll it is with the task.
 
 use super::crew::Crew;
+use super::hiring::{Hire, Hiring};
 use super::outcome::{Failure, IntoOutcome};
-use super::roster::{Ends, Hire};
+use super::roster::Ends;
 use super::run::Run;
 use super::seat::Seat;
 use super::spawn::Spawn;
-use crate::panics::quietly;
+use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use atomic::Ordering::AcqRel;
 use std::future::Future;
@@ -63,8 +64,9 @@ struct Task<K: 'static, V: 'static, F, Fut> {
     slot: Arc<Slot<K, V, F, Fut>>,
     /// The slot again, as the roster has it.
     ends: Arc<dyn Ends>,
-    /// Brings another one in where this is lost.
+    /// Starts another task if the executor drops this one.
     hire: Arc<dyn Hire>,
+    hiring: Arc<Hiring>,
     left: bool,
 }
 
@@ -75,7 +77,7 @@ where
     F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
-    fn hire(self: Arc<Self>, place: usize) -> io::Result<bool> {
+    fn hire(self: Arc<Self>, place: usize, hiring: Arc<Hiring>) -> io::Result<bool> {
         let inside = Inside { seat: Some(Seat::new(place)), waker: None, dropped: false };
         let slot = Arc::new(Slot {
             staff: self.clone(),
@@ -83,7 +85,7 @@ where
             state: Mutex::new(inside),
             fate: atomic::AtomicU8::new(0),
         });
-        let task = Task { slot: slot.clone(), ends: slot.clone(), hire: self.clone(), left: false };
+        let task = Task { slot: slot.clone(), ends: slot.clone(), hire: self.clone(), hiring, left: false };
         self.spawn.spawn(Box::pin(task));
         Ok(slot.fate.fetch_or(SPAWNED, AcqRel) & REFUSED == 0)
     }
@@ -93,7 +95,7 @@ where
 fn wake<K, V, Fut>(inside: MutexGuard<'_, Inside<K, V, Fut>>) {
     let waker = inside.waker.clone();
     drop(inside);
-    waker.into_iter().for_each(Waker::wake);
+    wake_each(waker);
 }
 
 impl<K, V, F, Fut> Ends for Slot<K, V, F, Fut>
@@ -146,7 +148,7 @@ where
         let old = inside.waker.replace(waker);
         let seat = inside.seat.take();
         drop(inside);
-        drop(old);
+        quietly(|| drop(old));
         // whoever is ending its run wakes the task when that is done
         let Some(mut seat) = seat else { return Poll::Pending };
         let polled = seat.poll(&slot.staff.crew, &slot.staff.handler, ends, cx);
@@ -170,18 +172,19 @@ impl<K, V, F, Fut> Drop for Task<K, V, F, Fut> {
         let (seat, waker) = (inside.seat.take(), inside.waker.take());
         drop(inside);
         quietly(|| drop(waker));
-        // else who ends its run leaves its place
+        // otherwise whoever is ending its run gives up its place
         let Some(mut seat) = seat else { return };
         seat.abandon(&staff.crew, Failure::Cancelled);
         quietly(|| drop(seat));
-        // in one step, so that either `hire` learns of it or this that it was hired
+        // one atomic step, so that either `hire` sees that the task was refused, or this sees that
+        // the task was hired
         let taken = fate.fetch_or(REFUSED, AcqRel) & (POLLED | SPAWNED) == POLLED | SPAWNED;
         if !taken {
-            staff.crew.roster.leave(*place);
+            staff.crew.roster.turned_away(*place);
         } else if staff.crew.roster.is_replaced(*place) {
             // one that is turned away leaves the place by itself
             quietly(|| {
-                let _ = self.hire.clone().hire(*place);
+                let _ = self.hire.clone().hire(*place, self.hiring.clone());
             });
         }
     }

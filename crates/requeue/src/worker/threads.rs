@@ -1,14 +1,13 @@
 //! Workers on threads: take a key, call the handler, end the run.
 
 use super::crew::{AFTER_PANIC, Crew, End};
+use super::hiring::{Hire, Hiring};
 use super::limit::Limits;
 use super::outcome::IntoOutcome;
-use super::roster::{Hire, Roster};
+use super::roster::Roster;
 use super::run::{Cell, Run, Told};
 use crate::clock::Parker;
-use crate::get::Get;
 use crate::item::Item;
-use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::Step;
 use std::cell::OnceCell;
@@ -54,15 +53,13 @@ where
         loop {
             // users' code that panics, as a key is taken (a clock, an order) or as a
             // run ends (merge, a limiter), must not end the thread
-            let mut taken = Err(());
-            quietly(|| taken = Ok(self.take(place)));
-            match taken {
-                Ok(Some(item)) => {
+            match quietly(|| self.take(place)) {
+                Some(Some(item)) => {
                     quietly(|| self.run(place, item));
                     self.roster().run_ended(place);
                 }
-                Ok(None) => break,
-                Err(()) => {
+                Some(None) => break,
+                None => {
                     self.roster().looked(place);
                     std::thread::sleep(AFTER_PANIC);
                 }
@@ -75,39 +72,26 @@ where
 
     /// Waits for a key; `None` if the thread has left.
     fn take(&self, place: usize) -> Option<Item<'static, K, V>> {
-        let mut get = Get::new(Owner::Owned(self.crew.queue.clone()), None);
-        let parker = OnceCell::new();
+        let mut get = self.crew.get();
+        let (parker, mut idle) = (OnceCell::new(), None);
         let waker = || parker.get_or_init(Parker::current).waker();
         loop {
-            if !self.roster().looks(place) {
-                return None;
-            }
-            match get.step(waker) {
-                Step::Ready(Some(item)) => return Some(item),
-                Step::Ready(None) => {
-                    self.roster().is_over(place);
-                    return None;
-                }
-                Step::Sleep(until) => {
-                    // whoever stops or resizes the worker from here on wakes this thread
-                    if self.roster().rests(place, waker().clone()) {
-                        self.crew.queue.sleep(until, &parker);
-                    }
-                }
+            match self.crew.take(place, &mut idle, waker, || get.step(waker)) {
+                Step::Ready(item) => return item,
+                Step::Sleep(until) => self.crew.queue.sleep(until, &parker),
             }
         }
     }
 
     /// One run: the handler, and what its outcome asks for.
     fn run(&self, place: usize, item: Item<'static, K, V>) {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(Told::of(&item));
         self.roster().run_begins(place, &told, None);
-        let cell = Arc::new(Cell::new(item, told.clone()));
-        let began = self.limits.as_ref().and_then(|limits| {
-            let now = self.crew.now()?;
-            limits.watch(now, &cell);
-            Some(now)
-        });
+        let began = self.crew.begins();
+        let cell = Arc::new(Cell::new(item, place, told.clone(), began));
+        if let (Some(limits), Some(began)) = (&self.limits, began) {
+            limits.watch(began, &cell);
+        }
         let run = Run::new(cell.clone());
         let returned = catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()));
         let reported = told.return_now();
@@ -127,10 +111,14 @@ where
     F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
     O: IntoOutcome,
 {
-    fn hire(self: Arc<Self>, place: usize) -> io::Result<bool> {
+    fn hire(self: Arc<Self>, place: usize, hiring: Arc<Hiring>) -> io::Result<bool> {
         let thread = std::thread::Builder::new().name(self.thread_name());
         let this = self.clone();
-        match thread.spawn(move || this.work(place)) {
+        let work = move || {
+            this.work(place);
+            drop(hiring);
+        };
+        match thread.spawn(work) {
             Ok(_) => Ok(true),
             Err(error) => {
                 self.roster().leave(place);

@@ -19,7 +19,7 @@ struct Rig {
 impl Rig {
     fn new(order: Order<u32>) -> Self {
         let lifo = matches!(order, Order::Lifo);
-        let (line, arena) = (Line::new(order), Arena::new(0));
+        let (line, arena) = (Line::new(order, None, false), Arena::new(0));
         Self { line, arena, lifo, raised: Vec::new(), unraised: Vec::new(), next: 0 }
     }
 
@@ -29,16 +29,16 @@ impl Rig {
         self.next += 1;
         if announced {
             self.line.announce(&mut self.arena, slot);
-            self.line.enter_announced(&mut self.arena, slot);
+            self.line.enter_announced(&mut self.arena, slot, Instant::ORIGIN);
         } else {
-            self.line.enter(&mut self.arena, slot);
+            self.line.enter(&mut self.arena, slot, Instant::ORIGIN);
         }
         self.unraised.push(slot);
         slot
     }
 
     fn pop(&mut self) -> Option<u32> {
-        let slot = self.line.pop(&mut self.arena)?;
+        let slot = self.line.pop(&mut self.arena, Instant::ORIGIN)?.slot();
         self.forget(slot);
         Some(slot)
     }
@@ -192,36 +192,40 @@ fn a_key_that_was_raised_is_not_the_oldest_while_others_stand_in_line() {
 }
 
 #[test]
-fn a_users_order_hears_nothing_of_a_key_that_leaves_and_again_of_one_that_comes_back() {
-    /// What it was told, and what it will give, the last first.
+fn a_users_order_hears_of_a_key_that_leaves_if_it_was_told_of_it_and_again_of_one_that_comes_back() {
+    /// What it was told, and what it will give, the last first; and what left.
     #[derive(Default, Clone)]
-    struct Heard(Arc<Mutex<(Vec<Ticket>, Vec<Ticket>)>>);
+    struct Heard(Arc<Mutex<[Vec<Ticket>; 3]>>);
     impl ReadyOrder<u32> for Heard {
         fn push(&mut self, _: &u32, ticket: Ticket) {
-            self.0.lock().expect("no panic").0.push(ticket);
+            self.0.lock().expect("no panic")[0].push(ticket);
         }
         fn pop(&mut self) -> Option<Ticket> {
-            self.0.lock().expect("no panic").1.pop()
+            self.0.lock().expect("no panic")[1].pop()
+        }
+        fn leave(&mut self, _: &u32, ticket: Ticket) {
+            self.0.lock().expect("no panic")[2].push(ticket);
         }
     }
     let heard = Heard::default();
     let mut q = Rig::new(Order::Custom(Box::new(heard.clone())));
     let (a, b) = (q.enter(true), q.enter(true));
     let c = q.enter(false);
-    assert_eq!(heard.0.lock().expect("no panic").0, [Ticket(a), Ticket(b)]);
+    assert_eq!(heard.0.lock().expect("no panic")[0], [Ticket(a), Ticket(b)]);
     // one that it was told of, and one that it was not told of yet
     assert!(q.leave(a) && q.leave(c));
     assert_eq!((q.line.servable(), q.line.oldest()), (1, Some(b)));
+    assert_eq!(heard.0.lock().expect("no panic")[2], [Ticket(a)]);
     // its ticket for the one that left is nonsense, and what it lost comes all the same
-    heard.0.lock().expect("no panic").1 = [Ticket(c), Ticket(a)].into();
+    heard.0.lock().expect("no panic")[1] = [Ticket(c), Ticket(a)].into();
     assert_eq!((q.pop(), q.pop()), (Some(b), None));
     assert_eq!(
-        heard.0.lock().expect("no panic").0,
+        heard.0.lock().expect("no panic")[0],
         [Ticket(a), Ticket(b)],
-        "it never hears of one that left"
+        "it never hears of one that left before it was told"
     );
     let again = q.enter(true);
-    assert_eq!(heard.0.lock().expect("no panic").0, [Ticket(a), Ticket(b), Ticket(again)]);
-    heard.0.lock().expect("no panic").1 = [Ticket(again), Ticket(again)].into();
+    assert_eq!(heard.0.lock().expect("no panic")[0], [Ticket(a), Ticket(b), Ticket(again)]);
+    heard.0.lock().expect("no panic")[1] = [Ticket(again), Ticket(again)].into();
     assert_eq!((q.pop(), q.pop()), (Some(again), None));
 }

@@ -51,6 +51,19 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         numbers
     }
 
+    /// Asserts that [`around`](Ring::around) tells of each slot where it stands.
+    fn check_around<P: Places>(&self, places: &P) {
+        for most in [0, 1, usize::MAX - 1] {
+            for (at, slot) in self.slots().into_iter().enumerate() {
+                let (before, behind) = self.around(places, slot, most).expect("it stands here");
+                assert!(before <= at && behind < self.len - at, "at least, and no more than there are");
+                let exact = before + behind + 1 == self.len;
+                assert!(exact || most < self.numbers().len(), "an end was within reach");
+                assert!(!exact || before == at, "{before} before the slot at {at}");
+            }
+        }
+    }
+
     fn slots(&self) -> Vec<u32> {
         let entries = |number: u32| &self.block(number).expect("(1)").entries[self.used(number)];
         self.numbers().into_iter().flat_map(entries).copied().filter(|slot| *slot != HOLE).collect()
@@ -124,6 +137,9 @@ fn a_ring_agrees_with_a_list_over_block_edges_and_where_places_look_the_same() {
                 _ => {}
             }
             ring.check(&places);
+            if step % 64 == 0 {
+                ring.check_around(&places);
+            }
             assert!(places.writes <= 1 + 4 / 2, "at most half a block moves in a call");
             assert_eq!((ring.len(), ring.front()), (list.len(), list.first().copied()));
             assert_eq!(ring.slots(), list);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::clock::rings::{Rings, calls, panics};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::mpsc;
 use std::task::{Context, Poll};
@@ -173,7 +174,7 @@ fn d10_waiting_for_alarms_returns_when_so_many_callers_wait() {
         clock.advance(ns(5));
     });
     assert_eq!(clock.alarms(), 2);
-    assert!(clock.shared.state.lock().watchers.is_empty());
+    assert!(clock.state.lock().watchers.is_empty());
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
 /// A run that began then is watched.
 fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<Cell<u32, ()>> {
     q.add(key).unwrap();
-    let cell = Arc::new(Cell::new(q.try_get().unwrap().into_owned(), Arc::default()));
+    let cell = Arc::new(Cell::new(q.try_get().unwrap().into_owned(), 0, Arc::default(), None));
     limits.watch(ms(began), &cell);
     cell
 }

@@ -1,5 +1,6 @@
 //! What the roster knows, and what is left of those who have gone.
 
+use super::super::size::MOST_WORKERS;
 use super::super::{Run, Worker};
 use super::*;
 use crate::{BoxError, FakeClock, RateLimiter, Unfinished, WorkQueue};
@@ -20,8 +21,10 @@ impl Wake for Count {
 
 /// A place as a resize has it that has not come to hiring yet.
 fn wanted(handle: &Worker) -> usize {
-    handle.roster.state.lock().wanted += 1;
-    handle.roster.vacancy().expect("one more is wanted")
+    let mut state = handle.roster.state.lock();
+    (state.least, state.most) = (state.least + 1, state.most + 1);
+    drop(state);
+    handle.roster.vacancy(|_| true).expect("one more is wanted")
 }
 
 #[test]
@@ -32,7 +35,7 @@ fn a_future_that_is_dropped_while_a_resize_hires_turns_the_worker_away() {
     let (staff, place) = (handle.hiring.staff().expect("it hires"), wanted(&handle));
     assert_eq!(handle.workers(), 2);
     drop(workers);
-    assert!(!staff.hire(place).expect("no thread is needed"));
+    assert!(!staff.hire(place, handle.hiring.clone()).expect("no thread is needed"));
     assert_eq!(handle.workers(), 0);
     assert!(handle.hiring.staff().is_none(), "nobody will come any more");
     assert!(handle.stop(Duration::MAX).wait().complete);
@@ -83,7 +86,7 @@ fn a_stop_that_waits_is_woken_once_as_the_last_run_ends() {
     let (_workers, handle) = idle(&q);
     let places = [wanted(&handle), wanted(&handle), wanted(&handle)];
     for place in &places[..2] {
-        assert!(handle.roster.looks(*place));
+        assert!(handle.roster.looks(*place).is_some());
         handle.roster.run_begins(*place, &Arc::default(), None);
     }
     let count = Arc::new(Count(AtomicUsize::new(0)));
@@ -117,7 +120,7 @@ fn a_stop_and_a_drain_that_are_dropped_or_over_keep_no_waker() {
     let q = WorkQueue::<u32>::new();
     let (_workers, handle) = idle(&q);
     let place = wanted(&handle);
-    assert!(handle.roster.looks(place));
+    assert!(handle.roster.looks(place).is_some());
     handle.roster.run_begins(place, &Arc::default(), None);
     q.add(1).unwrap();
     let item = q.try_get().unwrap();

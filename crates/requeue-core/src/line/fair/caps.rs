@@ -1,0 +1,146 @@
+//! What keeps a group from being served: as many of its keys are held as it may have at a time.
+
+use super::group::Group;
+use super::{Fair, NONE};
+use crate::arena::Marked;
+use alloc::vec::Vec;
+
+impl<K> Fair<K> {
+    /// Whether the key's group, or one that this is in, has as many keys held as it may.
+    pub(in crate::line) fn is_at_cap(&self, slot: u32) -> bool {
+        let mut at = self.marks.get(slot).map_or(NONE, |mark| mark.group);
+        let groups = self.tiers.iter().rev().map_while(|tier| {
+            let group = tier.groups.get(at)?;
+            at = group.within;
+            Some(group.held >= group.most)
+        });
+        groups.fold(false, |shut, this| shut | this)
+    }
+
+    /// The run of a key starts, which was taken out of the line; returns it with its level.
+    #[inline]
+    pub(in crate::line) fn start(&mut self, slot: u32) -> Marked {
+        let Some(mark) = self.marks.get_mut(slot) else { return slot.into() };
+        mark.asked.run = mark.asked.pending;
+        let (mut at, run) = (mark.group, mark.asked.run);
+        for tier in (0..self.tiers.len()).rev() {
+            let group = self.group(tier, at);
+            group.held += 1;
+            let (shut, within) = (group.held == group.cap, group.within);
+            if shut {
+                self.shut_or_open(tier, at, true);
+            }
+            at = within;
+        }
+        Marked::new(slot, run)
+    }
+
+    /// The run of a key has ended.
+    pub(in crate::line) fn ended(&mut self, slot: u32) {
+        let number = self.marks.get(slot).map_or(NONE, |mark| mark.group);
+        let (mut at, mut opens) = (number, false);
+        for tier in self.tiers.iter_mut().rev() {
+            let Some(group) = tier.groups.get_mut(at) else { break };
+            opens |= group.is_shut();
+            group.held -= 1;
+            at = group.within;
+        }
+        if opens {
+            self.open_what_has_room(self.innermost(), number);
+        }
+    }
+
+    /// A run of this group has ended: of it, and of those that it is in, some have just left their
+    /// caps. From outside to inside, so that each key is counted in once.
+    #[inline(never)]
+    pub(super) fn open_what_has_room(&mut self, tier: usize, number: u32) {
+        let &mut Group { within, held, cap, .. } = self.group(tier, number);
+        if tier > 0 {
+            self.open_what_has_room(tier - 1, within);
+        }
+        if held + 1 == cap {
+            self.shut_or_open(tier, number, false);
+        }
+    }
+
+    /// So many keys more or less of this group are in line, and so many more are known. Returns whether
+    /// it is shut.
+    #[inline]
+    pub(super) fn count(&mut self, number: u32, by: i32, known: u32) -> bool {
+        let Some((innermost, outer)) = self.tiers.split_last_mut() else { return true };
+        let Some(group) = innermost.groups.get_mut(number) else { return true };
+        group.count(by, true);
+        group.known += known;
+        let (mut at, shut) = (group.within, group.is_shut());
+        let mut open = !shut;
+        for tier in outer.iter_mut().rev() {
+            let Some(group) = tier.groups.get_mut(at) else { break };
+            group.count(by, open);
+            open &= !group.is_shut();
+            at = group.within;
+        }
+        if open {
+            self.servable = self.servable.wrapping_add_signed(by as isize);
+        }
+        shut
+    }
+
+    /// Of this group, and of those that it is in, some have just come to their caps. From outside to
+    /// inside, so that each key is counted out once.
+    #[inline(never)]
+    pub(super) fn shut_what_is_full(&mut self, tier: usize, number: u32) {
+        let &mut Group { within, held, cap, .. } = self.group(tier, number);
+        if tier > 0 {
+            self.shut_what_is_full(tier - 1, within);
+        }
+        if held == cap {
+            self.shut_or_open(tier, number, true);
+        }
+    }
+
+    /// Something holds a group back, or ceases to, or its cap changes.
+    pub(super) fn hold_back(&mut self, tier: usize, number: u32, change: impl FnOnce(&mut Group)) {
+        let group = self.group(tier, number);
+        let was_shut = group.is_shut();
+        change(group);
+        group.cap = if group.is_held_back() { 0 } else { group.most };
+        let shut = group.is_shut();
+        if shut != was_shut {
+            self.shut_or_open(tier, number, shut);
+        }
+    }
+
+    /// A group has come to its cap, or has left it.
+    #[inline(never)]
+    fn shut_or_open(&mut self, tier: usize, number: u32, shut: bool) {
+        let group = self.group(tier, number);
+        let (keys, own, mut at) = (group.open, group.node, group.within);
+        let by = if shut { -i64::from(keys) } else { i64::from(keys) };
+        let mut open = true;
+        for outer in self.tiers[..tier].iter_mut().rev() {
+            let Some(group) = outer.groups.get_mut(at) else { return };
+            group.open = group.open.wrapping_add_signed(by as i32);
+            at = group.within;
+            if group.is_shut() {
+                open = false;
+                break;
+            }
+        }
+        if open {
+            self.servable = self.servable.wrapping_add_signed(by as isize);
+        }
+        let others = self.others.range((tier, number, 0)..=(tier, number, u32::MAX));
+        let nodes: Vec<u32> = others.map(|(_, node)| *node).collect();
+        for at in core::iter::once(own).chain(nodes) {
+            let Some(node) = self.nodes.get(at) else { continue };
+            match node.in_ring {
+                true if shut => self.part(tier, at),
+                false if !shut && !node.is_empty() => self.join(tier, at),
+                _ => {}
+            }
+        }
+        if self.rules.max_wait.is_some() {
+            self.eldest_changed(tier, number);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Groups with a rate (rule B6): one without a token is held back until the next is due.
+//!
+//! A group whose last key goes is known until its bucket is full, and then to have been away
+//! makes no difference: otherwise groups that leave and come back would have more than their rate.
+
+use super::Fair;
+use crate::Instant;
+use crate::line::rate::Bucket;
+
+impl<K> Fair<K> {
+    /// Whether groups have rates.
+    pub(in crate::line) fn is_rated(&self) -> bool {
+        self.rated
+    }
+
+    /// A key of this group was handed out: takes a token of it, and of those that it is in.
+    #[cold]
+    pub(super) fn charge(&mut self, tier: usize, number: u32, now: Instant) {
+        let within = self.group(tier, number).within;
+        if tier > 0 {
+            self.charge(tier - 1, within, now);
+        }
+        let Some(bucket) = self.group(tier, number).bucket.as_deref_mut() else { return };
+        if bucket.tokens(now) == 0 {
+            // the key was raised before all others
+            return;
+        }
+        bucket.take(now);
+        if let Some(next) = bucket.next(now) {
+            self.turn += 1;
+            self.dry.insert((next, self.turn), (tier, number));
+            self.hold_back(tier, number, |group| group.dry = true);
+        }
+    }
+
+    /// A key that did not go in turn is handed out.
+    pub(in crate::line) fn charge_for(&mut self, slot: u32, now: Instant) {
+        if let (true, Some(mark)) = (self.rated, self.marks.get(slot)) {
+            let group = mark.group;
+            self.charge(self.innermost(), group, now);
+        }
+    }
+
+    /// Time has passed: groups whose token is there may be served again, by instant, then by who
+    /// came to be without one first. `most` of them; true if some are left.
+    pub(in crate::line) fn refill(&mut self, now: Instant, most: usize) -> bool {
+        // without a rate all of them have waited for long enough
+        self.now = if self.rated { now } else { Instant::NEVER };
+        for _ in 0..most {
+            let is_due = |(at, _): &(Instant, u64)| *at <= self.now;
+            if let Some(entry) = self.dry.first_entry().filter(|entry| is_due(entry.key())) {
+                let (tier, number) = entry.remove();
+                self.hold_back(tier, number, |group| group.dry = false);
+            } else if let Some(entry) = self.filling.first_entry().filter(|entry| is_due(entry.key())) {
+                let (tier, number) = entry.remove();
+                let group = self.group(tier, number);
+                group.filling = false;
+                if group.known == 0 {
+                    self.drop_group(tier, number);
+                }
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The last key of a group has gone: whether the group is known until its bucket is full.
+    #[cold]
+    pub(super) fn keeps_bucket(&mut self, tier: usize, number: u32) -> bool {
+        let now = self.now;
+        let group = self.group(tier, number);
+        let Some(full) = group.bucket.as_deref().map(Bucket::full_at).filter(|full| *full > now) else {
+            return group.filling;
+        };
+        if !core::mem::replace(&mut group.filling, true) {
+            self.turn += 1;
+            self.filling.insert((full, self.turn), (tier, number));
+        }
+        true
+    }
+
+    /// When the next group has a token again.
+    pub(in crate::line) fn next_group(&self) -> Option<Instant> {
+        self.dry.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// When the groups of this key have a token again, if one of them has none.
+    pub(in crate::line) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
+        let mut at = self.marks.get(slot)?.group;
+        let groups = self.tiers.iter().rev().map_while(|tier| {
+            let group = tier.groups.get(at)?;
+            at = group.within;
+            Some(
+                group
+                    .bucket
+                    .as_deref()
+                    .filter(|_| self.rated && group.dry)
+                    .and_then(|bucket| bucket.next(now)),
+            )
+        });
+        groups.flatten().max()
+    }
+
+    /// Groups have no rates from now on; false if they had none.
+    pub(in crate::line) fn lift_rates(&mut self) -> bool {
+        core::mem::replace(&mut self.rated, false)
+    }
+}

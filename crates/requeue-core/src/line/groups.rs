@@ -1,0 +1,377 @@
+//! Which group a key belongs to (rule B3): the functions of users, and the numbers that stand for
+//! groups while keys of theirs are known.
+
+use super::rate::Rate;
+use crate::arena::Arena;
+use crate::table::Table;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::{BuildHasher, Hash};
+
+/// A function of a group, if there is one.
+type Of<G, R> = Option<Box<dyn Fn(&G) -> R + Send>>;
+
+/// What holds for the groups of a queue: their weights, how many keys of each may be held at
+/// the same time, and what metrics call them. Each is asked once, as the first key of a group
+/// becomes known, and again when the group comes back after its last key has gone.
+///
+/// All run under the queue's lock: they must be short and must not call the queue. If one
+/// panics, the trigger that brought the group is not accepted.
+///
+/// ```
+/// use requeue_core::GroupRules;
+/// let rules = GroupRules::new().weight(|tenant: &String| if tenant == "gold" { 3 } else { 1 }).cap(10);
+/// assert_eq!(format!("{rules:?}"), "GroupRules { weight: true, cap: true, metrics: false, rate: None }");
+/// ```
+pub struct GroupRules<G> {
+    weight: Of<G, u32>,
+    cap: Of<G, usize>,
+    metrics: Of<G, Option<String>>,
+    no_room: bool,
+    /// Keys a second, and how many at once, as they were asked for.
+    asked_rate: Option<(f64, u32)>,
+    rate: Option<Rate>,
+}
+
+impl<G> GroupRules<G> {
+    /// Every group has the weight 1, and none has a cap.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::<u32>::new();
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self { weight: None, cap: None, metrics: None, no_room: false, asked_rate: None, rate: None }
+    }
+
+    /// How many keys of a group are handed out in one of its turns: 0 counts as 1.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::new().weight(|tenant: &u32| if *tenant == 0 { 10 } else { 1 });
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn weight(self, weight: impl Fn(&G) -> u32 + Send + 'static) -> Self {
+        Self { weight: Some(Box::new(weight)), ..self }
+    }
+
+    /// How many keys of each group may be held at the same time. A queue is not built with
+    /// a cap of 0: its keys would never be handed out.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::<String>::new().cap(2);
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn cap(self, most: usize) -> Self {
+        Self { no_room: most == 0, ..self.cap_of(move |_| most) }
+    }
+
+    /// The same, and each group has a cap of its own: 0 counts as 1, and `usize::MAX` is none.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::new().cap_of(|tenant: &u32| if *tenant == 0 { usize::MAX } else { 2 });
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn cap_of(self, most: impl Fn(&G) -> usize + Send + 'static) -> Self {
+        Self { cap: Some(Box::new(most)), no_room: false, ..self }
+    }
+
+    /// What metrics call a group: they then tell how many of its keys are ready, and how many are
+    /// held. Without this they tell nothing of groups, for each name is one more series for
+    /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
+    /// the same name are counted together, as `other` may be.
+    ///
+    /// A group within another one that has a name is called by both, with a `/` between them.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::new().metrics(|tenant: &u32| (*tenant < 100).then(|| tenant.to_string()));
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn metrics(self, name: impl Fn(&G) -> Option<String> + Send + 'static) -> Self {
+        Self { metrics: Some(Box::new(name)), ..self }
+    }
+
+    /// At most so many keys a second of each group are handed out, and `burst` at once, as the rate
+    /// of a queue limits all of them together.
+    ///
+    /// A token of the group is charged when a key of it is handed out: a trigger that coalesces
+    /// costs nothing. A group without a token is passed by, at no cost to the others; when its
+    /// next token is due it comes behind those that wait. In any time `t` a group has at most
+    /// `burst + t * per_second` keys handed out, also if its keys go and come: a group whose last
+    /// key has gone is remembered until its bucket is full, so at most as many groups as had a key
+    /// handed out in the last `burst / per_second` seconds.
+    ///
+    /// ```
+    /// # use requeue_core::GroupRules;
+    /// let rules = GroupRules::<String>::new().rate(5.0, 10);
+    /// # let _ = rules;
+    /// ```
+    #[must_use]
+    pub fn rate(self, per_second: f64, burst: u32) -> Self {
+        Self { asked_rate: Some((per_second, burst)), ..self }
+    }
+
+    /// What [`rate`](Self::rate) said.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn asked_rate(&self) -> Option<(f64, u32)> {
+        self.asked_rate
+    }
+
+    /// The same as an exact fraction, which alone counts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn exact_rate(self, rate: Option<Rate>) -> Self {
+        Self { rate, ..self }
+    }
+
+    /// Whether [`cap`](Self::cap) was 0.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_no_room(&self) -> bool {
+        self.no_room
+    }
+}
+
+impl<G> Default for GroupRules<G> {
+    /// As [`new`](Self::new).
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<G> fmt::Debug for GroupRules<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupRules")
+            .field("weight", &self.weight.is_some())
+            .field("cap", &self.cap.is_some())
+            .field("metrics", &self.metrics.is_some())
+            .field("rate", &self.asked_rate)
+            .finish()
+    }
+}
+
+/// The functions that tell the groups of a key, the outermost first: a tenant, then its
+/// namespaces.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
+/// let mut groups = Groups::<(char, u32)>::none();
+/// groups.then_by(|(tenant, _)| *tenant, GroupRules::new(), std::hash::RandomState::new());
+/// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
+/// let mut core = Core::<(char, u32)>::new(Config { order, ..Config::default() });
+/// for (hash, key) in [('a', 1), ('a', 2), ('b', 1)].into_iter().enumerate() {
+///     core.add(&mut Trigger::new(key, None), hash as u32, Delay::Now)?;
+/// }
+/// let mut order = Vec::new();
+/// while let Got::Item(item) = core.get() {
+///     order.push(*item.run.key());
+///     let _ = core.finish(item.run, true);
+/// }
+/// assert_eq!(order, [('a', 1), ('b', 1), ('a', 2)]);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[doc(hidden)]
+pub struct Groups<K: ?Sized> {
+    pub(super) tiers: Vec<Box<dyn Naming<K>>>,
+}
+
+impl<K: ?Sized> Groups<K> {
+    /// No functions: there are no groups.
+    ///
+    /// ```
+    /// # use requeue_core::Groups;
+    /// assert!(Groups::<u32>::none().is_empty());
+    /// ```
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { tiers: Vec::new() }
+    }
+
+    /// Whether there are no groups.
+    ///
+    /// ```
+    /// # use requeue_core::Groups;
+    /// assert!(Groups::<u32>::none().is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tiers.is_empty()
+    }
+
+    /// Divides the groups that there are so far once more.
+    ///
+    /// ```
+    /// # use requeue_core::{GroupRules, Groups};
+    /// let mut groups = Groups::<(char, u32)>::none();
+    /// groups.then_by(|(tenant, _)| *tenant, GroupRules::new(), std::hash::RandomState::new());
+    /// groups.then_by(|(_, namespace)| *namespace, GroupRules::new(), std::hash::RandomState::new());
+    /// assert!(!groups.is_empty());
+    /// ```
+    pub fn then_by<G, S>(&mut self, of: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>, hasher: S)
+    where
+        G: Hash + Eq + Send + Sync + 'static,
+        S: BuildHasher + Send + 'static,
+    {
+        let names = Names {
+            of,
+            rules,
+            hasher,
+            table: Table::new(),
+            names: Arena::new(usize::MAX),
+            last: Ruled { weight: 1, cap: 1, shown: None, rate: None },
+        };
+        self.tiers.push(Box::new(names));
+    }
+}
+
+impl<K: ?Sized> fmt::Debug for Groups<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Groups({})", self.tiers.len())
+    }
+}
+
+/// What a key's group is called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) number: u32,
+    /// It was not known.
+    pub(super) new: bool,
+}
+
+/// What holds for a group.
+#[derive(Clone, Debug)]
+pub(super) struct Ruled {
+    /// Both at least 1.
+    pub(super) weight: u32,
+    pub(super) cap: u32,
+    /// What metrics call it.
+    pub(super) shown: Option<Arc<str>>,
+    /// How many keys of it are handed out at most.
+    pub(super) rate: Option<Rate>,
+}
+
+/// The groups of one tier.
+pub(super) trait Naming<K: ?Sized>: Send {
+    /// The number of the key's group within a group of the tier above.
+    /// Users' code: if it panics nothing has changed.
+    fn name(&mut self, key: &K, within: u32) -> Named;
+    /// The same for a group that is known. Users' code; nothing changes.
+    fn find(&self, key: &K, within: u32) -> Option<u32>;
+    /// What holds for the last group that was new.
+    fn rules_of_the_last(&mut self) -> Ruled;
+    /// Whether they have a rate.
+    fn is_rated(&self) -> bool;
+    /// Whether metrics call some of them by a name.
+    fn is_shown(&self) -> bool;
+    /// All numbers are below this.
+    fn numbers(&self) -> u32;
+    /// Forgets a group. `freed` is told of a chunk of numbers that nobody has any more. Drops
+    /// the group at last, which is users' code too.
+    fn forget(&mut self, number: u32, freed: &mut dyn FnMut(u32));
+}
+
+struct Name<G> {
+    within: u32,
+    name: G,
+}
+
+/// The groups of one tier by what users call them. Their numbers are the slots of an arena, so
+/// that few groups have low numbers, whatever was before.
+struct Names<F, G, S> {
+    of: F,
+    rules: GroupRules<G>,
+    hasher: S,
+    table: Table,
+    names: Arena<Name<G>>,
+    /// What holds for the last group that was new.
+    last: Ruled,
+}
+
+impl<F, G: Hash + Eq, S: BuildHasher> Names<F, G, S> {
+    fn hash(&self, name: &G, within: u32) -> u32 {
+        let hash = self.hasher.hash_one(name);
+        // both halves, for hashers that are weak in one
+        let hash = (hash ^ (hash >> 32)) as u32;
+        // so that the same name in another group hashes otherwise
+        hash.wrapping_add(within.wrapping_add(1).wrapping_mul(0x9e37_79b9))
+    }
+
+    #[inline(always)]
+    fn find_named(&self, hash: u32, name: &G, within: u32) -> Option<u32> {
+        let is_it = |known: &Name<G>| known.within == within && known.name == *name;
+        self.table.find(hash, |number| self.names.matches(number, hash, is_it))
+    }
+
+    #[inline(never)]
+    fn enter(&mut self, name: G, hash: u32, within: u32) -> Named {
+        let weight = self.rules.weight.as_ref().map_or(1, |weight| weight(&name).max(1));
+        let cap = self.rules.cap.as_ref().map_or(usize::MAX, |cap| cap(&name).max(1));
+        let shown = self.rules.metrics.as_ref().and_then(|metrics| metrics(&name)).map(Arc::from);
+        let number = self.names.next_slot();
+        self.names.fill(number, Name { within, name }, hash, 0, None);
+        self.table.enter(hash, number, &self.names);
+        self.last =
+            Ruled { weight, cap: u32::try_from(cap).unwrap_or(u32::MAX), shown, rate: self.rules.rate };
+        Named { number, new: true }
+    }
+}
+
+impl<K, F, G, S> Naming<K> for Names<F, G, S>
+where
+    K: ?Sized,
+    F: Fn(&K) -> G + Send,
+    G: Hash + Eq + Send + Sync,
+    S: BuildHasher + Send,
+{
+    fn name(&mut self, key: &K, within: u32) -> Named {
+        let name = (self.of)(key);
+        let hash = self.hash(&name, within);
+        if let Some(number) = self.find_named(hash, &name, within) {
+            return Named { number, new: false };
+        }
+        self.enter(name, hash, within)
+    }
+
+    fn find(&self, key: &K, within: u32) -> Option<u32> {
+        let name = (self.of)(key);
+        self.find_named(self.hash(&name, within), &name, within)
+    }
+
+    fn rules_of_the_last(&mut self) -> Ruled {
+        let shown = self.last.shown.take();
+        Ruled { shown, ..self.last }
+    }
+
+    fn is_rated(&self) -> bool {
+        self.rules.rate.is_some()
+    }
+
+    fn is_shown(&self) -> bool {
+        self.rules.metrics.is_some()
+    }
+
+    fn numbers(&self) -> u32 {
+        self.names.slots()
+    }
+
+    fn forget(&mut self, number: u32, freed: &mut dyn FnMut(u32)) {
+        let Some(removed) = self.names.remove(number) else { return };
+        self.table.remove(removed.hash, number, &self.names);
+        if let Some(chunk) = removed.freed_chunk {
+            freed(chunk);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What keeps ready keys from being handed out (rule B7): the whole queue is paused, or keys are.
+//!
+//! A paused queue changes nothing in the line: nothing is taken from it. A paused key does
+//! not stand in line, ready or not, and its slot has [`PAUSED`]. All of them stand in a list, so
+//! that the end of the queue can lift the pauses one by one.
+
+use crate::Instant;
+use crate::arena::{Arena, CHUNK};
+use crate::chain::{Link, Linked, List};
+use crate::column::Column;
+use alloc::vec::Vec;
+
+/// Of a slot's flags: its key is paused, and does not stand in line, ready or not.
+pub(crate) const PAUSED: u32 = 1 << 10;
+
+#[derive(Debug, Default)]
+struct Paused {
+    link: Link,
+    /// It is ready, and metrics were told so by [`Line::set_aside`](super::Line::set_aside).
+    aside: bool,
+}
+
+impl Linked for Paused {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Pauses {
+    /// The queue is paused.
+    pub(super) queue: bool,
+    keys: List,
+    links: Column<Paused>,
+    count: usize,
+    /// How many of the keys of each chunk are paused: the page of links goes with the last of
+    /// them, so that no call has to free the pages of all keys.
+    in_chunk: Vec<u16>,
+}
+
+impl Pauses {
+    pub(super) const fn new() -> Self {
+        Self { queue: false, keys: List::EMPTY, links: Column::new(), count: 0, in_chunk: Vec::new() }
+    }
+
+    /// Whether nothing is paused.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.queue && self.count == 0
+    }
+
+    /// How many keys are paused.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether this key is paused.
+    #[inline]
+    pub(super) fn has<K>(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.count > 0 && arena.flags(slot) & PAUSED != 0
+    }
+
+    /// Pauses a key that is not paused.
+    pub(super) fn insert<K>(&mut self, arena: &mut Arena<K>, slot: u32, now: Instant) {
+        arena.set_flags(slot, arena.flags(slot) | PAUSED);
+        self.keys.enter(&mut self.links, slot, now);
+        self.count += 1;
+        let chunk = slot as usize / CHUNK;
+        if chunk >= self.in_chunk.len() {
+            self.in_chunk.resize(chunk + 1, 0);
+        }
+        self.in_chunk[chunk] += 1;
+    }
+
+    /// Lifts the pause of a key that is paused.
+    pub(super) fn remove<K>(&mut self, arena: &mut Arena<K>, slot: u32) {
+        arena.set_flags(slot, arena.flags(slot) & !PAUSED);
+        if let Some(&Paused { link, .. }) = self.links.get(slot) {
+            self.keys.leave(&mut self.links, link);
+        }
+        self.count -= 1;
+        let chunk = slot as usize / CHUNK;
+        self.in_chunk[chunk] -= 1;
+        if self.in_chunk[chunk] == 0 {
+            self.links.free_page(chunk as u32);
+        }
+    }
+
+    /// Notes whether a key that is paused is ready; false if it was so before.
+    pub(super) fn set_aside(&mut self, slot: u32, is_aside: bool) -> bool {
+        core::mem::replace(&mut self.links.entry(slot).aside, is_aside) != is_aside
+    }
+
+    /// Whether this key is paused and ready.
+    pub(super) fn is_aside<K>(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.has(arena, slot) && self.links.get(slot).is_some_and(|paused| paused.aside)
+    }
+
+    /// The key that was paused first.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.keys.oldest()
+    }
+
+    pub(super) fn free_page(&mut self, chunk: u32) {
+        self.links.free_page(chunk);
+    }
+}

@@ -1,0 +1,84 @@
+//! What metrics are told of the line, a page a lock hold: how many keys of each priority are ready,
+//! and of each group.
+
+use super::{Kind, Line, Turns};
+use crate::arena::Arena;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// How many levels, or groups, a page looks at.
+const PAGE: u32 = 256;
+
+/// How many keys of a group are where.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, GroupRules, Groups, Order, Trigger};
+/// let mut groups = Groups::<u32>::none();
+/// let rules = GroupRules::new().metrics(|tens: &u32| Some(tens.to_string()));
+/// groups.then_by(|key| key / 10, rules, std::hash::RandomState::new());
+/// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
+/// let mut core = Core::<u32>::new(Config { order, ..Config::default() });
+/// core.add(&mut Trigger::new(42, None), 7, Delay::Now)?;
+/// let mut told = Vec::new();
+/// assert_eq!(core.told_groups((0, 0), &mut told), None); // there are no more
+/// assert_eq!((&*told[0].name, told[0].ready, told[0].held), ("4", 1, 0));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupGauges {
+    /// Which function told the group: 0 for the first.
+    pub tier: usize,
+    /// What it is called.
+    pub name: Arc<str>,
+    /// Its ready keys.
+    pub ready: usize,
+    /// Its held keys.
+    pub held: usize,
+}
+
+impl<K> Line<K> {
+    /// The levels from this rank on at which keys are ready, and how many, as far as one lock hold
+    /// looks; returns where the next page begins.
+    pub(crate) fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
+        match &self.turns.as_deref()?.kind {
+            Kind::Levels(levels) => levels.depths(from, PAGE as usize, into),
+            Kind::Fair(fair) if fair.rules().priorities => fair.depths(from, PAGE as usize, into),
+            _ => None,
+        }
+    }
+
+    /// There are metrics: [`depths`](Self::depths) will be asked for.
+    pub(crate) fn counts_depths(&mut self) {
+        if let Some(fair) = self.fair_mut() {
+            fair.counts_depths();
+        }
+    }
+
+    /// The groups that have a name; and where the next page begins.
+    pub(crate) fn told_groups(
+        &self,
+        from: (usize, u32),
+        into: &mut Vec<GroupGauges>,
+    ) -> Option<(usize, u32)> {
+        self.fair()?.told_groups(from, PAGE, into)
+    }
+
+    /// A ready key that is paused came to stand, or ceases to stand, where nothing takes it from.
+    pub(super) fn set_aside(&mut self, slot: u32, is_aside: bool) {
+        let Some(Turns { kind, pauses, .. }) = self.turns.as_deref_mut() else { return };
+        if pauses.set_aside(slot, is_aside) {
+            let by = if is_aside { 1 } else { -1 };
+            match kind {
+                Kind::Levels(levels) => levels.set_aside(slot, by),
+                Kind::Fair(fair) => fair.set_aside(slot, by),
+                Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
+            }
+        }
+    }
+
+    /// Whether a key is paused and ready: it does not stand in line.
+    pub(super) fn is_aside(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.turns.as_deref().is_some_and(|turns| turns.pauses.is_aside(arena, slot))
+    }
+}

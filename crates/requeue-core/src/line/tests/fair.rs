@@ -1,0 +1,241 @@
+use super::super::groups::GroupRules;
+use super::*;
+use alloc::vec;
+
+extern crate std;
+
+/// A group is `key / divisor`.
+fn groups(divisors: &[u32], weights: &[u32], cap: usize) -> Groups<u32> {
+    let mut groups = Groups::none();
+    for divisor in divisors {
+        let (divisor, weights) = (*divisor, weights.to_vec());
+        let weight = move |group: &u32| weights[*group as usize % weights.len()];
+        let rules = GroupRules::new().weight(weight).cap_of(move |_| cap);
+        groups.then_by(move |key| key / divisor, rules, std::hash::RandomState::new());
+    }
+    groups
+}
+
+fn fair(groups: Groups<u32>, priorities: bool) -> Box<Fair<u32>> {
+    Fair::new(groups, Rules { priorities, within: false, max_wait: None, aged: false })
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % u64::from(n)) as u32
+    }
+}
+
+/// Keys are their slots' numbers.
+fn enter(fair: &mut Fair<u32>, key: u32, level: i16) {
+    fair.enter_new(key, &key, Instant::ORIGIN, level);
+}
+
+fn end(fair: &mut Fair<u32>, key: u32) {
+    fair.ended(key);
+    let group = fair.take_group(key).expect("it was known");
+    fair.forget(group);
+}
+
+fn is_empty(fair: &Fair<u32>) -> bool {
+    let no_group =
+        fair.tiers.iter().all(|tier| (0..1_000).all(|at| tier.groups.get(at).is_none_or(|g| g.known == 0)));
+    no_group
+        && fair.nodes.spare() == 0
+        && fair.others.is_empty()
+        && fair.servable == 0
+        && fair.elders.is_empty()
+}
+
+#[test]
+fn b3_a_group_that_waits_is_passed_over_at_most_once_a_weight_by_each_other() {
+    for seed in 0..if cfg!(miri) { 2 } else { 25 } {
+        let mut random = Random(seed);
+        let weights: Vec<u32> = (0..7).map(|_| 1 + random.below(5)).collect();
+        let cap = [usize::MAX, 1, 3][random.below(3) as usize];
+        let mut line = fair(groups(&[10], &weights, cap), false);
+        // since when each group may be served, as how often each other was served meanwhile
+        let mut passed = vec![None::<[u32; 7]>; 7];
+        let (mut free, mut held): (Vec<u32>, Vec<u32>) = ((0..70).collect(), Vec::new());
+        let mut ready = [0; 7];
+        for _ in 0..if cfg!(miri) { 300 } else { 5_000 } {
+            match random.below(8) {
+                // bursts of one group, so that others come and go
+                0..4 if !free.is_empty() => {
+                    let at = random.below(free.len() as u32) as usize;
+                    let key = free.swap_remove(at);
+                    enter(&mut line, key, 0);
+                    ready[key as usize / 10] += 1;
+                }
+                4..7 => {
+                    let Some(next) = line.pop(Instant::ORIGIN) else {
+                        assert_eq!(line.servable(), 0);
+                        continue;
+                    };
+                    let (key, group) = (next.slot(), next.slot() as usize / 10);
+                    ready[group] -= 1;
+                    held.push(key);
+                    for (other, passed) in passed.iter_mut().enumerate().filter(|(other, _)| *other != group)
+                    {
+                        if let Some(passed) = passed {
+                            passed[group] += 1;
+                            assert!(
+                                passed[group] <= weights[group],
+                                "{group} passes over {other}, seed {seed}"
+                            );
+                        }
+                    }
+                    passed[group] = None;
+                }
+                _ if !held.is_empty() => {
+                    let at = random.below(held.len() as u32) as usize;
+                    let key = held.swap_remove(at);
+                    end(&mut line, key);
+                    free.push(key);
+                }
+                _ => {}
+            }
+            for (group, passed) in passed.iter_mut().enumerate() {
+                let held = held.iter().filter(|key| **key as usize / 10 == group).count();
+                assert!(held <= cap);
+                let may_be_served = ready[group] > 0 && held < cap;
+                *passed = may_be_served.then(|| passed.unwrap_or_default());
+            }
+            let servable =
+                (0..7).filter(|group| passed[*group].is_some()).map(|group| ready[group]).sum::<usize>();
+            assert_eq!(line.servable(), servable);
+        }
+        while let Some(next) = line.pop(Instant::ORIGIN) {
+            end(&mut line, next.slot());
+            while let Some(key) = held.pop() {
+                end(&mut line, key);
+            }
+        }
+        while let Some(key) = held.pop() {
+            end(&mut line, key);
+        }
+        while let Some(next) = line.pop(Instant::ORIGIN) {
+            end(&mut line, next.slot());
+        }
+        assert!(is_empty(&line), "seed {seed}");
+    }
+}
+
+#[test]
+fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
+    for seed in 0..if cfg!(miri) { 2 } else { 16 } {
+        let mut random = Random(seed);
+        let weights: Vec<u32> = (0..5).map(|_| 1 + random.below(9)).collect();
+        let mut line = fair(groups(&[1_000], &weights, usize::MAX), false);
+        let mut next_key = [0; 5];
+        // the first three always have keys, the others come and go
+        let mut add = |line: &mut Fair<u32>, group: u32| {
+            let key = group * 1_000 + next_key[group as usize] % 1_000;
+            next_key[group as usize] += 1;
+            enter(line, key, 0);
+        };
+        for group in 0..3 {
+            (0..3).for_each(|_| add(&mut line, group));
+        }
+        // the largest and the smallest difference so far of each two
+        let (mut served, mut most, mut least) = ([0f64; 5], [[0f64; 3]; 3], [[0f64; 3]; 3]);
+        for _ in 0..if cfg!(miri) { 200 } else { 3_000 } {
+            if random.below(3) == 0 {
+                add(&mut line, 3 + random.below(2));
+            }
+            let key = line.pop(Instant::ORIGIN).expect("three always wait").slot();
+            end(&mut line, key);
+            let group = key / 1_000;
+            served[group as usize] += 1.0 / f64::from(weights[group as usize]);
+            if group < 3 {
+                add(&mut line, group);
+            }
+            for (one, other) in [(0, 1), (1, 2), (0, 2)] {
+                let apart = served[one] - served[other];
+                most[one][other] = apart.max(most[one][other]);
+                least[one][other] = apart.min(least[one][other]);
+                assert!(most[one][other] - least[one][other] <= 2.0, "since any moment, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
+    for seed in 0..if cfg!(miri) { 2 } else { 16 } {
+        let mut random = Random(seed);
+        let max_wait = (seed % 3 == 0).then_some(Duration::from_secs(1));
+        let rules = Rules { priorities: true, within: seed % 4 == 1, max_wait, aged: seed % 3 == 1 };
+        let mut line = Fair::new(groups(&[100, 10, 3], &[1, 2, 3], 2), rules);
+        let (mut free, mut ready, mut held): (Vec<u32>, Vec<u32>, Vec<u32>) =
+            ((0..300).collect(), vec![], vec![]);
+        for _ in 0..if cfg!(miri) { 300 } else { 4_000 } {
+            let level = random.below(5) as i16;
+            match random.below(10) {
+                0..4 if !free.is_empty() => {
+                    let key = free.swap_remove(random.below(free.len() as u32) as usize);
+                    enter(&mut line, key, level);
+                    ready.push(key);
+                }
+                4..6 => {
+                    if let Some(next) = line.pop(Instant::ORIGIN) {
+                        ready.retain(|key| *key != next.slot());
+                        held.push(next.slot());
+                    }
+                }
+                6 if !ready.is_empty() => {
+                    line.raise(ready[random.below(ready.len() as u32) as usize], level);
+                }
+                7 if !ready.is_empty() => {
+                    let key = ready.swap_remove(random.below(ready.len() as u32) as usize);
+                    assert!(line.leave(key) && !line.leave(key));
+                    let group = line.take_group(key).expect("it was known");
+                    line.forget(group);
+                    free.push(key);
+                }
+                _ if !held.is_empty() => {
+                    let key = held.swap_remove(random.below(held.len() as u32) as usize);
+                    end(&mut line, key);
+                    free.push(key);
+                }
+                _ => {}
+            }
+            let oldest = ready.iter().min_by_key(|key| line.marks.get(**key).map(|mark| mark.entered));
+            assert_eq!(line.oldest(), oldest.copied(), "seed {seed}");
+        }
+        while !ready.is_empty() || !held.is_empty() {
+            held.drain(..).for_each(|key| end(&mut line, key));
+            while let Some(next) = line.pop(Instant::ORIGIN) {
+                ready.retain(|key| *key != next.slot());
+                held.push(next.slot());
+            }
+            assert!(
+                ready.is_empty() || !held.is_empty(),
+                "what is ready and open is handed out, seed {seed}"
+            );
+        }
+        assert!(is_empty(&line), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_group_function_that_panics_for_an_inner_group_leaves_no_outer_one() {
+    let mut groups = groups(&[10], &[1], 1);
+    let inner = |key: &u32| {
+        assert!(key % 10 > 0, "no group");
+        *key
+    };
+    groups.then_by(inner, GroupRules::new(), std::hash::RandomState::new());
+    let mut line = fair(groups, false);
+    for key in [10, 20, 10] {
+        let known = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| line.know(key, &key)));
+        assert!(known.is_err() && line.take_group(key).is_none());
+    }
+    enter(&mut line, 11, 0);
+    assert_eq!(line.pop(Instant::ORIGIN).map(Marked::slot), Some(11));
+    end(&mut line, 11);
+    assert!(is_empty(&line));
+}

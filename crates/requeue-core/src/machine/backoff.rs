@@ -1,0 +1,223 @@
+//! What triggers do to a key that waits out a failure, and to a run that fails (rule B5).
+//!
+//! A key waits out a failure while it has a timer that was set through the limiter, or by the
+//! retry of its last run, and no run of it has been handed out since: `BACKOFF`. What came
+//! during a run is decided when the run ends, for only then it is known to have failed. Until
+//! then three flags remember it: `DIRTY_RESPECTS` of a key that is dirty, `TIMER_RESPECTS` of its timer, and
+//! `RESET`. A queue whose triggers all say [`Run`](InBackoff::Run) never sets one of the three.
+
+use super::run::{How, RetryDelay};
+use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, READY, RESET, TIMER_RESPECTS, WINDOW};
+use core::borrow::Borrow;
+
+/// What a trigger does for a key that waits out a failure, or whose run fails while the
+/// trigger comes (rule B5). Where several come, the strongest wins: reset, then run, then
+/// respect. No trigger counts as a failure by itself.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Got, How, InBackoff, Limit, RetryDelay, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// let limit = Limit { delay: &|_, _| Duration::from_secs(5), counts: true, expire_after: None };
+/// let Ok(_) = core.end(item.run, How::Retry(RetryDelay::Limited(limit)), None) else { panic!("open") };
+///
+/// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Respect)?;
+/// assert_eq!((core.len(), core.stats().waiting), (0, 1)); // it runs when it would have run anyway
+/// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
+/// assert_eq!((core.len(), core.stats().waiting, core.num_requeues("a", 7)), (1, 0, 0));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InBackoff {
+    /// It asks for its run as if there were no failure. The failures stay, and so does the
+    /// back-off's timer.
+    #[default]
+    Run,
+    /// It joins the run that the key comes to after the back-off.
+    Respect,
+    /// The back-off's timer goes, the failures are forgotten, and the trigger runs as if the
+    /// key had never failed.
+    Reset,
+}
+
+impl<K, V> Core<K, V> {
+    /// Whether the retry of this run will be a fresh start, because a trigger that resets
+    /// came during it: then no limiter is to be asked.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert!(!core.starts_afresh(&item.run));
+    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
+    /// assert!(core.starts_afresh(&item.run));
+    /// # let _ = core.finish(item.run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn starts_afresh(&self, run: &super::RunRef<K>) -> bool {
+        self.arena.flags(run.slot()) & RESET != 0 && !self.is_inert(run)
+    }
+
+    /// Whether a trigger resets, and the key is one that there is something to reset of: it is
+    /// ready, held or waiting.
+    pub(super) fn resets(&self, slot: u32, in_backoff: InBackoff) -> bool {
+        in_backoff == InBackoff::Reset
+            && (self.arena.flags(slot) & (READY | HELD) != 0 || self.timers.due(slot).is_some())
+    }
+
+    /// Whether a trigger of this key that resets would be taken, and have something to reset.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// assert!(!core.has_to_reset("a", 7));
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert!(core.has_to_reset("a", 7));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_to_reset<Q>(&self, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.accepts(false) && self.find(hash, key).is_some_and(|slot| self.resets(slot, InBackoff::Reset))
+    }
+
+    /// A limiter that keeps the failures itself is to forget those of this key.
+    pub(super) fn forget_elsewhere(&mut self, key: &mut Option<K>) {
+        if let Some(forgotten) = &mut self.forgotten {
+            forgotten.extend(key.take());
+            self.attention |= super::attention::FORGOTTEN;
+        }
+    }
+
+    /// A held key was triggered at `since` by what respects a back-off; false if the key was dirty
+    /// already.
+    pub(super) fn make_dirty_respecting(&mut self, slot: u32, since: crate::Instant, priority: i16) -> bool {
+        let priority = self.cover_respecting(slot, priority);
+        let first = self.arena.flags(slot) & DIRTY == 0;
+        if first {
+            self.make_dirty_beside(slot, since, priority);
+            let flags = self.arena.flags(slot) | DIRTY_RESPECTS;
+            self.arena.set_flags(slot, flags);
+            if flags & WINDOW != 0 {
+                self.tally_window(slot, flags);
+            }
+        } else {
+            self.line.raise_to(&mut self.arena, slot, priority);
+        }
+        first
+    }
+
+    /// What a trigger that resets does beside asking for a run. `flags` are those that the key
+    /// had before the trigger, and `delayed` says that it has set its own timer, in the place
+    /// of a back-off's.
+    pub(super) fn reset(&mut self, slot: u32, flags: u32, delayed: bool) {
+        self.forget_failures(slot);
+        if flags & HELD != 0 {
+            self.arena.set_flags(slot, self.arena.flags(slot) | RESET);
+        } else {
+            self.restart_attempts(slot);
+        }
+        if flags & BACKOFF != 0 {
+            if delayed {
+                self.arena.set_flags(slot, self.arena.flags(slot) & !BACKOFF);
+            } else {
+                self.clear_timer(slot);
+            }
+        }
+    }
+
+    /// A trigger from outside has set its key's timer, or has left it as it was. `flags` are
+    /// those that the key had before.
+    pub(super) fn timer_was_asked_for(&mut self, slot: u32, flags: u32, asked: AskedFor) {
+        let AskedFor { moved, had, limited, respects } = asked;
+        let mut now = self.arena.flags(slot);
+        if limited {
+            now |= BACKOFF;
+        }
+        now &= !TIMER_RESPECTS;
+        if respects && flags & HELD != 0 && (flags & TIMER_RESPECTS != 0 || !had) {
+            now |= TIMER_RESPECTS;
+        }
+        self.arena.set_flags(slot, now);
+        // a timer that is not the outcome's own will ready it
+        if flags & (HELD | READY) == 0 && (moved || flags & BACKOFF == 0) {
+            self.restart_attempts(slot);
+        }
+    }
+
+    /// A held key's run is about to end, and its key is in a group or one of the flags of this module
+    /// is set: what came during the run joins the retry, or the retry becomes a fresh start, which
+    /// is true then.
+    #[inline(never)]
+    pub(super) fn settle(&mut self, slot: u32, how: &How<'_>) -> bool {
+        let flags = self.arena.flags(slot);
+        if flags & GROUPED != 0 {
+            self.line.ended(slot);
+            if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | WINDOW) == 0 {
+                return false;
+            }
+        }
+        let fails = match how {
+            How::Retry(RetryDelay::Asked(_, asking)) => self.is_live(*asking),
+            How::Retry(_) => true,
+            // it was put back through the limiter before its end, as in the original
+            How::Done => flags & BACKOFF != 0,
+            How::Succeed | How::GiveUp | How::Again(_) => false,
+        };
+        if !fails {
+            return false;
+        }
+        let resets = flags & RESET != 0;
+        // of what a fresh start stands for: of the retry, and of the timer that goes
+        let mut priority = if let How::Retry(_) = how { self.line.run_priority(slot) } else { i16::MIN };
+        if flags & TIMER_RESPECTS != 0 || resets && flags & BACKOFF != 0 {
+            priority = priority.max(self.line.timer_priority(slot));
+            self.line.join_run(slot, priority);
+            self.clear_timer(slot);
+        }
+        if flags & WINDOW != 0 {
+            if let Some(joins) = self.window_joins(slot, resets) {
+                priority = priority.max(joins);
+                self.line.join_run(slot, joins);
+                if self.own_due(slot).is_some() {
+                    self.line.time(slot, joins, true);
+                }
+            }
+        }
+        if resets {
+            if let How::Retry(_) = how {
+                self.forget_failures(slot);
+            }
+            self.make_dirty(slot, self.now, priority);
+        } else if flags & DIRTY_RESPECTS != 0 {
+            self.line.join_back_off(slot);
+            self.arena.set_flags(slot, self.arena.flags(slot) & !(DIRTY | DIRTY_RESPECTS));
+            self.dirty -= 1;
+        }
+        resets
+    }
+}
+
+/// How a trigger asked for a timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AskedFor {
+    /// It has set or moved it.
+    pub(super) moved: bool,
+    /// There was one before that stayed or was moved, and not one that was replaced whatever
+    /// its instant.
+    pub(super) had: bool,
+    /// The limiter was asked.
+    pub(super) limited: bool,
+    /// It respects a back-off.
+    pub(super) respects: bool,
+}

@@ -1,0 +1,318 @@
+//! A bound on how many keys a queue knows (rule B8).
+//!
+//! What counts is a key that is ready, waiting or held, once. A key of which only failures are
+//! on record, or that only a guard still lends, does not count: nobody has to run it. So the
+//! number is that of ready keys, and of held ones, and of those that only wait, which is kept
+//! on queues with a bound alone; there each key with a timer is marked, [`TIMED`].
+//!
+//! Only triggers from outside need room, and only those of keys that do not count yet. A retry
+//! is one of a key that is held, and what fires is a key that waits.
+
+use super::trigger::{Asking, Refused};
+use super::{Core, HELD, READY, RESET, TIMED, attention};
+use crate::arena::KeyRef;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+
+/// How many keys a queue knows at most, and what becomes of a trigger that finds no room.
+///
+/// ```
+/// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
+/// let bound = Some(Bound { keys: 1, drop_oldest: false });
+/// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// assert_eq!(core.add(&mut Trigger::new("b", None), 8, Delay::Now), Err(Refused::Full));
+/// assert!(core.add(&mut Trigger::new("a", None), 7, Delay::Now).is_ok()); // it is known
+/// # Ok::<(), Refused>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// So many keys that are ready, waiting or held.
+    pub keys: usize,
+    /// The key that has been ready longest makes room for a new one. Not with an order of the
+    /// user's own. Where no key is ready, or without this, the trigger is refused.
+    pub drop_oldest: bool,
+}
+
+/// What a queue with a bound keeps beside the others.
+#[derive(Debug)]
+pub(super) struct Room<K, V> {
+    bound: Bound,
+    /// Keys with `TIMED` and neither `READY` nor `HELD`.
+    waiting: usize,
+    /// Places that are kept for triggers whose limiters are being asked.
+    asking: usize,
+    /// Places that are kept for those who wait for room, while a trigger is entered that
+    /// comes behind them.
+    kept: usize,
+    /// Keys that were dropped for room, until they are told of.
+    dropped: Vec<(KeyRef<K>, Option<V>)>,
+    /// While somebody waits for room: the hashes of keys that had triggers since this was taken.
+    /// Whoever waits with a trigger of such a key needs no room any more.
+    entered: Option<Vec<u32>>,
+}
+
+impl<K, V> Room<K, V> {
+    pub(super) fn new(bound: Bound) -> Self {
+        Self { bound, waiting: 0, asking: 0, kept: 0, dropped: Vec::new(), entered: None }
+    }
+}
+
+impl<K, V> Core<K, V> {
+    /// For how many further keys there is room; `None` on a queue without a bound.
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
+    /// let bound = Some(Bound { keys: 2, drop_oldest: false });
+    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!(core.room(), Some(1));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[must_use]
+    pub fn room(&self) -> Option<usize> {
+        let room = self.room.as_deref()?;
+        Some(room.bound.keys.saturating_sub(self.ready + self.held + room.waiting + room.asking))
+    }
+
+    /// For how many of those who wait for room there is some: keys that may be dropped for
+    /// theirs count too. `None` on a queue without a bound.
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
+    /// let bound = Some(Bound { keys: 1, drop_oldest: true });
+    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!((core.room(), core.room_to_make()), (Some(0), Some(1)));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn room_to_make(&self) -> Option<usize> {
+        let droppable = if self.drops_keys() && self.line.oldest().is_some() { self.ready } else { 0 };
+        self.room().map(|room| room + droppable)
+    }
+
+    /// From now on the hashes of keys that are triggered are noted, because somebody waits for
+    /// room, or no longer.
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
+    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
+    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+    /// core.note_entered(true);
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// assert_eq!((core.take_entered(), core.take_entered()), (vec![7], vec![]));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn note_entered(&mut self, to: bool) {
+        if let Some(room) = &mut self.room {
+            if to != room.entered.is_some() {
+                room.entered = to.then(Vec::new);
+            }
+        }
+    }
+
+    /// What was [noted](Self::note_entered), each once or more often.
+    #[doc(hidden)]
+    pub fn take_entered(&mut self) -> Vec<u32> {
+        let entered = self.room.as_mut().and_then(|room| room.entered.as_mut());
+        entered.map(core::mem::take).unwrap_or_default()
+    }
+
+    /// A trigger of a key was entered, and the key in this slot makes room for it.
+    #[inline]
+    pub(super) fn has_entered(&mut self, hash: u32, drops: Option<u32>) {
+        if let Some(slot) = drops {
+            self.drop_for_room(slot);
+        }
+        if let Some(entered) = self.room.as_mut().and_then(|room| room.entered.as_mut()) {
+            entered.push(hash);
+        }
+    }
+
+    /// Does something while so many places are kept for others who wait for room.
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
+    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
+    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+    /// let mut trigger = Trigger::new("a", None);
+    /// assert_eq!(core.behind(1, |core| core.add(&mut trigger, 7, Delay::Now)), Err(Refused::Full));
+    /// assert!(core.behind(0, |core| core.add(&mut trigger, 7, Delay::Now)).is_ok());
+    /// ```
+    #[doc(hidden)]
+    pub fn behind<R>(&mut self, places: usize, call: impl FnOnce(&mut Self) -> R) -> R {
+        struct Kept<'a, K, V>(&'a mut Core<K, V>);
+        impl<K, V> Kept<'_, K, V> {
+            fn set(&mut self, places: usize) {
+                if let Some(room) = &mut self.0.room {
+                    room.kept = places;
+                }
+            }
+        }
+        // also where users' code panics
+        impl<K, V> Drop for Kept<'_, K, V> {
+            fn drop(&mut self) {
+                self.set(0);
+            }
+        }
+        let mut kept = Kept(self);
+        kept.set(places);
+        call(kept.0)
+    }
+
+    /// The keys that were dropped for room, and their payloads. Each loan is to be
+    /// [given back](Self::take_back).
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
+    /// let bound = Some(Bound { keys: 1, drop_oldest: true });
+    /// let mut core = Core::<&str, u32>::new(Config { bound, ..Config::default() });
+    /// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
+    /// core.add(&mut Trigger::new("b", Some(2)), 8, Delay::Now)?;
+    /// let mut dropped = core.take_dropped();
+    /// let (loan, value) = dropped.pop().expect("a was dropped");
+    /// assert_eq!((*loan.get(), value, core.len()), ("a", Some(1), 1));
+    /// core.take_back(loan);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn take_dropped(&mut self) -> Vec<(KeyRef<K>, Option<V>)> {
+        if self.attention & attention::DROPPED == 0 {
+            return Vec::new();
+        }
+        self.attention &= !attention::DROPPED;
+        self.room.as_mut().map(|room| core::mem::take(&mut room.dropped)).unwrap_or_default()
+    }
+
+    /// [`ask`](Self::ask) for a trigger from outside of this key: on a queue with a bound it
+    /// takes the key's place, if the key has none.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`Refused::Full`].
+    ///
+    /// ```
+    /// # use requeue_core::{Bound, Config, Core, Refused};
+    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
+    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
+    /// let asking = core.ask_for(&"a", 7)?;
+    /// assert_eq!(core.ask_for(&"b", 8).err(), Some(Refused::Full));
+    /// assert!(core.unask(asking) && core.room() == Some(1));
+    /// # Ok::<(), Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn ask_for<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Asking, Refused>
+    where
+        K: Borrow<Q>,
+    {
+        if self.room.is_none() {
+            return self.ask(None);
+        }
+        self.admits_outside()?;
+        let place = self.room_for(key, hash)?.is_none() && !self.has_place(key, hash);
+        let mut asking = self.ask(None)?;
+        if let (true, Some(room)) = (place, &mut self.room) {
+            asking.place = true;
+            room.asking += 1;
+        }
+        Ok(asking)
+    }
+
+    /// The asking is over, or was dropped.
+    pub(super) fn leave_place(&mut self, asking: Asking) {
+        if let (true, Some(room)) = (asking.place, &mut self.room) {
+            room.asking -= 1;
+        }
+    }
+
+    /// All askings were dropped.
+    pub(super) fn leave_all_places(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.asking = 0;
+        }
+    }
+
+    /// Whether the key is one of those that count.
+    fn has_place<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.find(hash, key).is_some_and(|slot| self.counts(slot))
+    }
+
+    /// Whether the key in this slot counts.
+    pub(super) fn counts(&self, slot: u32) -> bool {
+        self.arena.flags(slot) & (READY | HELD | TIMED) != 0
+    }
+
+    /// Whether there is room for a trigger of this key, or the slot of the key that must go once
+    /// the trigger is entered. Of users' code this calls `Eq`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Full`].
+    pub(super) fn room_for<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Result<Option<u32>, Refused>
+    where
+        K: Borrow<Q>,
+    {
+        let (Some(free), Some(room)) = (self.room(), &self.room) else { return Ok(None) };
+        if free > room.kept || self.has_place(key, hash) {
+            return Ok(None);
+        }
+        let oldest = if room.bound.drop_oldest { self.line.oldest() } else { None };
+        oldest.map(Some).ok_or(Refused::Full)
+    }
+
+    /// Whether keys may be dropped for others: then no key is published, for it could cease to
+    /// be pending in a call that cannot withdraw it.
+    pub(super) fn drops_keys(&self) -> bool {
+        self.room.as_ref().is_some_and(|room| room.bound.drop_oldest)
+    }
+
+    /// A ready key makes room: all that asked for a run of it goes, as if it were cancelled. Runs
+    /// no users' code: there is no order of their own.
+    #[cold]
+    fn drop_for_room(&mut self, slot: u32) {
+        let loan = self.arena.lend_in_place(slot);
+        self.leave_line(slot, |_, _| ());
+        self.clear_window(slot);
+        self.clear_timer(slot);
+        self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
+        self.restart_attempts(slot);
+        let value = self.dead_value(slot);
+        if let Some(room) = &mut self.room {
+            room.dropped.push((loan, value));
+            self.attention |= attention::DROPPED;
+        }
+    }
+
+    /// A timer of this key is about to be set.
+    #[cold]
+    pub(super) fn count_timer(&mut self, slot: u32) {
+        let flags = self.arena.flags(slot);
+        if flags & TIMED == 0 {
+            self.arena.set_flags(slot, flags | TIMED);
+            self.now_only_waits(flags);
+        }
+    }
+
+    /// A key with a timer, and these flags otherwise, is neither ready nor held any more, unless
+    /// they say that it is.
+    #[cold]
+    pub(super) fn now_only_waits(&mut self, flags: u32) {
+        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {
+            room.waiting += 1;
+        }
+    }
+
+    /// A key that had these flags has lost its timer, or becomes ready.
+    #[cold]
+    pub(super) fn only_waited(&mut self, flags: u32) {
+        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {
+            room.waiting -= 1;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A key is put back as it was known before: in an earlier life of the queue, mostly.
+
+use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger, Unready};
+use super::{BACKOFF, Core, HELD, InBackoff, READY};
+use crate::Instant;
+use crate::table::Found;
+
+/// What was known of a key that is put back.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Got, Limit, Restored, Trigger};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str>::new(Config::default());
+/// # let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+/// let known = Restored { failures: 3, attempt: 4, due: None };
+/// core.restore(&mut Trigger::new("a", None), 7, known, limit)?;
+/// let Got::Item(item) = core.get() else { panic!("a is ready") };
+/// assert_eq!((item.attempt, core.num_requeues("a", 7)), (4, 3));
+/// # let _ = core.finish(item.run, true);
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// How often it was put back since it was last forgotten.
+    pub failures: u32,
+    /// What its next run is; 0 is taken as 1.
+    pub attempt: u32,
+    /// When its timer is due; without one it is ready.
+    pub due: Option<Instant>,
+}
+
+impl<K: Eq, V> Core<K, V> {
+    /// A trigger from outside for a key of which this was known.
+    ///
+    /// To a key that is ready, waiting or held it is a trigger like any other (its timer is
+    /// the earlier one), but for the failures: the larger number of the two stays. They are
+    /// recorded only if `limit` counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] if the queue takes no more triggers, or has no priorities and the trigger has one.
+    ///
+    /// # Panics
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Instant, Limit, Restored, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+    /// let due = Instant::ORIGIN + Duration::from_secs(60);
+    /// let known = Restored { failures: 3, attempt: 4, due: Some(due) };
+    /// core.restore(&mut Trigger::new("a", None), 7, known, limit)?;
+    /// let state = core.state("a", 7).expect("it waits");
+    /// assert_eq!((state.waiting_until, state.failures, state.attempt), (Some(due), 3, 4));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub fn restore(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        known: Restored,
+        limit: Limit<'_>,
+    ) -> Result<Accepted, Refused> {
+        self.admits_outside()?;
+        self.knows_priorities(trigger)?;
+        let drops = self.room_for_trigger(trigger, hash)?;
+        self.turn_the_hand(limit);
+        let Trigger { key, value, priority } = trigger;
+        let (slot, new) = match self.find_or_enter(key, hash, Unready) {
+            Found::Known(slot) => (slot, false),
+            Found::New(slot) => (slot, true),
+        };
+        if new {
+            self.know(slot);
+            self.suspect(Some(slot));
+        }
+        if known.due.is_some() {
+            self.fire_if_due(slot);
+        }
+        let idle = self.arena.flags(slot) & (READY | HELD) == 0 && self.timers.due(slot).is_none();
+        let delay = known.due.map_or(Delay::Now, |due| Delay::At(due, Policy::Earliest));
+        let accepted = self.trigger(slot, value, delay, *priority, new, InBackoff::Run);
+        if limit.counts && known.failures > self.failures(slot) {
+            let from = known.due.map_or(self.now, |due| due.max(self.now));
+            let after = limit.expire_after.or(self.expire_after);
+            let record = self.record_of(slot);
+            record.failures = known.failures;
+            record.expires = after.map_or(Instant::NEVER, |after| from + after);
+        }
+        if idle && known.attempt > 1 {
+            self.record_of(slot).retries = known.attempt - 1;
+        }
+        if idle && accepted.added == Added::Waiting && (known.attempt > 1 || known.failures > 0) {
+            // it waits out a failure, and the run that its timer brings is the next attempt
+            self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
+        }
+        self.has_entered(hash, drops);
+        Ok(accepted)
+    }
+}

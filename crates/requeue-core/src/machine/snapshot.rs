@@ -1,0 +1,135 @@
+//! Which keys there are, a page a lock hold.
+//!
+//! A key has its slot for as long as it is known, so a walk over the slots in the order of their
+//! numbers meets each key once that is known all the time, whatever comes and goes meanwhile.
+
+use super::observe::KeyState;
+use super::{Core, Paused, Stats};
+use crate::arena::{CHUNK, KeyRef};
+
+/// How many slots a page looks at, at least, if they are not the keys that are asked for.
+const EXAMINED: usize = 4_096;
+
+/// Which keys a page is to tell of.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Only, Trigger};
+/// # let mut core = Core::<&str>::new(Config::default());
+/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+/// let state = core.state("a", 7).expect("it is known");
+/// assert!(Only::Ready.is(&state) && !Only::Held.is(&state));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Only {
+    /// Those in line.
+    Ready,
+    /// Those that workers have.
+    Held,
+    /// Held ones that were triggered during their run.
+    Dirty,
+    /// Those with a timer, whatever else they are.
+    Waiting,
+    /// Those whose failures are on record, where the queue counts them.
+    Failed,
+    /// Those that were paused by themselves.
+    Paused,
+    /// Those of a group that is paused, which were not paused by themselves.
+    GroupPaused,
+}
+
+impl Only {
+    /// Whether a key in this state is one of them.
+    ///
+    /// ```
+    /// # use requeue_core::{KeyState, Only};
+    /// assert!(!Only::Waiting.is(&KeyState::default()));
+    /// ```
+    #[must_use]
+    pub fn is(self, state: &KeyState) -> bool {
+        match self {
+            Self::Ready => state.ready,
+            Self::Held => state.held,
+            Self::Dirty => state.dirty,
+            Self::Waiting => state.waiting_until.is_some(),
+            Self::Failed => state.failures > 0,
+            Self::Paused => state.paused == Some(Paused::Key),
+            Self::GroupPaused => state.paused == Some(Paused::Group),
+        }
+    }
+}
+
+impl<K, V> Core<K, V> {
+    /// Lends the next keys, `most` or fewer, from the slot `from` on, to `each`. Returns where
+    /// the next page begins, `None` if this was the last, and how many keys are where. There may
+    /// be no keys in a page although it is not the last.
+    ///
+    /// Each loan must be [given back](Self::take_back).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// for (key, hash) in [("a", 7), ("b", 8)] {
+    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
+    /// }
+    /// let mut loans = Vec::new();
+    /// let (next, totals) = core.page(0, 1, None, |loan, _| loans.push(loan));
+    /// assert_eq!((*loans[0].get(), totals.ready), ("a", 2));
+    /// core.page(next.expect("b"), 1, None, |loan, _| loans.push(loan));
+    /// assert_eq!(*loans[1].get(), "b");
+    /// loans.into_iter().for_each(|loan| core.take_back(loan));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn page(
+        &mut self,
+        from: u32,
+        most: usize,
+        only: Option<Only>,
+        mut each: impl FnMut(KeyRef<K>, KeyState),
+    ) -> (Option<u32>, Stats) {
+        let end = self.arena.slots();
+        let (mut slot, mut left, mut budget) = (from, most, most.max(EXAMINED));
+        while slot < end && left > 0 && budget > 0 {
+            budget -= 1;
+            if self.arena.is_chunk_empty(slot) {
+                slot = (slot / CHUNK as u32 + 1) * CHUNK as u32;
+                continue;
+            }
+            if self.arena.flags_if_occupied(slot).is_some() {
+                let wanted = |state: &KeyState| only.is_none_or(|only| only.is(state));
+                if let Some(state) = self.state_of(slot).filter(wanted) {
+                    each(self.arena.lend_in_place(slot), state);
+                    left -= 1;
+                }
+            }
+            slot += 1;
+        }
+        ((slot < end).then_some(slot), self.stats())
+    }
+
+    /// Takes back the loan of a key that a [`page`](Self::page) told of. If there is no reason
+    /// left to know the key, it is [trash](Self::take_trash).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let mut loans = Vec::new();
+    /// core.page(0, 1, None, |loan, _| loans.push(loan));
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// assert_eq!(core.finish(item.run, true).key, None); // it is lent
+    /// loans.into_iter().for_each(|loan| core.take_back(loan));
+    /// assert_eq!(core.take_trash(), [(Some("a"), None)]);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn take_back(&mut self, loan: KeyRef<K>) {
+        let slot = loan.slot();
+        self.arena.give_back(loan);
+        if let Some(key) = self.release(slot) {
+            self.discard(Some(key), None);
+        }
+    }
+}

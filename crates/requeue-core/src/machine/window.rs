@@ -1,0 +1,559 @@
+//! Debounce (rule B4): a trigger opens a window, others push its end back, and at its end the
+//! key becomes ready.
+//!
+//! A window is open while the slot has `WINDOW`. It owes a run, or, after a leading edge to
+//! which no other trigger has come yet, it does not. One that owes a run is never open while the key
+//! is ready, or dirty whatever becomes of its run: whatever makes the key so covers the window's
+//! triggers too, and closes it.
+//!
+//! A slot has one entry among the timers, and that is the earlier of the window's end and the
+//! key's own timer. Beside an open window the own one stands here, with its place among equals,
+//! and neither moves the other.
+
+use super::backoff::InBackoff;
+use super::trigger::{Accepted, Added, Refused, Trigger, Unready, latest};
+use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, NOTED, READY, TIMED, TIMER_RESPECTS, WINDOW};
+use crate::Instant;
+use crate::column::Column;
+use crate::line::Ticket;
+use crate::table::Found;
+use crate::timers::Place;
+use core::time::Duration;
+
+/// A debounce: the key runs once no trigger has come for some time.
+///
+/// ```
+/// use requeue_core::Debounce;
+/// use std::time::Duration;
+/// let debounce = Debounce::new(Duration::from_millis(500)).max(Duration::from_secs(2));
+/// assert_eq!(debounce.quiet(), Duration::from_millis(500));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "a debounce does nothing until it is given to a queue or a trigger"]
+pub struct Debounce {
+    quiet: Duration,
+    max: Duration,
+    leading: bool,
+}
+
+impl Debounce {
+    /// The key runs when no trigger has come for `quiet`, at the latest 10 times as long after
+    /// the first one. Zero is no debounce: the key runs at once.
+    ///
+    /// ```
+    /// # use requeue_core::Debounce;
+    /// # use std::time::Duration;
+    /// assert_eq!(Debounce::new(Duration::from_secs(1)).longest(), Duration::from_secs(10));
+    /// ```
+    pub const fn new(quiet: Duration) -> Self {
+        Self { quiet, max: quiet.saturating_mul(10), leading: false }
+    }
+
+    /// The key runs at the latest so long after the first trigger of the window, however many
+    /// come. One that is shorter than `quiet` ends each window after `max`; zero is no debounce.
+    ///
+    /// ```
+    /// # use requeue_core::Debounce;
+    /// # use std::time::Duration;
+    /// let debounce = Debounce::new(Duration::from_secs(1)).max(Duration::from_secs(3));
+    /// assert_eq!(debounce.longest(), Duration::from_secs(3));
+    /// ```
+    pub const fn max(self, max: Duration) -> Self {
+        Self { max, ..self }
+    }
+
+    /// The first trigger runs at once, and opens a window: those that come in it give one more
+    /// run, at its end.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Debounce, Trigger};
+    /// # use std::time::Duration;
+    /// let debounce = Some(Debounce::new(Duration::from_secs(1)).leading());
+    /// let mut core = Core::<&str>::new(Config { debounce, ..Config::default() });
+    /// assert_eq!(core.add_now(&mut Trigger::new("a", None), 7)?.0, Added::Ready);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub const fn leading(self) -> Self {
+        Self { leading: true, ..self }
+    }
+
+    /// How long no trigger may come.
+    ///
+    /// ```
+    /// # use requeue_core::Debounce;
+    /// # use std::time::Duration;
+    /// assert_eq!(Debounce::new(Duration::from_secs(1)).quiet(), Duration::from_secs(1));
+    /// ```
+    #[must_use]
+    pub const fn quiet(&self) -> Duration {
+        self.quiet
+    }
+
+    /// How long a window is open at the most.
+    ///
+    /// ```
+    /// # use requeue_core::Debounce;
+    /// # use std::time::Duration;
+    /// assert_eq!(Debounce::new(Duration::from_secs(2)).longest(), Duration::from_secs(20));
+    /// ```
+    #[must_use]
+    pub const fn longest(&self) -> Duration {
+        self.max
+    }
+
+    /// Whether the first trigger runs at once.
+    ///
+    /// ```
+    /// # use requeue_core::Debounce;
+    /// # use std::time::Duration;
+    /// assert!(Debounce::new(Duration::from_secs(1)).leading().is_leading());
+    /// ```
+    #[must_use]
+    pub const fn is_leading(&self) -> bool {
+        self.leading
+    }
+
+    /// Whether it debounces anything.
+    pub(super) fn is_on(&self) -> bool {
+        !self.quiet.is_zero() && !self.max.is_zero()
+    }
+}
+
+/// What an open window would add to the counts of a shutdown, which closes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tally {
+    #[default]
+    Nothing,
+    Ready,
+    Dirty,
+}
+
+/// A window; a closed one is the default.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    open: bool,
+    /// Its first trigger came then.
+    began: Instant,
+    ends: Place,
+    /// Its end makes the key ready.
+    owes: bool,
+    /// It was opened during the run that is on, and all its triggers respect a back-off.
+    respects: bool,
+    /// The highest of its triggers.
+    priority: i16,
+    /// The key's own timer.
+    own: Option<Place>,
+    tally: Tally,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            open: false,
+            began: Instant::ORIGIN,
+            ends: Place::default(),
+            owes: false,
+            respects: false,
+            priority: 0,
+            own: None,
+            tally: Tally::Nothing,
+        }
+    }
+}
+
+/// The windows of a queue.
+#[derive(Debug)]
+pub(super) struct Windows {
+    windows: Column<Window>,
+    open: usize,
+    /// Open ones of keys that have no timer of their own.
+    alone: usize,
+    /// What closing all of them would add.
+    ready: usize,
+    dirty: usize,
+    /// When they were shut, by the deadline of a drain that has passed.
+    shut: Option<Instant>,
+}
+
+impl Windows {
+    pub(super) const fn new() -> Self {
+        Self { windows: Column::new(), open: 0, alone: 0, ready: 0, dirty: 0, shut: None }
+    }
+
+    /// How many are open of keys without a timer of their own.
+    pub(super) fn alone(&self) -> usize {
+        self.alone
+    }
+
+    /// The deadline of a drain has passed, which shuts them.
+    pub(super) fn shut_at(&mut self, deadline: Instant) {
+        self.shut = Some(deadline);
+    }
+
+    pub(super) fn any_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// How many keys become ready, and how many dirty, if all are closed.
+    pub(super) fn owed(&self) -> (usize, usize) {
+        (self.ready, self.dirty)
+    }
+
+    pub(super) fn free_page(&mut self, chunk: u32) {
+        self.windows.free_page(chunk);
+    }
+
+    /// A copy of a slot's open window.
+    fn of(&self, slot: u32) -> Window {
+        self.windows.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Changes a slot's open window, whose key has these flags.
+    fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
+        let window = self.windows.entry(slot);
+        let was_alone = window.open && window.own.is_none();
+        let answer = change(window);
+        let is_alone = window.open && window.own.is_none();
+        let tally = match flags & (HELD | READY | DIRTY) {
+            0 if window.owes => Tally::Ready,
+            HELD if window.owes => Tally::Dirty,
+            _ => Tally::Nothing,
+        };
+        let before = core::mem::replace(&mut window.tally, tally);
+        self.alone = self.alone + usize::from(is_alone) - usize::from(was_alone);
+        if let Some(counted) = self.counted(before) {
+            *counted -= 1;
+        }
+        if let Some(counted) = self.counted(tally) {
+            *counted += 1;
+        }
+        answer
+    }
+
+    fn counted(&mut self, tally: Tally) -> Option<&mut usize> {
+        match tally {
+            Tally::Nothing => None,
+            Tally::Ready => Some(&mut self.ready),
+            Tally::Dirty => Some(&mut self.dirty),
+        }
+    }
+}
+
+impl<K: Eq, V> Core<K, V> {
+    /// A trigger from outside for now that is debounced, whatever the queue does.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// # Panics
+    ///
+    /// As `add`.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Debounce, Instant, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let debounce = Debounce::new(Duration::from_secs(1));
+    /// let accepted = core.add_debounced(&mut Trigger::new("a", None), 7, None, debounce)?;
+    /// assert_eq!((accepted.added, core.len()), (Added::Waiting, 0));
+    /// core.advance(Instant::ORIGIN + Duration::from_secs(1));
+    /// assert_eq!(core.len(), 1);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub fn add_debounced(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        in_backoff: Option<InBackoff>,
+        debounce: Debounce,
+    ) -> Result<Accepted, Refused> {
+        self.admits_outside()?;
+        self.knows_priorities(trigger)?;
+        self.enter_as_the_queue_says(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
+    }
+
+    /// Unready a trigger that is admitted and debounced.
+    #[inline(never)]
+    pub(super) fn enter_debounced(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        in_backoff: InBackoff,
+        debounce: Debounce,
+    ) -> Accepted {
+        let Trigger { key, value, priority } = trigger;
+        let (slot, new) = match self.find_or_enter(key, hash, Unready) {
+            Found::Known(slot) => (slot, false),
+            Found::New(slot) => (slot, true),
+        };
+        if new {
+            self.know(slot);
+            self.suspect(Some(slot));
+        } else {
+            self.fire_if_due(slot);
+        }
+        let resets = !new && self.resets(slot, in_backoff);
+        let flags = self.arena.flags(slot);
+        let respects = in_backoff == InBackoff::Respect;
+        let pending = flags & READY != 0 || flags & DIRTY != 0 && (flags & DIRTY_RESPECTS == 0 || respects);
+        let leads = debounce.leading && flags & (READY | HELD | WINDOW) == 0;
+        let added = if respects && flags & (BACKOFF | READY | HELD) == BACKOFF {
+            self.merge_in(slot, value.take());
+            self.line.time(slot, *priority, true);
+            self.coalesced()
+        } else if pending && respects && flags & HELD != 0 {
+            self.merge_in(slot, value.take());
+            self.make_dirty_respecting(slot, self.now, *priority);
+            self.coalesced()
+        } else if pending || leads {
+            let added = self.trigger_now(slot, value, *priority);
+            if leads {
+                let opened = Window { respects: false, ..Window::default() };
+                self.push_back(slot, debounce, opened);
+            }
+            added
+        } else {
+            self.merge_in(slot, value.take());
+            let respects = respects && flags & HELD != 0;
+            let asked = Window { owes: true, respects, priority: *priority, ..Window::default() };
+            if self.push_back(slot, debounce, asked) { Added::Waiting } else { self.coalesced() }
+        };
+        if resets {
+            self.reset(slot, flags, false);
+            self.forget_elsewhere(key);
+        }
+        self.suspect(None);
+        Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }
+    }
+}
+
+impl<K, V> Core<K, V> {
+    /// Opens a window, or pushes its end back; false if it owed a run before.
+    fn push_back(&mut self, slot: u32, debounce: Debounce, asked: Window) -> bool {
+        let (now, flags) = (self.now, self.arena.flags(slot));
+        let open = (flags & WINDOW != 0).then(|| self.open.of(slot));
+        let began = open.map_or(now, |open| open.began);
+        let old = open.map(|open| open.ends.due);
+        let ends = latest(now + debounce.quiet, began, debounce.max, old);
+        let moved = old != Some(ends);
+        let ends = match open {
+            Some(open) if !moved => open.ends,
+            _ => self.timers.new_place(ends),
+        };
+        let owed = open.is_some_and(|open| open.owes);
+        let opened = Window {
+            open: true,
+            began,
+            ends,
+            respects: asked.respects && open.is_none_or(|open| open.respects || !open.owes),
+            priority: if owed {
+                open.map_or(asked.priority, |o| o.priority.max(asked.priority))
+            } else {
+                asked.priority
+            },
+            own: match open {
+                Some(open) => open.own,
+                None => self.timers.place(slot),
+            },
+            ..asked
+        };
+        if open.is_none() {
+            self.arena.set_flags(slot, flags | NOTED | WINDOW);
+            self.set_timed(true);
+            self.open.open += 1;
+        }
+        if self.room.is_some() && asked.owes {
+            self.count_timer(slot);
+        }
+        self.open.change(slot, flags, |window| *window = Window { tally: window.tally, ..opened });
+        self.retime(slot);
+        !owed
+    }
+
+    /// The earlier of a window's end and the key's own timer stands among the timers.
+    fn retime(&mut self, slot: u32) {
+        let Window { ends, own, .. } = self.open.of(slot);
+        let first = own.filter(|own| self.timers.is_before(*own, ends)).unwrap_or(ends);
+        self.timers.set_place(slot, first, self.now);
+    }
+
+    /// Closes a slot's window, and returns what it was.
+    fn close_window(&mut self, slot: u32) -> Window {
+        let flags = self.arena.flags(slot);
+        let window = self.open.of(slot);
+        self.open.change(slot, flags, |window| *window = Window { tally: window.tally, ..Window::default() });
+        self.open.open -= 1;
+        self.arena.set_flags(slot, flags & !WINDOW);
+        match window.own {
+            Some(own) => self.timers.set_place(slot, own, self.now),
+            None => self.timer_gone(slot),
+        }
+        window
+    }
+
+    /// The last timer of the key goes.
+    fn timer_gone(&mut self, slot: u32) {
+        self.timers.remove(slot);
+        let flags = self.arena.flags(slot);
+        if flags & TIMED != 0 {
+            self.only_waited(flags);
+            self.arena.set_flags(slot, flags & !TIMED);
+        }
+        self.watch_time();
+    }
+
+    /// Takes a window away, if one is open.
+    pub(super) fn clear_window(&mut self, slot: u32) {
+        if self.arena.flags(slot) & WINDOW != 0 {
+            self.close_window(slot);
+        }
+    }
+
+    /// When the key's own timer is due.
+    #[inline]
+    pub(super) fn own_due(&self, slot: u32) -> Option<Instant> {
+        if self.arena.flags(slot) & WINDOW == 0 {
+            return self.timers.due(slot);
+        }
+        self.open.of(slot).own.map(|own| own.due)
+    }
+
+    /// When a window ends that owes a run, or one that owes none; the key has these flags.
+    pub(super) fn window_until(&self, slot: u32, flags: u32, owes: bool) -> Option<Instant> {
+        let window = (flags & WINDOW != 0).then(|| self.open.of(slot));
+        window.filter(|window| window.owes == owes).map(|window| window.ends.due)
+    }
+
+    /// Sets the own timer of a key with an open window.
+    #[cold]
+    pub(super) fn time_beside_window(&mut self, slot: u32, due: Instant) {
+        let own = self.timers.new_place(due);
+        self.open.change(slot, self.arena.flags(slot), |window| window.own = Some(own));
+        self.retime(slot);
+    }
+
+    /// Takes away the own timer of a key with an open window.
+    #[cold]
+    pub(super) fn clear_beside_window(&mut self, slot: u32) -> bool {
+        let flags = self.arena.flags(slot);
+        let (had, owes) = self.open.change(slot, flags, |window| (window.own.take().is_some(), window.owes));
+        if had {
+            if flags & TIMED != 0 && !owes {
+                self.only_waited(flags);
+            }
+            let flags = if owes { flags } else { flags & !TIMED };
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
+            self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS));
+            self.retime(slot);
+        }
+        had
+    }
+
+    /// Something else makes the key ready, or dirty whatever becomes of its run, with this
+    /// priority: that covers the triggers of a window that owes a run. Returns the priority with
+    /// theirs.
+    #[cold]
+    pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
+        if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
+            return priority;
+        }
+        self.close_window(slot).priority.max(priority)
+    }
+
+    /// Something that respects a back-off makes the key dirty: that covers a window all of whose
+    /// triggers do so too.
+    pub(super) fn cover_respecting(&mut self, slot: u32, priority: i16) -> i16 {
+        if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).respects {
+            return priority;
+        }
+        self.cover(slot, priority)
+    }
+
+    /// The key of an open window has become something else.
+    #[cold]
+    pub(super) fn tally_window(&mut self, slot: u32, flags: u32) {
+        self.open.change(slot, flags, |_| ());
+    }
+
+    /// A run has failed and is about to end: a window joins the retry if its triggers respect the
+    /// back-off that begins, or if the retry is a fresh start. The priority of one that joins.
+    pub(super) fn window_joins(&mut self, slot: u32, resets: bool) -> Option<i16> {
+        let Window { owes, respects, .. } = self.open.of(slot);
+        (owes && (respects || resets)).then(|| self.close_window(slot).priority)
+    }
+
+    /// The run of a key with an open window is about to end.
+    #[cold]
+    pub(super) fn window_at_end(&mut self, slot: u32, flags: u32) {
+        if flags & DIRTY != 0 {
+            let priority = self.cover(slot, i16::MIN);
+            self.line.raise_to(&mut self.arena, slot, priority);
+        } else {
+            self.open.change(slot, flags & !HELD, |window| window.respects = false);
+        }
+    }
+
+    /// A window ends, or the own timer beside it fires. With `lets_go` a key that there is no
+    /// reason left to know is let go; else whoever calls has a use for it.
+    #[cold]
+    pub(super) fn fire_beside_window(&mut self, slot: u32, lets_go: bool) {
+        let Window { ends, own, .. } = self.open.of(slot);
+        if let Some(own) = own.filter(|own| self.timers.is_before(*own, ends)) {
+            return self.timer_fires(slot, own.due);
+        }
+        let window = self.close_window(slot);
+        if window.owes {
+            self.window_ends(slot, window);
+        } else if lets_go {
+            self.let_go(slot);
+            // a drain may have waited for it alone
+            self.conclude();
+        } else if self.arena.flags(slot) & (READY | HELD) == 0 && self.timers.due(slot).is_none() {
+            self.suspect(Some(slot));
+        }
+    }
+
+    /// A window that owed a run has closed.
+    fn window_ends(&mut self, slot: u32, window: Window) {
+        let (due, priority) = (window.ends.due, window.priority);
+        self.tell_late(due);
+        let since = due.min(self.open.shut.unwrap_or(self.now));
+        let flags = self.arena.flags(slot);
+        if flags & HELD == 0 {
+            self.restart_attempts(slot);
+            self.make_ready(slot, since, priority);
+            self.line.enter(&mut self.arena, slot, since);
+        } else if window.respects {
+            self.make_dirty_respecting(slot, since, priority);
+        } else {
+            self.make_dirty(slot, since, priority);
+        }
+    }
+
+    /// Lets a key go, and its payload, if there is no reason left for them.
+    pub(super) fn let_go(&mut self, slot: u32) {
+        let value = self.dead_value(slot);
+        let key = self.release(slot);
+        if key.is_some() || value.is_some() {
+            self.discard(key, value);
+        }
+    }
+
+    /// A shutdown drops the timers of a key with an open window, which closes.
+    #[cold]
+    pub(super) fn drop_beside_window(&mut self, slot: u32) {
+        if self.clear_beside_window(slot) {
+            // its turn comes by the window's end
+            return;
+        }
+        let window = self.close_window(slot);
+        if window.owes {
+            self.window_ends(slot, window);
+        } else {
+            self.let_go(slot);
+        }
+    }
+}

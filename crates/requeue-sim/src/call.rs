@@ -1,0 +1,462 @@
+//! What producers ask of the queue.
+
+use requeue::{Add, Debounce, InBackoff, Instant, Restore, WaitingKeys};
+use std::time::Duration;
+
+/// When the run that a trigger asks for is due.
+///
+/// ```
+/// use requeue_sim::{Trigger, When};
+/// assert_eq!(Trigger::<_>::now("a").when, When::Now);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum When {
+    /// Now: `add`.
+    Now,
+    /// After a delay: `add_after`.
+    After(Duration),
+    /// At an instant: [`Add::at`].
+    At(Instant),
+    /// When the limiter says: `add_rate_limited`.
+    RateLimited,
+}
+
+/// What becomes of a timer that the key has already: see [`Add`].
+///
+/// ```
+/// use requeue_sim::{Timer, Trigger};
+/// use std::time::Duration;
+/// let trigger = Trigger::<_>::after("a", Duration::from_secs(1));
+/// assert_eq!(trigger.timer, Timer::Earliest);
+/// assert_eq!(trigger.keep().timer, Timer::Keep);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timer {
+    /// The earlier of both stays.
+    Earliest,
+    /// The later of both stays, but none later than so long after the first.
+    Latest(Duration),
+    /// The new one replaces it.
+    Replace,
+    /// It stays as it is.
+    Keep,
+}
+
+/// A trigger: a call that asks for a run of a key. It has the options of [`Add`], which it
+/// becomes, in a form that can be written into a trace and read from it.
+///
+/// ```
+/// use requeue::InBackoff;
+/// use requeue_sim::Trigger;
+/// let event = Trigger::<_>::now("web-1").in_backoff(InBackoff::Respect).priority(10);
+/// assert_eq!((event.key, event.priority), ("web-1", 10));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Trigger<K, V = ()> {
+    /// The key.
+    pub key: K,
+    /// The value that it brings, if it brings one.
+    pub value: Option<V>,
+    /// When the run is due.
+    pub when: When,
+    /// What becomes of a timer that is set.
+    pub timer: Timer,
+    /// The priority.
+    pub priority: i16,
+    /// What it asks for where the key's last run failed; the queue's own say where it is `None`.
+    pub in_backoff: Option<InBackoff>,
+    /// The debounce of a trigger for now; the queue's own says where it is `None`. A trigger with
+    /// a delay has none.
+    pub debounce: Option<Debounce>,
+}
+
+impl<K, V> Trigger<K, V> {
+    fn new(key: K, when: When) -> Self {
+        let value = None;
+        Self { key, value, when, timer: Timer::Earliest, priority: 0, in_backoff: None, debounce: None }
+    }
+
+    /// A run now.
+    ///
+    /// ```
+    /// use requeue_sim::{Trigger, When};
+    /// assert_eq!(Trigger::<_>::now(1).when, When::Now);
+    /// ```
+    #[must_use]
+    pub fn now(key: K) -> Self {
+        Self::new(key, When::Now)
+    }
+
+    /// A run after a delay.
+    ///
+    /// ```
+    /// use requeue_sim::{Trigger, When};
+    /// use std::time::Duration;
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Trigger::<_>::after(1, second).when, When::After(second));
+    /// ```
+    #[must_use]
+    pub fn after(key: K, delay: Duration) -> Self {
+        Self::new(key, When::After(delay))
+    }
+
+    /// A run at an instant of the simulation's time, which may have passed.
+    ///
+    /// ```
+    /// use requeue::Instant;
+    /// use requeue_sim::{Trigger, When};
+    /// let at = Instant::from_nanos(7);
+    /// assert_eq!(Trigger::<_>::at(1, at).when, When::At(at));
+    /// ```
+    #[must_use]
+    pub fn at(key: K, due: Instant) -> Self {
+        Self::new(key, When::At(due))
+    }
+
+    /// A run when the limiter says.
+    ///
+    /// ```
+    /// use requeue_sim::{Trigger, When};
+    /// assert_eq!(Trigger::<_>::rate_limited(1).when, When::RateLimited);
+    /// ```
+    #[must_use]
+    pub fn rate_limited(key: K) -> Self {
+        Self::new(key, When::RateLimited)
+    }
+
+    /// With a value, which the queue merges into the key's: [`Add::value`].
+    ///
+    /// ```
+    /// # use requeue_sim::Trigger;
+    /// assert_eq!(Trigger::now(1).value(7).value, Some(7));
+    /// ```
+    #[must_use]
+    pub fn value(self, value: V) -> Self {
+        Self { value: Some(value), ..self }
+    }
+
+    /// With a priority: [`Add::priority`].
+    ///
+    /// ```
+    /// # use requeue_sim::Trigger;
+    /// assert_eq!(Trigger::<_>::now(1).priority(-100).priority, -100);
+    /// ```
+    #[must_use]
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// What it asks for in a back-off: [`Add::in_backoff`].
+    ///
+    /// ```
+    /// # use requeue_sim::Trigger;
+    /// use requeue::InBackoff;
+    /// assert_eq!(Trigger::<_>::now(1).in_backoff(InBackoff::Reset).in_backoff, Some(InBackoff::Reset));
+    /// ```
+    #[must_use]
+    pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
+        Self { in_backoff: Some(in_backoff), ..self }
+    }
+
+    /// With a debounce of its own: [`AddNow::debounce`](requeue::AddNow::debounce). It is of
+    /// triggers for now; one with a delay is not debounced.
+    ///
+    /// ```
+    /// # use requeue_sim::Trigger;
+    /// # use std::time::Duration;
+    /// use requeue::Debounce;
+    /// let quiet = Debounce::new(Duration::from_millis(500));
+    /// assert_eq!(Trigger::<_>::now(1).debounce(quiet).debounce, Some(quiet));
+    /// ```
+    #[must_use]
+    pub fn debounce(self, debounce: Debounce) -> Self {
+        Self { debounce: Some(debounce), ..self }
+    }
+
+    /// The later instant stays, within `max` of the first: [`Add::latest`].
+    ///
+    /// ```
+    /// # use requeue_sim::{Timer, Trigger};
+    /// # use std::time::Duration;
+    /// let (quiet, max) = (Duration::from_secs(1), Duration::from_secs(5));
+    /// assert_eq!(Trigger::<_>::after(1, quiet).latest(max).timer, Timer::Latest(max));
+    /// ```
+    #[must_use]
+    pub fn latest(self, max: Duration) -> Self {
+        Self { timer: Timer::Latest(max), ..self }
+    }
+
+    /// The new instant replaces the old one: [`Add::replace`].
+    ///
+    /// ```
+    /// # use requeue_sim::{Timer, Trigger};
+    /// # use std::time::Duration;
+    /// assert_eq!(Trigger::<_>::after(1, Duration::from_secs(1)).replace().timer, Timer::Replace);
+    /// ```
+    #[must_use]
+    pub fn replace(self) -> Self {
+        Self { timer: Timer::Replace, ..self }
+    }
+
+    /// The old instant stays: [`Add::keep`].
+    ///
+    /// ```
+    /// # use requeue_sim::{Timer, Trigger};
+    /// # use std::time::Duration;
+    /// assert_eq!(Trigger::<_>::after(1, Duration::from_secs(1)).keep().timer, Timer::Keep);
+    /// ```
+    #[must_use]
+    pub fn keep(self) -> Self {
+        Self { timer: Timer::Keep, ..self }
+    }
+
+    /// As the queue takes it, without the key.
+    pub(crate) fn how(&self) -> Add<V>
+    where
+        V: Clone,
+    {
+        let add = match self.when {
+            When::Now => match self.debounce {
+                Some(debounce) => Add::now().debounce(debounce).into(),
+                None => Add::after(Duration::ZERO),
+            },
+            When::After(delay) => Add::after(delay),
+            When::At(due) => Add::at(due),
+            When::RateLimited => Add::rate_limited(),
+        };
+        let add = match self.timer {
+            Timer::Earliest => add,
+            Timer::Latest(max) => add.latest(max),
+            Timer::Replace => add.replace(),
+            Timer::Keep => add.keep(),
+        };
+        let add = self.value.iter().cloned().fold(add, Add::value).priority(self.priority);
+        self.in_backoff.into_iter().fold(add, Add::in_backoff)
+    }
+}
+
+/// A key that is put back as it was known before: [`requeue::Restore`] in a form that can be
+/// written into a trace and read from it.
+///
+/// ```
+/// use requeue_sim::Restored;
+/// use std::time::Duration;
+/// let stored = Restored::<_>::new("web-1").failures(2).attempt(3).due(Duration::from_secs(5)).priority(10);
+/// assert_eq!((stored.key, stored.failures, stored.attempt), ("web-1", 2, Some(3)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Restored<K, V = ()> {
+    /// The key.
+    pub key: K,
+    /// Its value, if it has one.
+    pub value: Option<V>,
+    /// Its failures in a row.
+    pub failures: u32,
+    /// The attempt that its next run is, if it is told.
+    pub attempt: Option<u32>,
+    /// How long after the call it is due; it is ready at once where it is `None`.
+    pub due: Option<Duration>,
+    /// The priority.
+    pub priority: i16,
+}
+
+impl<K, V> Restored<K, V> {
+    /// A key that is ready, and of which nothing else is known.
+    ///
+    /// ```
+    /// use requeue_sim::Restored;
+    /// assert_eq!(Restored::<_>::new(1).due, None);
+    /// ```
+    #[must_use]
+    pub fn new(key: K) -> Self {
+        Self { key, value: None, failures: 0, attempt: None, due: None, priority: 0 }
+    }
+
+    /// With a value: [`Restore::value`].
+    ///
+    /// ```
+    /// assert_eq!(requeue_sim::Restored::new(1).value("old").value, Some("old"));
+    /// ```
+    #[must_use]
+    pub fn value(self, value: V) -> Self {
+        Self { value: Some(value), ..self }
+    }
+
+    /// With so many failures in a row: [`Restore::failures`].
+    ///
+    /// ```
+    /// assert_eq!(requeue_sim::Restored::<_>::new(1).failures(4).failures, 4);
+    /// ```
+    #[must_use]
+    pub fn failures(self, failures: u32) -> Self {
+        Self { failures, ..self }
+    }
+
+    /// Its next run is this attempt: [`Restore::attempt`].
+    ///
+    /// ```
+    /// assert_eq!(requeue_sim::Restored::<_>::new(1).attempt(4).attempt, Some(4));
+    /// ```
+    #[must_use]
+    pub fn attempt(self, attempt: u32) -> Self {
+        Self { attempt: Some(attempt), ..self }
+    }
+
+    /// It is due so long after the call: [`Restore::due`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(requeue_sim::Restored::<_>::new(1).due(second).due, Some(second));
+    /// ```
+    #[must_use]
+    pub fn due(self, after: Duration) -> Self {
+        Self { due: Some(after), ..self }
+    }
+
+    /// With a priority: [`Restore::priority`].
+    ///
+    /// ```
+    /// assert_eq!(requeue_sim::Restored::<_>::new(1).priority(7).priority, 7);
+    /// ```
+    #[must_use]
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// As the queue takes it.
+    pub(crate) fn at(&self, now: Instant) -> Restore<K, V>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        let restore = Restore::new(self.key.clone()).failures(self.failures).priority(self.priority);
+        let restore = self.value.iter().cloned().fold(restore, Restore::value);
+        let restore = self.attempt.into_iter().fold(restore, Restore::attempt);
+        self.due.into_iter().fold(restore, |restore, after| restore.due(now + after))
+    }
+}
+
+/// What a producer asks of the queue, or a handler during its run; and what becomes of workers.
+///
+/// ```
+/// use requeue_sim::{Call, Trigger};
+/// let call: Call<&str> = Trigger::now("a").into();
+/// assert_eq!(call.key(), Some(&"a"));
+/// assert_eq!(Call::<u32>::ShutDown.key(), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Call<K, V = ()> {
+    /// A run of a key.
+    Add(Trigger<K, V>),
+    /// The same, and where the queue is full somebody waits for room, for so long at the most
+    /// ([`Duration::MAX`] is for ever): [`WorkQueue::add_when_room`](requeue::WorkQueue::add_when_room).
+    /// Nobody is held up by that: neither the producer nor the run that asks it.
+    AddWhenRoom(Trigger<K, V>, Duration),
+    /// Runs of several keys at once: [`WorkQueue::add_many_with`](requeue::WorkQueue::add_many_with).
+    /// Invariants are told of an [`Add`](Self::Add) for each of them, after all were added.
+    AddMany(Vec<Trigger<K, V>>),
+    /// [`WorkQueue::restore`](requeue::WorkQueue::restore).
+    Restore(Restored<K, V>),
+    /// [`WorkQueue::cancel`](requeue::WorkQueue::cancel).
+    Cancel(K),
+    /// [`WorkQueue::cancel_and_forget`](requeue::WorkQueue::cancel_and_forget).
+    CancelAndForget(K),
+    /// [`WorkQueue::forget`](requeue::WorkQueue::forget).
+    Forget(K),
+    /// [`WorkQueue::pause`](requeue::WorkQueue::pause).
+    Pause,
+    /// [`WorkQueue::resume`](requeue::WorkQueue::resume).
+    Resume,
+    /// [`WorkQueue::pause_key`](requeue::WorkQueue::pause_key).
+    PauseKey(K),
+    /// [`WorkQueue::resume_key`](requeue::WorkQueue::resume_key).
+    ResumeKey(K),
+    /// [`WorkQueue::pause_group`](requeue::WorkQueue::pause_group): of the key's group in this tier.
+    PauseGroup(K, usize),
+    /// [`WorkQueue::resume_group`](requeue::WorkQueue::resume_group).
+    ResumeGroup(K, usize),
+    /// [`WorkQueue::lift_rate`](requeue::WorkQueue::lift_rate).
+    LiftRate,
+    /// [`WorkQueue::close`](requeue::WorkQueue::close).
+    Close,
+    /// [`WorkQueue::shut_down`](requeue::WorkQueue::shut_down).
+    ShutDown,
+    /// [`WorkQueue::shut_down_with`](requeue::WorkQueue::shut_down_with): what becomes of the keys
+    /// that wait, and how long the drain waits at the most ([`Duration::MAX`] is for ever).
+    /// [`Event::Drained`](crate::Event::Drained) tells how it ended.
+    Drain(WaitingKeys, Duration),
+    /// So many workers from now on. Of those that are too many one that waits leaves at once, and
+    /// one that has a key after its run.
+    Workers(usize),
+    /// This worker, counted from 0, gives up waiting for a key and begins anew, as a task does whose
+    /// wait is cancelled. Nothing happens where it does not wait.
+    CancelGet(usize),
+}
+
+impl<K, V> Call<K, V> {
+    /// The key that it is about, if it is about one.
+    ///
+    /// ```
+    /// use requeue_sim::Call;
+    /// assert_eq!(Call::<_>::Cancel(7).key(), Some(&7));
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Option<&K> {
+        match self {
+            Self::Add(trigger) | Self::AddWhenRoom(trigger, _) => Some(&trigger.key),
+            Self::Restore(restored) => Some(&restored.key),
+            Self::Cancel(key) | Self::CancelAndForget(key) | Self::Forget(key) => Some(key),
+            Self::PauseKey(key) | Self::ResumeKey(key) => Some(key),
+            Self::PauseGroup(key, _) | Self::ResumeGroup(key, _) => Some(key),
+            Self::AddMany(triggers) => match &**triggers {
+                [trigger] => Some(&trigger.key),
+                _ => None,
+            },
+            Self::Pause | Self::Resume | Self::LiftRate | Self::Close | Self::ShutDown => None,
+            Self::Drain(..) | Self::Workers(_) | Self::CancelGet(_) => None,
+        }
+    }
+
+    /// All keys that it is about.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        let several = match self {
+            Self::AddMany(triggers) => &**triggers,
+            _ => &[],
+        };
+        let one = if several.is_empty() { self.key() } else { None };
+        one.into_iter().chain(several.iter().map(|trigger| &trigger.key))
+    }
+
+    /// The call without these keys; `None` if nothing is left of it.
+    pub(crate) fn without(&self, gone: impl Fn(&K) -> bool) -> Option<Self>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        match self {
+            Self::AddMany(triggers) => {
+                let left: Vec<_> = triggers.iter().filter(|trigger| !gone(&trigger.key)).cloned().collect();
+                (!left.is_empty()).then_some(Self::AddMany(left))
+            }
+            _ => (!self.key().is_some_and(gone)).then(|| self.clone()),
+        }
+    }
+}
+
+impl<K, V> From<Trigger<K, V>> for Call<K, V> {
+    fn from(trigger: Trigger<K, V>) -> Self {
+        Self::Add(trigger)
+    }
+}
+
+impl<K, V> From<Restored<K, V>> for Call<K, V> {
+    fn from(restored: Restored<K, V>) -> Self {
+        Self::Restore(restored)
+    }
+}

@@ -1,0 +1,142 @@
+//! Those who wait, each polled only after its waker was called.
+
+use crate::{Call, Plan};
+use requeue::{Get, GetMany, Instant, Item, WorkQueue};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A waker that notes that it was called.
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Whether somebody is to be polled, and the waker that says so.
+pub(crate) struct Asleep {
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+impl Asleep {
+    /// To be polled.
+    pub(crate) fn new() -> Self {
+        let bell = Arc::new(Bell(AtomicBool::new(true)));
+        Self { waker: bell.clone().into(), bell }
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.bell.0.load(Relaxed)
+    }
+
+    pub(crate) fn wake(&self) {
+        self.bell.0.store(true, Relaxed);
+    }
+
+    pub(crate) fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        self.bell.0.store(false, Relaxed);
+        Pin::new(future).poll(&mut Context::from_waker(&self.waker))
+    }
+}
+
+/// What a worker waits for.
+pub(crate) enum Look<K: 'static, V: 'static> {
+    One(Get<'static, K, V>),
+    Many(GetMany<'static, K, V>),
+}
+
+/// What a worker has got.
+pub(crate) enum Found<K: 'static, V: 'static> {
+    Nothing,
+    /// The queue has ended.
+    End,
+    One(Item<'static, K, V>),
+    Many(requeue::Items<'static, K, V>),
+}
+
+/// A worker.
+pub(crate) struct Seat<K: 'static, V: 'static> {
+    pub(crate) asleep: Asleep,
+    pub(crate) look: Option<Look<K, V>>,
+    /// The runs that it has, in the order in which they began.
+    pub(crate) going: Vec<Going<K, V>>,
+    /// It was told that the queue has ended.
+    pub(crate) left: bool,
+    /// It is one too many.
+    pub(crate) away: bool,
+}
+
+impl<K: Send + Sync + 'static, V: Send + 'static> Seat<K, V> {
+    pub(crate) fn new() -> Self {
+        Self { asleep: Asleep::new(), look: None, going: Vec::new(), left: false, away: false }
+    }
+
+    /// It has nothing to do but to wait for keys.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.going.is_empty() && !self.left && !self.away
+    }
+
+    /// It looks for a key, or so many.
+    pub(crate) fn poll<S>(&mut self, queue: &WorkQueue<K, V, S>, most: usize) -> Found<K, V> {
+        let look = self.look.get_or_insert_with(|| match most {
+            0 | 1 => Look::One(queue.get().into_owned()),
+            _ => Look::Many(queue.get_many(most).into_owned()),
+        });
+        let found = match look {
+            Look::One(get) => self.asleep.poll(get).map(|item| item.map_or(Found::End, Found::One)),
+            Look::Many(get) => self.asleep.poll(get).map(|items| items.map_or(Found::End, Found::Many)),
+        };
+        match found {
+            Poll::Pending => Found::Nothing,
+            Poll::Ready(found) => {
+                self.look = None;
+                self.left = matches!(found, Found::End);
+                found
+            }
+        }
+    }
+
+    /// Which of its runs does something next, and when.
+    pub(crate) fn next(&self) -> Option<(Instant, usize)> {
+        let each = self.going.iter().enumerate().map(|(which, going)| (going.next(), which));
+        each.min()
+    }
+}
+
+/// A run that is going on.
+pub(crate) struct Going<K: 'static, V: 'static> {
+    pub(crate) item: Item<'static, K, V>,
+    pub(crate) plan: Plan<K, V>,
+    pub(crate) began: Instant,
+    /// How many of the plan's calls were made.
+    called: usize,
+}
+
+impl<K: Clone, V: Clone> Going<K, V> {
+    /// Its next call, if it has not made all.
+    pub(crate) fn call(&mut self) -> Option<Call<K, V>> {
+        let (_, call) = self.plan.calls.get(self.called)?;
+        self.called += 1;
+        Some(call.clone())
+    }
+}
+
+impl<K, V> Going<K, V> {
+    pub(crate) fn new(item: Item<'static, K, V>, plan: Plan<K, V>, began: Instant) -> Self {
+        Self { item, plan, began, called: 0 }
+    }
+
+    /// When it does something next.
+    fn next(&self) -> Instant {
+        let end = self.began + self.plan.takes;
+        self.plan.calls.get(self.called).map_or(end, |(after, _)| (self.began + *after).min(end))
+    }
+}

@@ -1,0 +1,67 @@
+//! What values must be.
+
+use std::fmt::Debug;
+
+/// What a value must be that triggers bring with them: to be queued, and to be written into a trace
+/// and read from it. It is implemented for `()`, for strings, `bool`, `char` and integers; for a
+/// type of your own it is two methods.
+///
+/// ```
+/// use requeue_sim::Value;
+///
+/// #[derive(Clone, Debug, PartialEq, Eq)]
+/// enum Reason {
+///     Event,
+///     Resync,
+/// }
+///
+/// impl Value for Reason {
+///     fn to_text(&self) -> String {
+///         format!("{self:?}")
+///     }
+///     fn from_text(text: &str) -> Option<Self> {
+///         [Reason::Event, Reason::Resync].into_iter().find(|reason| reason.to_text() == text)
+///     }
+/// }
+///
+/// assert_eq!(Reason::from_text(&Reason::Resync.to_text()), Some(Reason::Resync));
+/// assert_eq!(u64::from_text("7"), Some(7));
+/// ```
+pub trait Value: Clone + Debug + Eq + Send + Sync + 'static {
+    /// The value as text, of any length and with any characters.
+    ///
+    /// ```
+    /// assert_eq!(requeue_sim::Value::to_text(&7), "7");
+    /// ```
+    fn to_text(&self) -> String;
+
+    /// The value of a text that [`to_text`](Self::to_text) has made; `None` if it is none.
+    ///
+    /// ```
+    /// assert_eq!(<u8 as requeue_sim::Value>::from_text("256"), None);
+    /// ```
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+impl Value for () {
+    fn to_text(&self) -> String {
+        String::new()
+    }
+    fn from_text(text: &str) -> Option<Self> {
+        text.is_empty().then_some(())
+    }
+}
+
+macro_rules! values {
+    ($($value:ty)*) => {$(
+        impl Value for $value {
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+            fn from_text(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+values!(String bool char u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);

@@ -1,0 +1,95 @@
+//! Calls that take a hand in what the queue does with a key (rule B7).
+
+use crate::hold::Shared;
+use crate::journal::Known;
+use crate::key::AsKey;
+use crate::{Cancelled, WorkQueue};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+impl<K, V> Shared<K, V> {
+    fn cancel<Q>(&self, key: &Q, hash: u32, forget: bool) -> Option<Cancelled<V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut hold = self.enter(&mut None);
+        let (cancelled, gone) = hold.cancel(key, hash, forget);
+        self.tell_journal(|journal| match &gone {
+            Some(key) => journal.changed(key, None),
+            None => {
+                let known = hold.core.slot_of(key, hash).and_then(|slot| hold.core.known_of(slot));
+                if let Some((key, state, value)) = known {
+                    journal.changed(key, Known::of(&state, value));
+                }
+            }
+        });
+        hold.close();
+        drop(gone);
+        cancelled
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Takes everything away that asks for a run of `key`: that it is ready, dirty or waiting,
+    /// and its value. Says what that was; `None` if there was nothing to take.
+    ///
+    /// A run that is on goes on, and its retry is taken as ever. The failures stay on record:
+    /// [`cancel_and_forget`](Self::cancel_and_forget) clears them too. A key that is added
+    /// again goes to the back of the line, and its next run is attempt 1.
+    ///
+    /// An [`add`](Self::add) that returns before this call begins is cancelled with the rest;
+    /// one that begins after this call has returned gives a run. An
+    /// [`add_rate_limited`](Self::add_rate_limited) whose limiter is being asked meanwhile
+    /// comes after it.
+    ///
+    /// A drain is complete when this takes the last key. With an order of one's own see
+    /// [`ReadyOrder::leave`](crate::ReadyOrder::leave).
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::<String>::new();
+    /// q.add_ref("a")?;
+    /// q.add_after("a".to_string(), Duration::from_secs(9))?;
+    /// let cancelled = q.cancel("a").expect("it was ready");
+    /// assert!(cancelled.ready && cancelled.waiting_until.is_some());
+    /// assert!(q.is_empty() && q.cancel("a").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `Hash`, `Eq` or an order of the user's own does: then nothing has changed.
+    pub fn cancel<Q>(&self, key: &Q) -> Option<Cancelled<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        self.shared.cancel(key, hash, false)
+    }
+
+    /// [`cancel`](Self::cancel) and [`forget`](Self::forget) in one: the failures go too, also
+    /// where nothing else was to be taken.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_rate_limited("a")?;
+    /// q.cancel_and_forget("a");
+    /// assert!(q.state("a").is_none() && q.num_requeues("a") == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`cancel`](Self::cancel), and if a limiter of the user's own does, which is told
+    /// before.
+    pub fn cancel_and_forget(&self, key: impl AsKey<K>) -> Option<Cancelled<V>> {
+        key.with_key(|key| {
+            let hash = self.hash(key);
+            self.shared.forget_own(key);
+            self.shared.cancel(key, hash, true)
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! The seam for engines: queues that keep their keys outside of the process's memory.
+//!
+//! An engine has a queue in memory as its front: that one hands the keys out, runs timers and back-off, and is what a
+//! [`Worker`](crate::Worker) works for. The engine writes down what the front knows, so that another process can go on
+//! from there:
+//!
+//! - It writes a trigger first, and gives it to the front when it is written: [`Front::apply`].
+//! - It is told what is known of a key at each end of a run: [`Journal::changed`]. With what was applied by then
+//!   ([`Journal::applied`]) that says all: a key is in the store as the journal had it last, and the triggers behind that.
+//! - When it opens it gives the front what it has read: [`WorkQueue::restore`].
+//!
+//! A queue without an engine has none of this, and pays nothing for it.
+
+pub use crate::journal::{Fence, Journal, Known};
+pub use crate::op::Call;
+pub use crate::source::{Front, Source};
+
+use crate::add::{Add, When};
+use crate::{AddError, AddResult, Builder, Clock, Refused, WorkQueue};
+use requeue_core::{Delay, Policy};
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When a trigger asks for its run: what an engine has to write of it.
+///
+/// ```
+/// # use requeue::{Add, engine::Asked};
+/// let asked = Asked::of(&Add::from(Add::<()>::now().priority(7)))?;
+/// assert_eq!((asked.delay, asked.priority), (None, 7));
+/// # Ok::<(), &'static str>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// So much later; `None` is now.
+    pub delay: Option<Duration>,
+    /// The priority.
+    pub priority: i16,
+}
+
+impl Asked {
+    /// What of a trigger an engine can keep.
+    ///
+    /// # Errors
+    ///
+    /// What it cannot keep, in words: a delay that a limiter says, an instant of the queue's clock, a debounce, or a policy
+    /// for timers other than the earliest.
+    ///
+    /// ```
+    /// # use requeue::{Add, engine::Asked};
+    /// # use std::time::Duration;
+    /// let add = Add::<()>::after(Duration::from_secs(1));
+    /// assert!(Asked::of(&add).is_ok());
+    /// assert!(Asked::of(&add.keep()).is_err());
+    /// ```
+    pub fn of<V>(add: &Add<V>) -> Result<Self, &'static str> {
+        let Add { when, policy, in_backoff, priority, debounce, .. } = add;
+        if debounce.is_some() {
+            return Err("an engine keeps no debounce");
+        }
+        if in_backoff.is_some() {
+            return Err("an engine keeps no trigger that says what it does in a back-off");
+        }
+        let delay = match when {
+            When::Now => None,
+            When::After(delay) if *policy == Policy::Earliest => (!delay.is_zero()).then_some(*delay),
+            When::After(_) => return Err("an engine keeps the earliest timer of a key"),
+            When::At(_) => return Err("an engine keeps no instant of the queue's clock"),
+            When::RateLimited => return Err("an engine keeps no trigger that a limiter delays"),
+        };
+        Ok(Self { delay, priority: *priority })
+    }
+}
+
+impl<K, V, S> Builder<K, V, S> {
+    /// The queue is the front of an engine, which writes down what is known of its keys.
+    ///
+    /// What it is told is whole only where keys are ended by a [`Worker`](crate::Worker), or by
+    /// [`succeed`](crate::Item::succeed), [`retry`](crate::Item::retry), [`again`](crate::Item::again) and
+    /// [`give_up`](crate::Item::give_up). A run that ends by [`done`](crate::Item::done) is not told: the store goes on
+    /// to have its key as one that is to run. Nor is what is forgotten or dropped for room.
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Pen;
+    /// # impl Journal<u32, ()> for Pen {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # }
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::<u32>::builder().journal(std::sync::Arc::new(Pen)).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn journal(mut self, journal: Arc<dyn Journal<K, V>>) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+}
+
+impl<K, V> Front<K, V> {
+    /// The queue's clock.
+    ///
+    /// ```
+    /// # use requeue::{Source, WorkQueue};
+    /// let q = WorkQueue::<u32>::new();
+    /// assert!(q.front().clock().now() <= q.front().clock().now());
+    /// ```
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.shared.clock.clone()
+    }
+
+    /// Why the queue would refuse any trigger with this priority now.
+    ///
+    /// ```
+    /// # use requeue::{Refused, Source, WorkQueue};
+    /// let q = WorkQueue::<u32>::new();
+    /// assert_eq!((q.front().refuses(0), q.front().refuses(7)), (None, Some(Refused::NoPriorities)));
+    /// ```
+    #[must_use]
+    pub fn refuses(&self, priority: i16) -> Option<Refused> {
+        if !self.shared.takes(priority) {
+            return Some(Refused::NoPriorities);
+        }
+        self.shared.lock().with(|hold| hold.core.shutting_down()).then_some(Refused::ShutDown)
+    }
+
+    /// Gives the queue a trigger that was written: of what [`Asked`] says.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_with`](WorkQueue::add_with).
+    ///
+    /// # Panics
+    ///
+    /// As for [`add_with`](WorkQueue::add_with).
+    ///
+    /// ```
+    /// # use requeue::{Add, Added, Source, WorkQueue, engine::Asked};
+    /// let q = WorkQueue::<u32>::new();
+    /// let asked = Asked::of(&Add::<()>::after(std::time::Duration::ZERO))?;
+    /// assert_eq!(q.front().apply(&q, 4711, None, asked, 1)?, Added::Ready);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn apply<S>(
+        &self,
+        queue: &WorkQueue<K, V, S>,
+        key: K,
+        value: Option<V>,
+        asked: Asked,
+        ticket: u64,
+    ) -> AddResult<K, V>
+    where
+        K: Hash + Eq,
+        S: BuildHasher,
+    {
+        let shared = &*self.shared;
+        if !shared.takes(asked.priority) {
+            return Err(AddError { key, value, reason: Refused::NoPriorities });
+        }
+        let hash = queue.hash(&key);
+        let (delay, reading) = match asked.delay {
+            None => (Delay::Now, None),
+            Some(delay) => (Delay::After(delay, Policy::Earliest), Some(shared.now())),
+        };
+        let added = shared.add_as(key, (value, asked.priority), reading, |core, trigger| {
+            let added = core.add(trigger, hash, delay);
+            shared.tell_journal(|journal| journal.applied(ticket));
+            added
+        });
+        added.map(|accepted| accepted.added)
+    }
+}

@@ -1,0 +1,66 @@
+//! What a builder knows of groups that take turns (rule B3); see `groups.rs`.
+
+use crate::limiter::dispatch;
+use crate::{BuildError, RandomState};
+use requeue_core::{GroupRules, Groups, Order};
+use std::hash::Hash;
+use std::time::Duration;
+
+/// What a builder knows of groups.
+pub(crate) struct Fairness<K> {
+    groups: Groups<K>,
+    pub(crate) within: bool,
+    /// A cap was 0.
+    no_room: bool,
+    /// A rate that is none.
+    no_rate: Option<(f64, u32)>,
+}
+
+impl<K> Default for Fairness<K> {
+    fn default() -> Self {
+        Self { groups: Groups::none(), within: false, no_room: false, no_rate: None }
+    }
+}
+
+impl<K> Fairness<K> {
+    /// Divides the groups that there are once more.
+    pub(crate) fn then_by<G>(&mut self, group: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>)
+    where
+        G: Hash + Eq + Send + Sync + 'static,
+    {
+        self.no_room |= rules.has_no_room();
+        let asked = rules.asked_rate();
+        let exact = asked.and_then(|(keys, burst)| dispatch(keys, burst));
+        self.no_rate = self.no_rate.or(asked.filter(|_| exact.is_none()));
+        self.groups.then_by(group, rules.exact_rate(exact), RandomState::new());
+    }
+
+    /// The order of a queue with groups, if there are groups; `other` is the one that was asked
+    /// for beside them.
+    pub(crate) fn take_order(
+        &mut self,
+        other: &Order<K>,
+        priorities: bool,
+        max_wait: Option<Duration>,
+    ) -> Result<Option<Order<K>>, BuildError> {
+        let Self { groups, within, no_room, no_rate } = std::mem::take(self);
+        if within && (!priorities || groups.is_empty()) {
+            return Err(BuildError::NothingWithinGroups);
+        }
+        if groups.is_empty() {
+            return Ok(None);
+        }
+        if !matches!(other, Order::Fifo) {
+            return Err(BuildError::OrderAndGroups);
+        }
+        if no_room {
+            return Err(BuildError::GroupCapZero);
+        }
+        if let Some((keys, burst)) = no_rate {
+            return Err(BuildError::Rate {
+                asked: format!("{keys:?} keys a second of a group, {burst} at once,"),
+            });
+        }
+        Ok(Some(Order::Fair { groups, priorities, within, max_wait }))
+    }
+}

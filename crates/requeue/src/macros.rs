@@ -1,0 +1,57 @@
+//! What is written once for many types.
+
+/// Implements `Debug` for a type whose keys, values and functions need not have it: shows the
+/// named fields, and `..` where there are others.
+///
+/// ```text
+/// debug!([K, V] Item<'_, K, V>, |item| { attempt: item.attempt, .. });
+/// ```
+macro_rules! debug {
+    ([$($bounds:tt)*] $type:ident $(<$($arg:tt),+>)?, |$this:tt| { $($field:ident: $value:expr,)* .. }) => {
+        debug!(@ [$($bounds)*] $type [$($($arg),+)?] $this [$($field: $value),*] finish_non_exhaustive);
+    };
+    ([$($bounds:tt)*] $type:ident $(<$($arg:tt),+>)?, |$this:tt| { $($field:ident: $value:expr),* }) => {
+        debug!(@ [$($bounds)*] $type [$($($arg),+)?] $this [$($field: $value),*] finish);
+    };
+    (@ [$($bounds:tt)*] $type:ident [$($args:tt)*] $this:tt [$($field:ident: $value:expr),*] $finish:ident) => {
+        impl<$($bounds)*> std::fmt::Debug for $type<$($args)*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &$value))*.$finish()
+            }
+        }
+    };
+}
+
+/// Writes methods that only call the method of the same name of something else.
+///
+/// ```text
+/// forward! { self => self.limiter; fn forget(&self, key: &K); }
+/// ```
+macro_rules! forward {
+    ($self:ident => $to:expr; $(fn $name:ident(&self $(, $arg:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
+        #[inline]
+        fn $name(&$self $(, $arg: $type)*) $(-> $answer)? {
+            $to.$name($($arg),*)
+        }
+    )*};
+}
+
+/// Implements `Error` for an enum, with what each of its variants says.
+///
+/// ```text
+/// messages!(GetError { TimedOut => "no key was ready in time" });
+/// ```
+macro_rules! messages {
+    ($error:ident { $($variant:ident $({ $($field:ident),+ })? => $text:literal),+ $(,)? }) => {
+        impl std::fmt::Display for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Self::$variant $({ $($field),+ })? => write!(f, $text),)+
+                }
+            }
+        }
+
+        impl std::error::Error for $error {}
+    };
+}

@@ -1,0 +1,329 @@
+//! The calls of an engine: awaited or waited for, and what may become of them.
+
+use crate::{Add, AddError, Added, BoxError, Refused, WorkQueue};
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Why a call of an engine failed, and whether it has changed anything.
+///
+/// ```
+/// # use requeue::EngineError;
+/// fn may_be_called_again(error: &EngineError) -> bool {
+///     matches!(error, EngineError::NotApplied(_) | EngineError::Unknown(_))
+/// }
+/// assert!(may_be_called_again(&EngineError::NotApplied("the disk is full".into())));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Nothing has changed. The call may be made again.
+    NotApplied(BoxError),
+    /// It may have happened, or not: the store failed before it could say so. Adding a key again is harmless; a value
+    /// that is added again may be merged twice.
+    Unknown(BoxError),
+    /// The queue takes nothing any more. Nothing has changed.
+    ShutDown,
+    /// The store's schema is of another version than this program knows. Nothing has changed.
+    Version {
+        /// That of the store.
+        found: u32,
+        /// The newest that this program knows.
+        known: u32,
+    },
+    /// A key or a value can't be written or read.
+    Codec(BoxError),
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotApplied(why) => write!(f, "nothing has changed: {why}"),
+            Self::Unknown(why) => write!(f, "it may have happened or not: {why}"),
+            Self::ShutDown => f.write_str("the queue is shut down"),
+            Self::Version { found, known } => {
+                write!(f, "the store's schema has version {found}, and this program knows up to {known}")
+            }
+            Self::Codec(why) => write!(f, "a key or a value can't be written or read: {why}"),
+        }
+    }
+}
+
+impl Error for EngineError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotApplied(why) | Self::Unknown(why) | Self::Codec(why) => Some(&**why),
+            Self::ShutDown | Self::Version { .. } => None,
+        }
+    }
+}
+
+/// A trigger that an engine did not take, or of which it cannot say: key and value come back.
+///
+/// ```
+/// # use requeue::{AsyncQueue, EngineError, WorkQueue};
+/// let q = WorkQueue::<u32>::new();
+/// q.shut_down();
+/// let failed = AsyncQueue::add(&q, 7).wait().unwrap_err();
+/// assert!(failed.key == 7 && matches!(failed.error, EngineError::ShutDown));
+/// ```
+pub struct AddFailed<K, V = ()> {
+    /// The key.
+    pub key: K,
+    /// The value, if there was one.
+    pub value: Option<V>,
+    /// What went wrong.
+    pub error: EngineError,
+}
+
+debug!([K, V] AddFailed<K, V>, |failed| { error: failed.error, .. });
+
+impl<K, V> fmt::Display for AddFailed<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<K, V> Error for AddFailed<K, V> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<K, V> From<AddFailed<K, V>> for EngineError {
+    fn from(failed: AddFailed<K, V>) -> Self {
+        failed.error
+    }
+}
+
+impl<K, V> From<AddError<K, V>> for AddFailed<K, V> {
+    fn from(refused: AddError<K, V>) -> Self {
+        let AddError { key, value, reason } = refused;
+        let error = match reason {
+            Refused::ShutDown => EngineError::ShutDown,
+            reason => EngineError::NotApplied(reason.into()),
+        };
+        Self { key, value, error }
+    }
+}
+
+/// A call of an engine that goes on: await it, or [`wait`](Self::wait) for it.
+///
+/// It has begun already. Dropped, it goes on to its end all the same, and nobody hears of that.
+///
+/// ```
+/// # use requeue::{AddFailed, AsyncQueue, Added, WorkQueue};
+/// async fn feed(q: &impl AsyncQueue<String>) -> Result<Added, AddFailed<String>> {
+///     q.add("a".into()).await
+/// }
+/// # let q = WorkQueue::<String>::new();
+/// # assert!(smol::block_on(feed(&q)).is_ok());
+/// assert_eq!(AsyncQueue::add(&q, "b".to_string()).wait()?, Added::Ready);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it has begun, but only its end says whether it happened"]
+pub struct Op<T, E = EngineError>(State<T, E>);
+
+enum State<T, E> {
+    /// `None` once it was told.
+    Ended(Option<Result<T, E>>),
+    Goes(Box<dyn Call<T, E>>),
+}
+
+/// What an engine makes an [`Op`] of.
+///
+/// ```
+/// # use requeue::{EngineError, Op, engine::Call};
+/// # use std::task::{Context, Poll};
+/// struct Seven;
+/// impl Call<u32, EngineError> for Seven {
+///     fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<u32, EngineError>> {
+///         Poll::Ready(Ok(7))
+///     }
+///     fn wait(self: Box<Self>) -> Result<u32, EngineError> {
+///         Ok(7)
+///     }
+/// }
+/// assert_eq!(Op::of(Seven).wait()?, 7);
+/// # Ok::<(), EngineError>(())
+/// ```
+pub trait Call<T, E>: Send {
+    /// How it has ended; otherwise the waker is woken when it ends. Not called after it said so.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, Op, engine::Call};
+    /// # use std::task::{Context, Poll};
+    /// # struct Seven;
+    /// # impl Call<u32, EngineError> for Seven {
+    /// #     fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<u32, EngineError>> {
+    /// #         Poll::Ready(Ok(7))
+    /// #     }
+    /// #     fn wait(self: Box<Self>) -> Result<u32, EngineError> {
+    /// #         Ok(7)
+    /// #     }
+    /// # }
+    /// assert_eq!(smol::block_on(Op::of(Seven))?, 7);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>>;
+
+    /// Blocks the calling thread until it ends.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, Op, engine::Call};
+    /// # use std::task::{Context, Poll};
+    /// # struct Seven;
+    /// # impl Call<u32, EngineError> for Seven {
+    /// #     fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<u32, EngineError>> {
+    /// #         Poll::Ready(Ok(7))
+    /// #     }
+    /// #     fn wait(self: Box<Self>) -> Result<u32, EngineError> {
+    /// #         Ok(7)
+    /// #     }
+    /// # }
+    /// assert_eq!(Box::new(Seven).wait()?, 7);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    fn wait(self: Box<Self>) -> Result<T, E>;
+}
+
+impl<T, E> Op<T, E> {
+    /// One that goes on.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, Op, engine::Call};
+    /// # use std::task::{Context, Poll};
+    /// # struct Seven;
+    /// # impl Call<u32, EngineError> for Seven {
+    /// #     fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<u32, EngineError>> {
+    /// #         Poll::Ready(Ok(7))
+    /// #     }
+    /// #     fn wait(self: Box<Self>) -> Result<u32, EngineError> {
+    /// #         Ok(7)
+    /// #     }
+    /// # }
+    /// assert_eq!(Op::of(Seven).wait()?, 7);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    pub fn of(call: impl Call<T, E> + 'static) -> Self {
+        Self(State::Goes(Box::new(call)))
+    }
+
+    /// Blocks the calling thread until the call has ended.
+    ///
+    /// # Errors
+    ///
+    /// What the call failed with.
+    ///
+    /// # Panics
+    ///
+    /// If it was awaited, and has ended by that.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, Op};
+    /// let ended: Op<u32> = Ok(7).into();
+    /// assert_eq!(ended.wait()?, 7);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    pub fn wait(self) -> Result<T, E> {
+        match self.0 {
+            State::Ended(Some(ended)) => ended,
+            State::Ended(None) => panic!("it has ended, and its end was told"),
+            State::Goes(call) => call.wait(),
+        }
+    }
+}
+
+impl<T, E> From<Result<T, E>> for Op<T, E> {
+    /// One that has ended.
+    fn from(ended: Result<T, E>) -> Self {
+        Self(State::Ended(Some(ended)))
+    }
+}
+
+// what has ended is moved out, never pinned
+impl<T, E> Unpin for Op<T, E> {}
+
+impl<T, E> Future for Op<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = match &mut self.0 {
+            State::Ended(ended) => return Poll::Ready(ended.take().expect("it is not polled after its end")),
+            State::Goes(call) => call.poll(cx),
+        };
+        if ended.is_ready() {
+            self.0 = State::Ended(None);
+        }
+        ended
+    }
+}
+
+debug!([T, E] Op<T, E>, |op| { ended: matches!(op.0, State::Ended(_)), .. });
+
+/// What a program needs that only feeds a queue, whichever it is: in memory, or an engine's.
+///
+/// ```
+/// # use requeue::{AsyncQueue, EngineError, WorkQueue};
+/// # use std::time::Duration;
+/// async fn feed(q: &impl AsyncQueue<String>) -> Result<(), EngineError> {
+///     q.add("a".into()).await?;
+///     q.add_after("b".into(), Duration::from_secs(1)).await?;
+///     Ok(())
+/// }
+/// smol::block_on(feed(&WorkQueue::new()))?; // in tests; in production an engine's queue
+/// # Ok::<(), EngineError>(())
+/// ```
+pub trait AsyncQueue<K, V = ()> {
+    /// Asks for a run of the key. When this has ended well the trigger is as safe as the queue keeps it: an engine's
+    /// survives the process.
+    ///
+    /// ```
+    /// # use requeue::{Add, AsyncQueue, WorkQueue};
+    /// # use std::time::Duration;
+    /// # let q = WorkQueue::<u32>::new();
+    /// AsyncQueue::add(&q, 7).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn add(&self, key: K) -> Op<Added, AddFailed<K, V>>;
+
+    /// Asks for a run of the key so much later.
+    ///
+    /// ```
+    /// # use requeue::{Add, AsyncQueue, WorkQueue};
+    /// # use std::time::Duration;
+    /// # let q = WorkQueue::<u32>::new();
+    /// AsyncQueue::add_after(&q, 7, Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>>;
+
+    /// Asks for a run of the key as `how` says.
+    ///
+    /// ```
+    /// # use requeue::{Add, AsyncQueue, WorkQueue};
+    /// # use std::time::Duration;
+    /// # let q = WorkQueue::<u32>::new();
+    /// AsyncQueue::add_with(&q, 7, Add::after(Duration::from_secs(1))).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>>;
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> AsyncQueue<K, V> for WorkQueue<K, V, S> {
+    fn add(&self, key: K) -> Op<Added, AddFailed<K, V>> {
+        Self::add(self, key).map_err(AddFailed::from).into()
+    }
+
+    fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>> {
+        Self::add_after(self, key, delay).map_err(AddFailed::from).into()
+    }
+
+    fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        Self::add_with(self, key, how).map_err(AddFailed::from).into()
+    }
+}

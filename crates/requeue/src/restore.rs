@@ -1,0 +1,184 @@
+//! A key that is put back as it was known before: [`Restore`].
+
+use crate::hold::Shared;
+use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
+use requeue_core::Restored;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+/// A key and what was known of it, for [`WorkQueue::restore`].
+///
+/// ```
+/// use requeue::{Clock, FakeClock, Restore, WorkQueue, limiter};
+/// use std::time::Duration;
+///
+/// let clock = FakeClock::new();
+/// let q = WorkQueue::merging(|old: &mut u32, new| *old += new)
+///     .clock(clock.clone())
+///     .limiter(limiter::default_per_item())
+///     .build()?;
+/// let due = clock.now() + Duration::from_secs(9);
+/// q.restore(Restore::new("a").failures(3).attempt(4).due(due).value(7))?;
+/// let state = q.state("a").expect("it waits");
+/// assert_eq!((state.waiting_until, state.failures, state.attempt), (Some(due), 3, 4));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a Restore does nothing until it is given to restore"]
+pub struct Restore<K, V = ()> {
+    key: K,
+    value: Option<V>,
+    priority: i16,
+    known: Restored,
+}
+
+impl<K, V> Restore<K, V> {
+    /// A key that is ready, without failures or a value.
+    ///
+    /// ```
+    /// # use requeue::{Restore, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.restore(Restore::new("a"))?;
+    /// assert_eq!(q.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(key: K) -> Self {
+        Self { key, value: None, priority: 0, known: Restored { failures: 0, attempt: 1, due: None } }
+    }
+
+    /// How often it was put back since it was last forgotten: [`KeyState::failures`]. A limiter
+    /// that counts no failures ignores it, as a token bucket does.
+    ///
+    /// [`KeyState::failures`]: crate::KeyState::failures
+    ///
+    /// ```
+    /// # use requeue::{Restore, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.restore(Restore::new("a").failures(3))?;
+    /// assert_eq!(q.num_requeues("a"), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn failures(mut self, failures: u32) -> Self {
+        self.known.failures = failures;
+        self
+    }
+
+    /// What its next run is, counted from 1: [`KeyState::attempt`]. 0 is taken as 1.
+    ///
+    /// [`KeyState::attempt`]: crate::KeyState::attempt
+    ///
+    /// ```
+    /// # use requeue::{Restore, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.restore(Restore::new("a").attempt(4))?;
+    /// assert_eq!(q.try_get()?.attempt(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.known.attempt = attempt;
+        self
+    }
+
+    /// When its timer is due, an instant of the queue's clock; without one the key is ready,
+    /// and so it is with one that has come.
+    ///
+    /// ```
+    /// # use requeue::{Clock, FakeClock, Restore, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// q.restore(Restore::new("a").due(clock.now() + Duration::from_secs(9)))?;
+    /// assert_eq!((q.len(), q.stats().waiting), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn due(mut self, due: Instant) -> Self {
+        self.known.due = Some(due);
+        self
+    }
+
+    /// The priority of its next run, or of its timer; 0 otherwise.
+    ///
+    /// ```
+    /// # use requeue::{Restore, WorkQueue};
+    /// let q = WorkQueue::builder().priorities().build()?;
+    /// q.restore(Restore::new("a"))?;
+    /// q.restore(Restore::new("b").priority(5))?;
+    /// assert_eq!(q.try_get()?.priority(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn priority(mut self, priority: i16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The value that its next run gets.
+    ///
+    /// ```
+    /// # use requeue::{Restore, WorkQueue};
+    /// let q = WorkQueue::merging(|old: &mut u32, new| *old += new).build()?;
+    /// q.restore(Restore::new("a").value(7))?;
+    /// assert_eq!(q.try_get()?.value(), Some(&7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn value(mut self, value: V) -> Self {
+        self.value = Some(value);
+        self
+    }
+}
+
+impl<K, V> fmt::Debug for Restore<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Restore").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq, V> Shared<K, V> {
+    fn restore(&self, restore: Restore<K, V>, hash: u32) -> AddResult<K, V> {
+        let Restore { key, value, priority, known } = restore;
+        if known.failures > 0 && self.keeps_own() {
+            return Err(AddError { key, value, reason: Refused::CountedElsewhere });
+        }
+        let timed = known.due.is_some() || known.failures > 0;
+        let reading = timed.then(|| self.now());
+        self.with_limit(|limit| {
+            self.add_as(key, (value, priority), reading, |core, trigger| {
+                core.restore(trigger, hash, known, limit)
+            })
+        })
+        .map(|accepted| accepted.added)
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Puts a key back as it was known before: what [`state`](Self::state) told of it in an
+    /// earlier life of the queue, and its value. It is what an engine that keeps its keys in a
+    /// store does when it opens.
+    ///
+    /// It is a trigger, and to a key that is ready, waiting or held already it is like any
+    /// other: its value merges as the newer one, and the earlier of two timers stays. Of the
+    /// failures the larger number stays. The attempt is that of a key that was none of these.
+    /// With a due instant or failures it reads the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with key and value, if the queue is shut down or closed, or if there are
+    /// failures and the limiter, one of the user's own, counts them itself
+    /// ([`Refused::CountedElsewhere`]), or if there is a priority and the queue has none
+    /// ([`Refused::NoPriorities`]), or if the queue has a bound and is full ([`Refused::Full`]).
+    ///
+    /// # Panics
+    ///
+    /// If users' code does, as in [`add_with`](Self::add_with): the key is not restored then.
+    ///
+    /// ```
+    /// # use requeue::{Added, Restore, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// assert_eq!(q.restore(Restore::new("a").failures(2).attempt(3))?, Added::Ready);
+    /// let item = q.try_get()?;
+    /// assert_eq!((item.attempt(), q.num_requeues("a")), (3, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn restore(&self, restore: Restore<K, V>) -> Result<Added, AddError<K, V>> {
+        let hash = self.hash(&restore.key);
+        self.shared.restore(restore, hash)
+    }
+}

@@ -1,0 +1,294 @@
+//! Waiting for room in a queue with a bound (rule B8).
+
+#[cfg(doc)]
+use crate::AddError;
+use crate::add::Add;
+use crate::adding::{Kept, refused};
+use crate::clock::Parker;
+use crate::owner::Owner;
+use crate::panics::{in_drop, quietly};
+use crate::trying::{Turn, Wish};
+use crate::wait::{Limit, Step};
+use crate::waiting::Deadline;
+use crate::{AddResult, Instant, WorkQueue};
+use requeue_core::{Refused, Trigger};
+use std::cell::OnceCell;
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A trigger that waits until there is room for its key: await it, or call
+/// [`wait`](Self::wait) on it.
+///
+/// Made by [`WorkQueue::add_when_room`]. It gives what any trigger does: what became of it, or
+/// the key and value back. Those who wait are let in one after another, in the order in
+/// which they began to wait (when it was first polled). A trigger that does not wait for room goes
+/// before them if it comes when there is some.
+///
+/// Poll it or drop it: one that has been woken and is kept without being polled holds up those
+/// who began to wait after it. In a `select!` loop that works between two polls, make it anew
+/// each time around.
+///
+/// # Cancel safety
+///
+/// The trigger is accepted only in the poll that says so. Dropped before, nothing was
+/// added, key and value are dropped with it, and its turn passes on. It never answers again
+/// after it has answered.
+///
+/// ```
+/// use requeue::{Add, WorkQueue};
+/// let q = WorkQueue::builder().bound(1).build()?;
+/// q.add("a")?;
+/// std::thread::scope(|s| {
+///     s.spawn(|| q.get_blocking().expect("a is ready").done());
+///     q.add_when_room("b", Add::now()).wait() // until "a" is done
+/// })?;
+/// assert_eq!(*q.try_get()?.key(), "b");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "an AddWhenRoom does nothing unless it is awaited or waited on"]
+pub struct AddWhenRoom<'q, K, V = ()> {
+    place: Place<'q, K, V>,
+    trigger: Kept<K, V>,
+    hash: u32,
+    wish: Wish,
+    deadline: Option<Deadline>,
+}
+
+/// A place among those who wait for room.
+struct Place<'q, K, V> {
+    owner: Owner<'q, K, V>,
+    ticket: Option<u64>,
+}
+
+impl<K, V> Drop for Place<'_, K, V> {
+    fn drop(&mut self) {
+        if self.ticket.is_some() {
+            // its turn passes on as the hold ends
+            let mut hold = self.owner.shared().lock();
+            let old = hold.adders().leave(&mut self.ticket);
+            hold.close();
+            in_drop(|| drop(old));
+        }
+    }
+}
+
+impl<'q, K, V> AddWhenRoom<'q, K, V> {
+    /// For at most so long: then it is refused with [`Refused::Full`]. With zero
+    /// it does not wait.
+    ///
+    /// ```
+    /// # use requeue::{Add, Refused, WorkQueue};
+    /// # use std::time::Duration;
+    /// let q = WorkQueue::builder().bound(1).build()?;
+    /// q.add("a")?;
+    /// let refused = q.add_when_room("b", Add::now()).timeout(Duration::from_millis(1)).wait().unwrap_err();
+    /// assert_eq!((refused.key, refused.reason), ("b", Refused::Full));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { deadline: Some(Deadline::new(Limit::After(timeout))), ..self }
+    }
+
+    /// Until an instant of the queue's clock at most. One in the past does not wait.
+    ///
+    /// ```
+    /// # use requeue::{Add, Clock, FakeClock, Refused, WorkQueue};
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).bound(1).build()?;
+    /// q.add("a")?;
+    /// let refused = q.add_when_room("b", Add::now()).deadline(clock.now()).wait().unwrap_err();
+    /// assert_eq!(refused.reason, Refused::Full);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deadline(self, at: Instant) -> Self {
+        Self { deadline: Some(Deadline::new(Limit::At(at))), ..self }
+    }
+
+    /// The same with a reference to the queue of its own, to be moved into a task or a thread.
+    /// That reference does not keep the queue open. A place among those who wait is given up.
+    ///
+    /// ```
+    /// # use requeue::{Add, WorkQueue};
+    /// let q = WorkQueue::builder().bound(1).build()?;
+    /// q.add("a")?;
+    /// let add = q.add_when_room("b", Add::now()).into_owned();
+    /// let added = std::thread::spawn(move || add.wait().is_ok());
+    /// q.try_get()?.done();
+    /// assert!(added.join().unwrap());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn into_owned(self) -> AddWhenRoom<'static, K, V> {
+        let Self { place, trigger, hash, wish, deadline } = self;
+        let owner = place.owner.clone().into_owned();
+        let deadline = deadline.map(|deadline| Deadline::new(deadline.limit));
+        AddWhenRoom { place: Place { owner, ticket: None }, trigger, hash, wish, deadline }
+    }
+}
+
+impl<K: Eq, V> AddWhenRoom<'_, K, V> {
+    /// Blocks until the trigger is accepted, or refused: because the queue is shut down or
+    /// closed, or the time is up.
+    ///
+    /// A handler that waits here for room in the queue that it works for may wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with key and value, as of any trigger; [`Refused::Full`] only with a
+    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline).
+    ///
+    /// ```
+    /// # use requeue::{Add, Added, WorkQueue};
+    /// let q = WorkQueue::builder().bound(2).build()?;
+    /// assert_eq!(q.add_when_room("a", Add::now()).wait()?, Added::Ready);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(mut self) -> AddResult<K, V> {
+        let parker = OnceCell::new();
+        loop {
+            match self.step(|| parker.get_or_init(Parker::current).waker()) {
+                Step::Ready(answer) => return answer,
+                Step::Sleep(until) => self.place.owner.shared().sleep(until, &parker),
+            }
+        }
+    }
+
+    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<AddResult<K, V>> {
+        let Self { place: Place { owner, ticket }, trigger: Kept(trigger), hash, wish, deadline } = self;
+        let shared = owner.shared();
+        let timed = deadline.is_some() || wish.is_timed();
+        let reading = timed.then(|| shared.now());
+        let until = deadline.as_mut().map(|deadline| deadline.limit.at(reading));
+        let waits = until.is_none_or(|until| reading.is_some_and(|now| now < until));
+        let mut clone = None;
+        loop {
+            let waker = waits.then(&waker);
+            let mut turn = Turn { ticket: Some(&mut *ticket), waker, clone: clone.take(), ..Turn::default() };
+            let answer = shared.try_add(trigger, *hash, *wish, reading, &mut turn);
+            let (waits, old) = (turn.waits, (turn.old.take(), turn.clone.take()));
+            quietly(|| drop(old));
+            match (answer, waker) {
+                (Ok(added), _) => return Step::Ready(Ok(added)),
+                (Err(Refused::Full), Some(_)) if waits => {
+                    return Step::Sleep(until.filter(|until| !until.is_never()));
+                }
+                (Err(Refused::Full), Some(waker)) => clone = Some(waker.clone()),
+                (Err(reason), _) => return Step::Ready(Err(refused(trigger, reason))),
+            }
+        }
+    }
+}
+
+impl<K: Eq, V> Future for AddWhenRoom<'_, K, V> {
+    type Output = AddResult<K, V>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AddResult<K, V>> {
+        if self.trigger.0.key().is_none() {
+            return Poll::Pending;
+        }
+        match self.step(|| cx.waker()) {
+            Step::Ready(answer) => {
+                if let Some(deadline) = self.deadline.take() {
+                    quietly(|| drop(deadline));
+                }
+                Poll::Ready(answer)
+            }
+            Step::Sleep(_) => {
+                let Self { place, deadline, .. } = &mut *self;
+                if let Some(deadline) = deadline {
+                    deadline.set_alarm(&*place.owner.shared().clock, cx.waker());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<K, V> Unpin for AddWhenRoom<'_, K, V> {}
+
+impl<K, V> fmt::Debug for AddWhenRoom<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddWhenRoom")
+            .field("waiting", &self.place.ticket.is_some())
+            .field("wish", &self.wish)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Asks for a run of `key` as `how` says, and waits for room if the queue is full: await
+    /// it, call [`wait`](AddWhenRoom::wait) or [`timeout`](AddWhenRoom::timeout) on it.
+    ///
+    /// On a queue without a [`bound`](crate::Builder::bound), with one that
+    /// [drops the oldest key](crate::Builder::drop_oldest) while any is ready, and for a key
+    /// that is known, it waits for nothing: it is [`add_with`](Self::add_with). One that waits ends
+    /// its wait too when its key becomes known, or when a key becomes ready that may be dropped;
+    /// where nobody waits for keys, one that a timer makes ready is seen at the next call that looks.
+    ///
+    /// # Errors
+    ///
+    /// [`AddError`] with key and value: those of [`add_with`](Self::add_with), also if the queue
+    /// is shut down or closed while it waits.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it has said that the trigger is accepted, nothing was added.
+    ///
+    /// ```
+    /// # use requeue::{Add, Refused, WorkQueue};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let q = WorkQueue::builder().bound(1).build()?;
+    /// q.add("a")?;
+    /// let (added, ()) = tokio::join!(
+    ///     q.add_when_room("b", Add::now()),
+    ///     async { q.get().await.expect("a is ready").done() },
+    /// );
+    /// added?;
+    /// assert_eq!(q.get().await.map(|item| *item.key()), Some("b"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_when_room(&self, key: K, how: impl Into<Add<V>>) -> AddWhenRoom<'_, K, V> {
+        let hash = self.hash(&key);
+        let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
+        AddWhenRoom {
+            place: Place { owner: Owner::Borrowed(&self.shared), ticket: None },
+            trigger: Kept(Trigger::new(key, value).priority(priority)),
+            hash,
+            wish: Wish { when, policy, in_backoff, debounce },
+            deadline: None,
+        }
+    }
+}
+
+impl<K, V, S> WorkQueue<K, V, S> {
+    /// For how many further keys there is room; `None` if the queue was built without a
+    /// [`bound`](crate::Builder::bound). Others may take it before the caller does.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::builder().bound(2).build()?;
+    /// q.add("a")?;
+    /// assert_eq!(q.room(), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn room(&self) -> Option<usize> {
+        self.shared.enter(&mut None).with(|hold| hold.core.room())
+    }
+
+    /// How many callers wait for room. For tests: whoever is counted here sleeps, or has been
+    /// woken and has not tried yet.
+    ///
+    /// ```
+    /// assert_eq!(requeue::WorkQueue::<u32>::new().adders(), 0);
+    /// ```
+    #[must_use]
+    pub fn adders(&self) -> usize {
+        self.shared.lock().with(|hold| hold.adders.len())
+    }
+}

@@ -1,0 +1,231 @@
+//! Which keys there are, in pages: [`Snapshot`].
+
+use crate::hold::Shared;
+use crate::panics::in_drop;
+use crate::{Instant, KeyState, Only, Stats, WorkQueue};
+use requeue_core::KeyRef;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+
+/// Keys a page, unless [`Snapshot::page`] says another number.
+const PAGE: usize = 1_000;
+
+/// A walk over the keys that the queue knows, a [`Page`] a step: see
+/// [`WorkQueue::snapshot`].
+///
+/// ```
+/// use requeue::{Only, WorkQueue};
+/// let q = WorkQueue::new();
+/// q.add_many(["a", "b", "c"]).all()?;
+/// let _held = q.try_get()?;
+/// let mut keys = Vec::new();
+/// for page in q.snapshot().only(Only::Ready).page(1) {
+///     assert_eq!((page.totals.ready, page.totals.held), (2, 1));
+///     keys.extend(page.keys.into_iter().map(|(key, _)| key));
+/// }
+/// keys.sort();
+/// assert_eq!(keys, ["b", "c"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a snapshot looks at nothing until it is asked for its pages"]
+pub struct Snapshot<'q, K, V = ()> {
+    shared: &'q Shared<K, V>,
+    /// Where the next page begins; `None` once the last was given.
+    from: Option<u32>,
+    most: usize,
+    only: Option<Only>,
+}
+
+/// Where a walk goes on: [`Page::next`]. It stays good whatever comes and goes meanwhile, and
+/// is a number, so that it can be sent to somebody who asks for the next page later.
+///
+/// ```
+/// use requeue::{Cursor, WorkQueue};
+/// let q = WorkQueue::new();
+/// q.add_many(["a", "b"]).all()?;
+/// let first = q.snapshot().page(1).next().expect("there is always a page");
+/// let sent: u32 = first.next.expect("there is more").number();
+/// let second = q.snapshot().resume(Cursor::from_number(sent)).next().expect("there is always a page");
+/// assert_ne!(first.keys[0].0, second.keys[0].0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cursor(u32);
+
+impl Cursor {
+    /// The cursor as a number.
+    ///
+    /// ```
+    /// assert_eq!(requeue::Cursor::default().number(), 0); // the beginning
+    /// ```
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The cursor with this number. One that was never given is no error: the walk goes on
+    /// somewhere, or is over.
+    ///
+    /// ```
+    /// # use requeue::{Cursor, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// let page = q.snapshot().resume(Cursor::from_number(u32::MAX)).next().expect("there is always a page");
+    /// assert!(page.keys.is_empty() && page.next.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// A part of what the queue knows, all of it at one instant.
+///
+/// ```
+/// # let q = requeue::WorkQueue::new();
+/// q.add("a")?;
+/// let page = q.snapshot().next().expect("there is always a page");
+/// let (key, state) = &page.keys[0];
+/// assert!(*key == "a" && state.ready && page.totals.ready == 1 && page.next.is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Page<K> {
+    /// The keys, in no order that means anything, and what was known of each.
+    pub keys: Vec<(K, KeyState)>,
+    /// How many keys were where, in the whole queue.
+    pub totals: Stats,
+    /// The instant at which all of this was so, on the queue's clock.
+    pub at: Instant,
+    /// Where the next page begins; `None` if this is the last.
+    pub next: Option<Cursor>,
+}
+
+impl<K, V> Snapshot<'_, K, V> {
+    /// Tells only of keys that are so.
+    ///
+    /// ```
+    /// # use requeue::{Only, WorkQueue};
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// let page = q.snapshot().only(Only::Waiting).next().expect("there is always a page");
+    /// assert!(page.keys.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn only(self, only: Only) -> Self {
+        Self { only: Some(only), ..self }
+    }
+
+    /// How many keys a page has at most: 1,000 by default, and 0 is taken as 1. It says how
+    /// long others wait for the lock.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b", "c"]).all()?;
+    /// assert!(q.snapshot().page(2).all(|page| page.keys.len() <= 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn page(self, most: usize) -> Self {
+        Self { most: most.max(1), ..self }
+    }
+
+    /// Goes on where another snapshot of this queue was.
+    ///
+    /// ```
+    /// # let q = requeue::WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// let first = q.snapshot().page(1).next().expect("there is always a page");
+    /// let rest = q.snapshot().resume(first.next.expect("there is more"));
+    /// assert_eq!(rest.map(|page| page.keys.len()).sum::<usize>(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume(self, cursor: Cursor) -> Self {
+        Self { from: Some(cursor.0), ..self }
+    }
+}
+
+/// Keys that are lent until they have been cloned, which is users' code and so done without
+/// the lock.
+struct Lent<'q, K, V> {
+    shared: &'q Shared<K, V>,
+    keys: Vec<(KeyRef<K>, KeyState)>,
+}
+
+impl<K, V> Drop for Lent<'_, K, V> {
+    fn drop(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        in_drop(|| {
+            let mut hold = self.shared.lock();
+            self.keys.drain(..).for_each(|(loan, _)| hold.core.take_back(loan));
+            hold.close();
+        });
+    }
+}
+
+impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
+    type Item = Page<K>;
+
+    /// The next page. The last one may have no keys; others have some.
+    fn next(&mut self) -> Option<Page<K>> {
+        let mut from = self.from?;
+        let shared = self.shared;
+        let at = shared.now();
+        loop {
+            let mut lent = Lent { shared, keys: Vec::with_capacity(self.most.min(PAGE)) };
+            let mut hold = shared.enter_at(at);
+            let keys = &mut lent.keys;
+            let (next, totals) =
+                hold.core.page(from, self.most, self.only, |loan, state| keys.push((loan, state)));
+            hold.close();
+            if let (true, Some(next)) = (lent.keys.is_empty(), next) {
+                from = next;
+                continue;
+            }
+            let keys = lent.keys.iter().map(|(loan, state)| (loan.get().clone(), *state)).collect();
+            self.from = next;
+            return Some(Page { keys, totals, at, next: next.map(Cursor) });
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Snapshot<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("from", &self.from)
+            .field("most", &self.most)
+            .field("only", &self.only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Which keys the queue knows, and what of each, in pages. Each page is of one instant, with
+    /// the totals of that instant, and takes one lock hold (one more gives the keys back).
+    ///
+    /// Between two pages keys may come and go. A key that is known all the time is told of
+    /// once, by one of the pages; one that comes, goes, or goes and comes again meanwhile, may
+    /// be told of or not, or twice.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// q.add_after("b", std::time::Duration::from_secs(9))?;
+    /// for page in q.snapshot() {
+    ///     for (key, state) in page.keys {
+    ///         println!("{key}: ready {}, waits until {:?}", state.ready, state.waiting_until);
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn snapshot(&self) -> Snapshot<'_, K, V>
+    where
+        K: Clone,
+    {
+        Snapshot { shared: &self.shared, from: Some(0), most: PAGE, only: None }
+    }
+}

@@ -1,0 +1,65 @@
+//! What workers work for.
+
+use crate::WorkQueue;
+use crate::hold::Shared;
+use std::sync::Arc;
+
+/// What a [`Worker`](crate::Worker) works for: a [`WorkQueue`], or an engine.
+///
+/// ```
+/// # use requeue::{Source, WorkQueue, engine::Front};
+/// struct Engine(WorkQueue<String>);
+/// impl Source for Engine {
+///     type Key = String;
+///     type Value = ();
+///     fn front(&self) -> Front<String, ()> {
+///         self.0.front()
+///     }
+/// }
+/// # use requeue::Worker;
+/// let worker = Worker::of(&Engine(WorkQueue::new())).start_threads(|run| println!("{}", run.key()))?;
+/// # worker.stop(std::time::Duration::MAX).wait();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Source {
+    /// Its keys.
+    type Key: 'static;
+    /// What its triggers may carry.
+    type Value: 'static;
+
+    /// The queue that hands the keys out.
+    ///
+    /// ```
+    /// # use requeue::{Source, WorkQueue};
+    /// let front = WorkQueue::<u32>::new().front();
+    /// ```
+    fn front(&self) -> Front<Self::Key, Self::Value>;
+}
+
+impl<K: 'static, V: 'static, S> Source for WorkQueue<K, V, S> {
+    type Key = K;
+    type Value = V;
+
+    fn front(&self) -> Front<K, V> {
+        Front { shared: self.shared.clone() }
+    }
+}
+
+/// A queue as workers and engines have it. It is not a handle: it does not keep the queue open.
+///
+/// ```
+/// # use requeue::{Source, WorkQueue};
+/// let front = WorkQueue::<u32>::new().front();
+/// assert!(front.refuses(0).is_some()); // the queue's last handle is gone, and it is shut down
+/// ```
+pub struct Front<K, V> {
+    pub(crate) shared: Arc<Shared<K, V>>,
+}
+
+impl<K, V> Clone for Front<K, V> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+debug!([K, V] Front<K, V>, |front| { name: front.shared.name, .. });

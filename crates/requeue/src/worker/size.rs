@@ -1,0 +1,79 @@
+//! How many workers there are to be.
+
+use std::fmt;
+use std::io;
+use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
+
+/// The most workers that there can be. Each task costs memory before it has a key, so
+/// that a number like `usize::MAX` must not be taken at its word.
+pub(super) const MOST_WORKERS: usize = 1 << 20;
+
+/// How many workers there are to be: a number, or a range in which their number follows the
+/// work. Made from `4`, `0..=256`, `..=256` or `1..`, and given to
+/// [`WorkerBuilder::workers`](crate::WorkerBuilder::workers) and
+/// [`Worker::resize`](crate::Worker::resize), which say what a range means.
+///
+/// ```
+/// use requeue::CrewSize;
+/// assert_eq!(CrewSize::from(4), CrewSize::from(4..=4));
+/// assert_eq!(CrewSize::from(..=256), CrewSize::from(0..=256));
+/// // without an upper end: as many as there can be, 2^20
+/// assert_eq!(CrewSize::from(1..), CrewSize::from(1..=1_048_576));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CrewSize {
+    pub(super) least: usize,
+    pub(super) most: usize,
+}
+
+/// As one would write it: `4`, or `0..=256`.
+impl fmt::Debug for CrewSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most } = self;
+        if least == most { write!(f, "{most}") } else { write!(f, "{least}..={most}") }
+    }
+}
+
+impl CrewSize {
+    /// Refuses what cannot be.
+    pub(super) fn check(self) -> io::Result<()> {
+        let Self { least, most } = self;
+        let why = if most.max(least) > MOST_WORKERS {
+            format!(
+                "{} workers are too many: give the number of keys that are to be worked on at once, \
+                 at most {MOST_WORKERS}",
+                most.max(least)
+            )
+        } else if least > most {
+            format!("{least}..={most} is no number of workers: give the smaller number first")
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
+impl From<usize> for CrewSize {
+    fn from(workers: usize) -> Self {
+        Self { least: workers, most: workers }
+    }
+}
+
+impl From<RangeInclusive<usize>> for CrewSize {
+    fn from(range: RangeInclusive<usize>) -> Self {
+        let (least, most) = range.into_inner();
+        Self { least, most }
+    }
+}
+
+impl From<RangeToInclusive<usize>> for CrewSize {
+    fn from(range: RangeToInclusive<usize>) -> Self {
+        Self { least: 0, most: range.end }
+    }
+}
+
+impl From<RangeFrom<usize>> for CrewSize {
+    fn from(range: RangeFrom<usize>) -> Self {
+        Self { least: range.start, most: MOST_WORKERS.max(range.start) }
+    }
+}
