@@ -28,7 +28,23 @@ complete -c requeue -n "__fish_requeue_needs_command" -s h -l help -d 'Print hel
 complete -c requeue -n "__fish_requeue_needs_command" -s V -l version -d 'Print version'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "add" -d 'Add keys to a durable queue'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "state" -d 'Tell what is known of a key of a durable queue'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "resume" -d 'End a pause'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "stats" -d 'Count the keys of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
+concat\t''
+count\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
@@ -36,10 +52,11 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'What a ke
 write\t''
 delete\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Every D, look at everything again and run every key again' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for D [default: 0s; with --watch 50ms]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce, run a key at the latest D after its first trigger' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, retries too; a key that comes again while it waits costs nothing' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row' -r
@@ -58,6 +75,9 @@ jitter\t'Another limiter, whose delays are lengthened at random'"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
+respect\t''
+reset\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
@@ -73,6 +93,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The 
 json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
@@ -103,9 +124,59 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw th
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l plot -d 'Draw the delays in the terminal, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line of JSON for each call, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Higher ones run first, in a queue that has priorities' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand state" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "add" -d 'Add keys to a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "resume" -d 'End a pause'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "stats" -d 'Count the keys of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "bucket" -d 'All keys at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "per-key-bucket" -d 'Each key at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "exponential" -d 'A delay that doubles with each failure of a key'

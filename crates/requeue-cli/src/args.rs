@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use requeue::Debounce;
 
+use crate::engine;
+use crate::group_by::{self, GroupBy};
+use crate::payload::Merge;
 use crate::plan::{self, Limiter, LimiterText, Plan};
 use crate::{duration, keys, listen, whole_file};
 
@@ -17,11 +21,12 @@ use crate::{duration, keys, listen, whole_file};
 #[command(
     name = "requeue",
     version,
-    about = "Run a program once per key, with retries; see what a rate limiter does",
+    about = "Run a program once per key, with retries; see what a rate limiter does; feed and look into a durable queue",
     long_about = None,
     arg_required_else_help = true,
     after_help = FIRST,
-    override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]"
+    override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
+                      requeue add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS] [KEY]..."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -47,6 +52,9 @@ pub(crate) enum Command {
         override_usage = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]"
     )]
     Plan(Box<Plan>),
+
+    #[command(flatten)]
+    Engine(engine::Command),
 }
 
 const FIRST: &str = "\
@@ -74,6 +82,7 @@ The program:
   PROGRAM; what follows PROGRAM belongs to it.
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
+  With --merge also REQUEUE_PAYLOAD, unless no trigger of the run had a value.
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
   Its standard input is empty, and it runs in a process group of its own. One that reads
@@ -90,8 +99,8 @@ What the end of a run means:
   75 with --again-after    again after that time, not a failure
   one of --fatal-code      the key gives up
   anything else            failure: retry after base-delay x 2^failures
-  A key that cannot be given to a program (it holds a NUL, or is too long) gives up
-  without a run.
+  A key that cannot be given to a program (it or its value holds a NUL, or is too long)
+  gives up without a run.
 
 Watching:
   Keys are paths as find prints them: PATH as it was given, and what is below it. Files
@@ -107,7 +116,7 @@ Watching:
   them. If names may hold newlines, use -0 with --failed-to and --left-to.
 
 Signals:
-  first INT, TERM or HUP   stop reading, work off the ready keys, drop waiting retries
+  first INT, TERM or HUP   stop reading, work off the ready keys (at --rate), drop waiting retries
   second                   stop the programs (TERM, after --grace KILL) and leave
   third                    KILL at once
 
@@ -115,13 +124,16 @@ Files that are written:
   --failed-to gets the keys that gave up. --left-to gets the keys that were ready, waited
   for a retry or were running when a signal, --fail-fast or --drain-timeout ended the
   command, or whose output could not be passed on to its end, and the keys that had
-  arrived on standard input by then. Each of the two files may be the one that the input
+  arrived on standard input by then. No key is in both: one that gave up and came again
+  is in --left-to if it has a run to come, in neither if that run ended well. Each of the two files may be the one that the input
   comes from.
   --joblog gets a line when a run ends, so its lines are there after a kill -9 too. The
   column status is the exit status as a shell tells it: 128+n after signal n, 124 after
-  --timeout, 126 where the program could not be started, 141 where it ended well but its
-  output could not be passed on. Bytes of a key that are no printable text are written as \\t, \\n, \\r, \\\\ or \\xHH. If the file exists, lines are
-  appended to it; with --resume it is read first.
+  --timeout, 126 where the program could not be started, 127 where the system had
+  already forgotten it (or where the program itself ended with 127, as a shell does that
+  does not find its command), 141 where it ended well but its output could not be passed
+  on. Bytes of a key that are no printable text are written as \\t, \\n, \\r, \\\\ or
+  \\xHH. If the file exists, lines are appended to it; with --resume it is read first.
 
 Exit status:
   0     all keys ended well
@@ -151,15 +163,43 @@ Examples:
   Convert a thousand files, and go on after a crash where it came to:
     find . -name '*.wav' | requeue run --joblog jobs.tsv --resume flac -s -o {.}.flac {}
 
+  Eight at a time, and of each host no more than two, however long its list is:
+    requeue run -j 8 --group-by '/:\\/\\/([^/]*)/' --group-cap 2 curl -sSfO < urls.txt
+
   Ask again every 10 seconds until ready.sh exits with anything but 75:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
+#[command(group = ArgGroup::new("passed_over").args(["priority", "group_by"]).multiple(true))]
 pub(crate) struct Run {
     /// Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to
     #[arg(short = '0', long)]
     pub(crate) null: bool,
+
+    /// A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0
+    #[arg(long)]
+    pub(crate) priority: bool,
+
+    /// With --priority or --group-by, run the key that has been ready for longest first once it has been so for D
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "passed_over", help_heading = "Running")]
+    pub(crate) max_wait: Option<Duration>,
+
+    /// Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
+    #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse, help_heading = "Running")]
+    pub(crate) group_by: Option<GroupBy>,
+
+    /// With --group-by, run at most N programs of each group at a time
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = workers, requires = "group_by", help_heading = "Running")]
+    pub(crate) group_cap: Option<NonZeroUsize>,
+
+    /// With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this
+    #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, requires = "group_by", help_heading = "Running")]
+    pub(crate) group_rate: Option<f64>,
+
+    /// A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    pub(crate) merge: Option<Merge>,
 
     /// Put the key and a tab in front of each line of output
     #[arg(long)]
@@ -219,28 +259,32 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
-    /// Run a key only when no further trigger has come for it for D [default: 0s; with --watch 50ms]
+    /// Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]
     #[arg(
         long,
-        value_name = "D",
+        value_name = "QUIET[:MAX]",
         allow_hyphen_values = true,
-        value_parser = duration::parse,
+        value_parser = Quiet::parse,
         default_value = "0s",
         default_value_if("watch", ArgPredicate::IsPresent, "50ms"),
         hide_default_value = true,
         help_heading = "Watching"
     )]
-    pub(crate) debounce: Duration,
+    pub(crate) debounce: Quiet,
 
-    /// With --debounce, run a key at the latest D after its first trigger
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", requires = "debounced", help_heading = "Watching")]
-    pub(crate) debounce_max: Duration,
+    /// With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "debounced", help_heading = "Watching")]
+    pub(crate) debounce_max: Option<Duration>,
+
+    /// Keep at most N keys that wait, are retried or run; further input is read when some are done
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = bound, help_heading = "Running")]
+    pub(crate) bound: Option<NonZeroUsize>,
 
     /// Run at most N programs at a time [default: number of cores]
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
     pub(crate) workers: Option<NonZeroUsize>,
 
-    /// At most R runs start in a second, retries too; a key that comes again while it waits costs nothing
+    /// At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, help_heading = "Running")]
     pub(crate) rate: Option<f64>,
 
@@ -295,6 +339,16 @@ pub(crate) struct Run {
         help_heading = "Retrying"
     )]
     pub(crate) max_attempts: u32,
+
+    /// What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        hide_possible_values = true,
+        default_value = "run",
+        help_heading = "Retrying"
+    )]
+    pub(crate) in_backoff: InBackoff,
 
     /// Exit status 75 means "again after D", not a failure
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
@@ -363,6 +417,24 @@ pub(crate) enum On {
     Delete,
 }
 
+/// What a trigger does for a key that waits for a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InBackoff {
+    Run,
+    Respect,
+    Reset,
+}
+
+impl From<InBackoff> for requeue::InBackoff {
+    fn from(said: InBackoff) -> Self {
+        match said {
+            InBackoff::Run => Self::Run,
+            InBackoff::Respect => Self::Respect,
+            InBackoff::Reset => Self::Reset,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
     Text,
@@ -371,6 +443,18 @@ pub(crate) enum Form {
 }
 
 impl Run {
+    /// How long it must be quiet around a key, and for how long that puts its run off at the most.
+    pub(crate) fn quiet_time(&self) -> (Duration, Duration) {
+        let max = self.debounce.max.or(self.debounce_max);
+        (self.debounce.quiet, max.unwrap_or(Duration::from_secs(1)))
+    }
+
+    /// The same for the queue, where there is any of it.
+    pub(crate) fn debounced(&self) -> Option<Debounce> {
+        let (quiet, max) = self.quiet_time();
+        (!quiet.is_zero()).then(|| Debounce::new(quiet).max(max))
+    }
+
     /// What the parser of single options cannot see.
     ///
     /// # Errors
@@ -387,12 +471,23 @@ impl Run {
                 duration::show(self.max_delay)
             ));
         }
-        if self.debounce > self.debounce_max {
-            return Err(format!(
-                "--debounce ({}) is longer than --debounce-max ({}): give a longer --debounce-max, or a shorter --debounce",
-                duration::show(self.debounce),
-                duration::show(self.debounce_max)
-            ));
+        if let (Quiet { max: Some(_), .. }, Some(_)) = (self.debounce, self.debounce_max) {
+            return Err("--debounce QUIET:MAX and --debounce-max say the same: leave one out".to_owned());
+        }
+        let (quiet, max) = self.quiet_time();
+        if quiet > max {
+            let (quiet, max) = (duration::show(quiet), duration::show(max));
+            return Err(match (self.debounce.max, self.debounce_max) {
+                (Some(_), _) => format!(
+                    "--debounce {quiet}:{max} waits for longer than its maximum: QUIET:MAX has the shorter time first"
+                ),
+                (None, Some(_)) => format!(
+                    "--debounce ({quiet}) is longer than --debounce-max ({max}): give a longer --debounce-max, or a shorter --debounce"
+                ),
+                (None, None) => format!(
+                    "--debounce {quiet} is longer than {max}, which is the most unless you say another: --debounce {quiet}:MAX"
+                ),
+            });
         }
         if self.again_after.is_some() && self.fatal_code.contains(&AGAIN) {
             return Err(format!(
@@ -493,6 +588,20 @@ pub(crate) fn usage_error(subcommand: &str, why: &str) -> ! {
 /// `EX_TEMPFAIL` of sysexits.h.
 pub(crate) const AGAIN: u8 = 75;
 
+/// How long it must be quiet, and perhaps for how long that may put a run off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quiet {
+    quiet: Duration,
+    max: Option<Duration>,
+}
+
+impl Quiet {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (quiet, max) = text.split_once(':').map_or((text, None), |(quiet, max)| (quiet, Some(max)));
+        Ok(Self { quiet: duration::parse(quiet)?, max: max.map(duration::parse).transpose()? })
+    }
+}
+
 fn positive(text: &str) -> Result<Duration, String> {
     match duration::parse(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
@@ -505,6 +614,10 @@ fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok()
         .filter(|n: &NonZeroUsize| n.get() <= 10_000)
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
+}
+
+fn bound(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "give a number of keys, at least 1".to_owned())
 }
 
 fn at_least_one(text: &str) -> Result<u32, String> {
@@ -533,7 +646,17 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn starts(text: &str) -> Result<f64, String> {
-    a_second("starts", text)
+    let (count, seconds) = match text.split_once('/') {
+        None | Some((_, "s")) => (text.trim_end_matches("/s"), 1.0),
+        Some((count, "m")) => (count, 60.0),
+        Some((count, "h")) => (count, 3_600.0),
+        Some(_) => ("", 1.0),
+    };
+    number(count).map(|count| count / seconds).filter(|r| (1e-6..=1e6).contains(r)).ok_or_else(|| {
+        "give starts a second, such as 10 or 0.5, or a minute or an hour, such as 90/m or 20/h: \
+         from 0.000001 to 1000000 a second"
+            .to_owned()
+    })
 }
 
 fn a_second(what: &str, text: &str) -> Result<f64, String> {
@@ -551,7 +674,7 @@ mod tests {
         let words = ["requeue", "run"].into_iter().chain(args.iter().copied());
         Cli::try_parse_from(words).map(|cli| match cli.command {
             Command::Run(run) => *run,
-            Command::Plan(plan) => panic!("{plan:?}"),
+            other => panic!("{other:?}"),
         })
     }
 
@@ -579,6 +702,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_a_number_of_starts_in_a_second_a_minute_or_an_hour() {
+        for (text, rate) in [("10", 10.0), ("0.5", 0.5), ("10/s", 10.0), ("90/m", 1.5), ("1800/h", 0.5)] {
+            assert_eq!(parse(&["--rate", text, "true"]).unwrap().rate, Some(rate), "{text}");
+        }
+        for text in [
+            "0", "0/m", "-1", "1/d", "/m", "1/", "1/ m", "1/s/s", "inf", "nan", "1e3", "1000001", "0.001/h",
+            "s",
+        ] {
+            let refused = parse(&["--rate", text, "true"]).unwrap_err().to_string();
+            assert!(refused.contains("give starts a second, such as 10 or 0.5"), "{text}: {refused}");
+        }
+    }
+
+    #[test]
     fn the_defaults_are_those_of_the_documentation() {
         let run = parse(&["true"]).unwrap();
         assert_eq!(run.base_delay, Duration::from_secs(1));
@@ -594,14 +731,14 @@ mod tests {
     #[test]
     fn watching_has_defaults_of_its_own() {
         let run = parse(&["true"]).unwrap();
-        assert_eq!((run.debounce, run.debounce_max), (Duration::ZERO, Duration::from_secs(1)));
+        assert_eq!(run.quiet_time(), (Duration::ZERO, Duration::from_secs(1)));
         let run = parse(&["--watch", "a", "--watch", "b", "true"]).unwrap();
         assert_eq!(run.watch, ["a", "b"].map(PathBuf::from));
-        assert_eq!((run.max_attempts, run.debounce), (0, Duration::from_millis(50)));
+        assert_eq!((run.max_attempts, run.quiet_time().0), (0, Duration::from_millis(50)));
         let run = parse(&["--watch", "a", "--max-attempts", "3", "--debounce", "1s", "true"]).unwrap();
-        assert_eq!((run.max_attempts, run.debounce), (3, Duration::from_secs(1)));
+        assert_eq!((run.max_attempts, run.quiet_time().0), (3, Duration::from_secs(1)));
         let run = parse(&["--watch", "a", "--one", "make"]).unwrap();
-        assert_eq!((run.max_attempts, run.debounce), (1, Duration::from_millis(50)));
+        assert_eq!((run.max_attempts, run.quiet_time().0), (1, Duration::from_millis(50)));
     }
 
     #[test]

@@ -540,7 +540,7 @@ mod tests {
     use crate::control::Level;
 
     fn keeper(timeout: Option<Duration>) -> Keeper {
-        let control = Arc::new(Control::new(|| {}).unwrap());
+        let control = Arc::new(Control::new(|_| {}).unwrap());
         let console = Arc::new(Console::new(Arc::clone(&control)));
         let grace = Duration::from_millis(20);
         Keeper {

@@ -62,16 +62,16 @@ pub(crate) struct Control {
     /// From [`Level::Kill`] on.
     pub(crate) children_die: Broadcast,
     /// Shuts the queue down.
-    on_end: Box<dyn Fn() + Send + Sync>,
+    on_end: Box<dyn Fn(Level) + Send + Sync>,
 }
 
 impl Control {
-    /// `on_end` is called whenever the level rises above [`Level::Run`].
+    /// `on_end` is called, with the level, whenever that rises above [`Level::Run`].
     ///
     /// # Errors
     ///
     /// The system has no pipe left.
-    pub(crate) fn new(on_end: impl Fn() + Send + Sync + 'static) -> std::io::Result<Self> {
+    pub(crate) fn new(on_end: impl Fn(Level) + Send + Sync + 'static) -> std::io::Result<Self> {
         Ok(Self {
             level: AtomicU8::new(Level::Run as u8),
             gate: Mutex::new(()),
@@ -104,7 +104,7 @@ impl Control {
                 return;
             }
             // The queue first: whoever is woken then finds it shut.
-            (self.on_end)();
+            (self.on_end)(level);
         }
         self.reading_ends.fire();
         if level >= Level::LastRuns {

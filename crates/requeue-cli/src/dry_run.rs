@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::files;
 use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
+use crate::line::Format;
 use crate::run::refuse;
 use crate::show;
 use crate::tally::Distinct;
@@ -28,12 +29,14 @@ pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Op
 
 fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Watcher>) -> io::Result<bool> {
     // Nothing needs to be worked off: a signal may end this as it ends any program.
-    let never = Control::new(|| {})?;
+    let never = Control::new(|_| {})?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut distinct = Distinct::default();
+    let format = Format::new(args);
     let mut all_well = true;
     let mut result = Ok(());
     let mut each = |piece: Piece<'_>| {
+        let (_, piece) = format.read(piece);
         if resume.skips(&piece) {
             return true;
         }
@@ -41,6 +44,7 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
             Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
             Piece::Key(_) | Piece::Repeated => return true,
             Piece::TooLong { start, .. } => (start, Err(Unpassable::TooLong)),
+            Piece::NoKey(line, why) => (line, Err(why)),
         };
         result = match line {
             Ok(line) => writeln!(out, "{line}"),
@@ -69,7 +73,7 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
             rustix::stdio::stdin(),
             never.reading_ends.fd(),
             args.separator(),
-            keys::LONGEST,
+            (keys::LONGEST, format.folds()),
             false,
             &mut each,
         )

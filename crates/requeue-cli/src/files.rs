@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::args::Run;
 use crate::joblog::{Joblog, Resume};
 use crate::key_file::KeyFile;
+use crate::line::{Beside, Format};
 use crate::listen::Exports;
 use crate::tally::{GaveUp, Key};
 use crate::whole_file::{Own, WholeFile};
@@ -39,13 +40,14 @@ impl Files {
         &self,
         args: &Run,
         gave_up: &[GaveUp],
-        left: &[Key],
+        left: &[(Key, Beside)],
         exports: Option<&Exports>,
     ) -> Vec<(&'static str, String)> {
-        let failed = gave_up.iter().map(|gave_up| &gave_up.key[..]);
+        let failed = gave_up.iter().map(|gave_up| (&gave_up.key[..], gave_up.beside.as_ref()));
+        let left = left.iter().map(|(key, beside)| (&key[..], Some(beside)));
         let results = [
             ("--failed-to", &args.failed_to, write(&self.failed_to, failed, args)),
-            ("--left-to", &args.left_to, write(&self.left_to, left.iter().map(|key| &key[..]), args)),
+            ("--left-to", &args.left_to, write(&self.left_to, left, args)),
             ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
             ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
         ];
@@ -76,11 +78,11 @@ pub(crate) fn own(args: &Run) -> Own {
 /// Writes these keys, if a file for them was asked for. A second time nothing happens.
 fn write<'k>(
     file: &Mutex<Option<KeyFile>>,
-    keys: impl Iterator<Item = &'k [u8]>,
+    keys: impl Iterator<Item = (&'k [u8], Option<&'k Beside>)>,
     args: &Run,
 ) -> io::Result<()> {
     let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
-    file.map_or(Ok(()), |file| file.write(keys, args.separator()))
+    file.map_or(Ok(()), |file| file.write(keys, &Format::new(args), args.separator()))
 }
 
 /// What `--resume` skips: nothing without it.

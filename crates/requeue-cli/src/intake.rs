@@ -2,20 +2,19 @@
 //! after a while of quiet where that is asked for.
 //!
 //! A key that waits for quiet is owed a run, unlike one that waits for a retry: the
-//! first signal drops retries, and these must not be dropped with them. The queue's
-//! timers are the same for both, so what waits for quiet is noted here.
+//! first signal drops retries, and closes the windows of a debounce, whose keys run then.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue::{Add, Added};
+use requeue::{Add, AddNow, Added, Debounce, Only};
 use requeue_watch::Event;
 
 use crate::args::Run;
-use crate::gate::Gate;
+use crate::line::Beside;
+use crate::payload::Payload;
 use crate::queue::Queue;
 use crate::tally::{Distinct, Key, Tally};
 use crate::watched::Watched;
@@ -29,6 +28,8 @@ pub(crate) struct Cause {
     pub(crate) seen: Option<Seen>,
     /// The key was read as well, under a watcher.
     typed: bool,
+    /// What PROGRAM is told of the values.
+    pub(crate) payload: Option<Payload>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,7 @@ impl Cause {
         let later = other.number > self.number;
         self.number = self.number.max(other.number);
         self.typed |= other.typed;
+        Payload::join(&mut self.payload, other.payload);
         // That a file is there says less than that it was written.
         let says = |seen: &Option<Seen>| match seen {
             None => 0,
@@ -73,14 +75,13 @@ pub(crate) struct Intake {
     /// The key that stands for all.
     one: Option<Key>,
     /// How long it must be quiet around a key, and for how long that may put its run off.
-    quiet: Option<(Duration, Duration)>,
+    debounce: Option<Debounce>,
+    /// What finds no room in the queue waits for it.
+    is_bounded: bool,
     numbers: AtomicU64,
-    /// Keys that wait for quiet, with the number of their latest trigger. While it is
-    /// locked none is added and the queue is not shut down.
-    waiting: Mutex<HashMap<Key, u64>>,
+    set_aside: Mutex<Vec<(Key, Option<Payload>)>>,
+    has_payloads: bool,
     distinct: Mutex<Distinct>,
-    /// Where a key that was handed out waits until its run may start, under `--rate`.
-    pub(crate) gate: Option<Gate>,
 }
 
 impl Intake {
@@ -89,17 +90,13 @@ impl Intake {
             queue,
             watched: Watched::new(args),
             one: args.one_key().map(<[u8]>::to_vec),
-            quiet: (!args.debounce.is_zero()).then_some((args.debounce, args.debounce_max)),
+            debounce: args.debounced(),
+            is_bounded: args.bound.is_some(),
             numbers: AtomicU64::new(1),
-            waiting: Mutex::default(),
+            set_aside: Mutex::default(),
+            has_payloads: args.merge.is_some(),
             distinct: Mutex::default(),
-            gate: None,
         }
-    }
-
-    /// The same with a gate that keys pass before they run.
-    pub(crate) fn gated(self, gate: Option<Gate>) -> Self {
-        Self { gate, ..self }
     }
 
     /// The key as which this one is run.
@@ -108,23 +105,19 @@ impl Intake {
     }
 
     /// Adds a key, and counts it; false once the queue takes none any more.
-    pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>) -> bool {
+    pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
         let key = self.key(key);
         if let (None, Some(watched)) = (&seen, &self.watched) {
             watched.know(key);
         }
-        let gate = self.gate.as_ref();
-        if gate.is_some_and(|gate| gate.takes(key, || self.cause(seen.clone()))) {
-            Tally::add(&tally.triggers);
-            Tally::add(&tally.coalesced);
-            return true;
-        }
         // What was there before is not in the middle of being written.
         let at_once = matches!(seen, Some(Seen { event: Event::Initial, .. }));
-        let added = match self.quiet.filter(|_| !at_once) {
-            Some((quiet, max)) => self.add_after(key, seen, quiet, max),
-            None if seen.is_none() && self.watched.is_none() => self.queue.add_ref(key).ok(),
-            None => self.queue.add_value(key.to_vec(), self.cause(seen)).ok(),
+        let debounce = self.debounce.filter(|_| !at_once);
+        let added = match debounce {
+            None if seen.is_none() && beside.payload.is_none() && self.watched.is_none() => {
+                self.add_now(key, beside.priority)
+            }
+            _ => self.add_cause(key, self.cause(seen, beside.payload), beside.priority, debounce),
         };
         let Some(added) = added else { return false };
         Tally::add(&tally.triggers);
@@ -137,50 +130,45 @@ impl Intake {
     }
 
     /// Counts a key that the queue took no more: it is left.
-    pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8]) {
+    pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8], beside: Beside) {
         let key = self.key(key);
         Tally::add(&tally.triggers);
         if lock(&self.distinct).is_new(key) {
             Tally::add(&tally.keys);
         }
-        tally.owe(key);
+        tally.came_too_late(key, beside);
     }
 
-    fn cause(&self, seen: Option<Seen>) -> Cause {
-        Cause { number: self.numbers.fetch_add(1, Ordering::Relaxed), typed: seen.is_none(), seen }
+    fn cause(&self, seen: Option<Seen>, payload: Option<Payload>) -> Cause {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        Cause { number, typed: seen.is_none(), seen, payload }
     }
 
-    fn add_after(&self, key: &[u8], seen: Option<Seen>, quiet: Duration, max: Duration) -> Option<Added> {
-        let mut waiting = lock(&self.waiting);
-        let cause = self.cause(seen);
-        let number = cause.number;
-        let state = self.queue.state(key);
-        // A run is coming, which nothing puts off any more.
-        if state.as_ref().is_some_and(|state| state.ready || state.dirty) {
-            let added = self.queue.add_value(key.to_vec(), cause).ok()?;
-            if let Some(last) = waiting.get_mut(key) {
-                *last = number;
-            }
-            return Some(added);
+    /// Without a cause, and so without memory where the key is in the queue already.
+    fn add_now(&self, key: &[u8], priority: i16) -> Option<Added> {
+        if priority == 0 && !self.is_bounded {
+            return self.queue.add_ref(key).ok();
         }
-        // The timer that the key has is that of a retry, whose later instant must not
-        // stay: what failed may be well now.
-        if !waiting.contains_key(key) && state.is_some_and(|state| state.waiting_until.is_some()) {
-            self.queue.add_with(key.to_vec(), Add::after(quiet).replace()).ok()?;
-        }
-        let added = self.queue.add_with(key.to_vec(), Add::after(quiet).latest(max).value(cause)).ok()?;
-        // One that waited already has its run coming, whether or not that was put off.
-        let waited = waiting.insert(key.to_vec(), number).is_some();
-        Some(if waited { Added::Coalesced } else { added })
+        self.enter(key, Add::now().priority(priority))
     }
 
-    /// A key is handed out, with all causes up to `cause`.
-    pub(crate) fn begins(&self, key: &[u8], cause: Option<&Cause>) {
-        let Some(cause) = cause else { return };
-        let mut waiting = lock(&self.waiting);
-        if waiting.get(key).is_some_and(|number| *number <= cause.number) {
-            waiting.remove(key);
+    fn add_cause(
+        &self,
+        key: &[u8],
+        cause: Cause,
+        priority: i16,
+        debounce: Option<Debounce>,
+    ) -> Option<Added> {
+        let add = Add::now().value(cause).priority(priority);
+        self.enter(key, debounce.into_iter().fold(add, AddNow::debounce))
+    }
+
+    /// As soon as there is room; `None` if the queue takes no keys any more.
+    fn enter(&self, key: &[u8], add: AddNow<Cause>) -> Option<Added> {
+        if self.is_bounded {
+            return self.queue.add_when_room(key.to_vec(), add).wait().ok();
         }
+        self.queue.add_with(key.to_vec(), add).ok()
     }
 
     /// What a key that was handed out is run for, after so many failures in a row.
@@ -203,30 +191,41 @@ impl Intake {
 
     /// Puts a key that was handed out back for so long, but no longer than to the end.
     /// False if the queue takes none any more.
-    pub(crate) fn put_off(&self, key: &[u8], cause: &Cause, delay: Duration) -> bool {
-        let mut waiting = lock(&self.waiting);
-        let add = Add::after(delay).latest(delay).value(cause.clone());
-        let taken = self.queue.add_with(key.to_vec(), add).is_ok();
-        if taken {
-            let number = waiting.entry(key.to_vec()).or_default();
-            *number = cause.number.max(*number);
-        }
-        taken
+    pub(crate) fn put_off(&self, key: &[u8], cause: &Cause, delay: Duration, priority: i16) -> bool {
+        let add = Add::now().value(cause.clone()).priority(priority);
+        self.queue.add_with(key.to_vec(), add.debounce(Debounce::new(delay).max(delay))).is_ok()
     }
 
-    /// Shuts the queue down; what waits for quiet is ready instead.
-    pub(crate) fn shut_down(&self) {
-        let waiting = lock(&self.waiting);
-        for key in waiting.keys() {
-            // Refused by a queue that was shut down before: then they are left.
-            let _ = self.queue.add_ref(key);
+    /// Shuts the queue down; what waits for quiet is ready then. Where no further run begins, the
+    /// rate holds nothing up either: what is ready is only let go of.
+    pub(crate) fn shut_down(&self, runs_end: bool) {
+        if runs_end {
+            self.queue.lift_rate();
         }
+        self.queue.close();
+        self.set_aside_retries();
         self.queue.shut_down();
     }
 
-    /// Keys that waited for quiet and were never run.
-    pub(crate) fn left(&self) -> Vec<Key> {
-        lock(&self.waiting).keys().cloned().collect()
+    /// Keeps what triggers brought to keys that wait for a retry, with which the queue would
+    /// drop it.
+    fn set_aside_retries(&self) {
+        if !self.has_payloads {
+            return;
+        }
+        for (key, state) in self.queue.snapshot().only(Only::Waiting).flat_map(|page| page.keys) {
+            if state.ready || state.held || state.window_until.is_some() {
+                continue;
+            }
+            let payload = self.queue.cancel(&key).and_then(|cancelled| cancelled.value?.payload);
+            lock(&self.set_aside).push((key, payload));
+        }
+    }
+
+    /// Keys that waited for a retry when the queue was shut down, and all the values that they
+    /// had.
+    pub(crate) fn set_aside(&self) -> Vec<(Key, Option<Payload>)> {
+        std::mem::take(&mut *lock(&self.set_aside))
     }
 }
 
@@ -260,24 +259,24 @@ mod tests {
             queue: queue.clone(),
             watched: None,
             one: None,
-            quiet: Some((QUIET, 2 * QUIET)),
+            debounce: Some(Debounce::new(QUIET).max(2 * QUIET)),
+            is_bounded: false,
             numbers: AtomicU64::new(1),
-            waiting: Mutex::default(),
+            set_aside: Mutex::default(),
+            has_payloads: false,
             distinct: Mutex::default(),
-            gate: None,
         };
         Setting { clock, queue, intake, tally: Tally::default() }
     }
 
     impl Setting {
         fn add(&self, event: Event) {
-            assert!(self.intake.add(&self.tally, b"a", seen(event)));
+            assert!(self.intake.add(&self.tally, b"a", seen(event), Beside::default()));
         }
 
         /// The event of the run that can begin now.
         fn run(&self) -> Option<Event> {
             let item = self.queue.try_get().ok()?;
-            self.intake.begins(item.key(), item.value());
             let seen = item.value().and_then(|cause| cause.seen.clone());
             item.succeed();
             seen.map(|seen| seen.event)
@@ -327,12 +326,10 @@ mod tests {
         let s = setting();
         s.queue.add_after(b"retry".to_vec(), QUIET).unwrap();
         s.add(Event::Write);
-        s.intake.shut_down();
-        assert_eq!(s.intake.left(), [b"a".to_vec()]);
+        s.intake.shut_down(false);
         assert_eq!(s.run(), Some(Event::Write));
-        assert!(s.intake.left().is_empty());
         assert_eq!(s.run(), None);
-        assert!(!s.intake.add(&s.tally, b"b", None));
+        assert!(!s.intake.add(&s.tally, b"b", None, Beside::default()));
     }
 
     #[test]
@@ -342,10 +339,8 @@ mod tests {
         s.clock.advance(QUIET);
         let item = s.queue.try_get().unwrap();
         s.add(Event::Delete);
-        s.intake.begins(item.key(), item.value());
-        assert_eq!(s.intake.left().len(), 1);
         item.succeed();
-        s.intake.shut_down();
+        s.intake.shut_down(false);
         assert_eq!(s.run(), Some(Event::Delete));
     }
 
@@ -367,7 +362,6 @@ mod tests {
         assert_eq!(count(), [4, 2]);
         // Held, and triggered at once.
         let item = s.queue.try_get().unwrap();
-        s.intake.begins(item.key(), item.value());
         s.add(Event::Initial);
         s.add(Event::Write);
         assert_eq!(count(), [6, 3]);
@@ -383,20 +377,18 @@ mod tests {
         s.add(Event::Write);
         s.clock.advance(QUIET);
         let item = s.queue.try_get().unwrap();
-        s.intake.begins(item.key(), item.value());
-        assert!(s.intake.put_off(item.key(), item.value().unwrap(), 10 * QUIET));
+        assert!(s.intake.put_off(item.key(), item.value().unwrap(), 10 * QUIET, 0));
         item.succeed();
         s.clock.advance(9 * QUIET);
         assert_eq!(s.run(), None);
-        s.intake.shut_down();
+        s.intake.shut_down(false);
         assert_eq!(s.run(), Some(Event::Write));
-        assert!(s.intake.left().is_empty());
     }
 
     #[test]
     fn the_latest_event_counts_but_being_there_never_hides_another() {
-        let cause = |number, event| Cause { number, seen: seen(event), typed: false };
-        let none = Cause { number: 9, seen: None, typed: false };
+        let cause = |number, event| Cause { number, seen: seen(event), typed: false, payload: None };
+        let none = Cause { number: 9, seen: None, typed: false, payload: None };
         for (mut a, b, event) in [
             (cause(1, Event::Write), cause(2, Event::Delete), Event::Delete),
             (cause(2, Event::Write), cause(1, Event::Delete), Event::Write),

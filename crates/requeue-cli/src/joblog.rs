@@ -229,7 +229,7 @@ impl Resume {
         self.last = match piece {
             Piece::Key(key) => !self.well.is_empty() && self.well.contains(*key),
             Piece::Repeated => self.last,
-            Piece::TooLong { .. } => false,
+            Piece::TooLong { .. } | Piece::NoKey(..) => false,
         };
         self.last
     }

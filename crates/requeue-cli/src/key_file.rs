@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use crate::line::{Beside, Format};
 use crate::whole_file::WholeFile;
 
 /// The file, before the first key is run: what is wrong with the name is said then.
@@ -18,18 +19,23 @@ impl KeyFile {
         WholeFile::open(path).map(Self)
     }
 
-    /// Writes the keys, each with the separator behind it.
+    /// Writes the keys with what they had, each line with the separator behind it. What has
+    /// nothing beside it is a line as it was read.
     ///
     /// # Errors
     ///
     /// They could not be written; a file of that name is as it was.
-    pub(crate) fn write<'a>(self, keys: impl Iterator<Item = &'a [u8]>, separator: u8) -> io::Result<()> {
+    pub(crate) fn write<'a>(
+        self,
+        mut keys: impl Iterator<Item = (&'a [u8], Option<&'a Beside>)>,
+        format: &Format,
+        separator: u8,
+    ) -> io::Result<()> {
         self.0.write(|out| {
-            for key in keys {
-                out.write_all(key)?;
-                out.write_all(&[separator])?;
-            }
-            Ok(())
+            keys.try_for_each(|(key, beside)| match beside {
+                Some(beside) => format.write(out, key, beside, separator),
+                None => out.write_all(key).and_then(|()| out.write_all(&[separator])),
+            })
         })
     }
 }

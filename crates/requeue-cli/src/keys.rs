@@ -11,6 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::io::{Errno, read};
 
+use crate::template::Unpassable;
+
 /// The longest key that is kept where no file of keys is written. No system passes one
 /// of this length to a program, so a longer one gives up anyhow, and input without any
 /// separator cannot use up the memory.
@@ -33,6 +35,8 @@ pub(crate) enum Piece<'a> {
         /// All its bytes, counted.
         bytes: u64,
     },
+    /// A line in which no key was found, and why.
+    NoKey(&'a [u8], Unpassable),
 }
 
 /// Cuts a stream of bytes into keys.
@@ -41,6 +45,8 @@ pub(crate) struct Splitter {
     separator: u8,
     /// The longest key that is kept.
     longest: usize,
+    /// Whether a key that is repeated is [told](Piece::Repeated) as that.
+    folds: bool,
     /// The beginning of a key that the next chunk continues.
     rest: Vec<u8>,
     /// How many bytes of an over-long key are no longer in `rest`.
@@ -48,8 +54,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    pub(crate) fn new(separator: u8, longest: usize) -> Self {
-        Self { separator, longest, rest: Vec::new(), dropped: 0 }
+    pub(crate) fn new(separator: u8, longest: usize, folds: bool) -> Self {
+        Self { separator, longest, folds, rest: Vec::new(), dropped: 0 }
     }
 
     /// Hands the keys that end in this chunk to `each`, until that says no.
@@ -76,7 +82,7 @@ impl Splitter {
             if key.is_empty() {
                 continue;
             }
-            let piece = if key == previous { Piece::Repeated } else { Piece::Key(key) };
+            let piece = if self.folds && key == previous { Piece::Repeated } else { Piece::Key(key) };
             previous = key;
             if !each(piece) {
                 return false;
@@ -118,7 +124,7 @@ pub(crate) enum End {
 }
 
 /// Reads keys until the input ends, `stop` is hung up, or `each` says no. Keys longer than
-/// `longest` bytes are [`Piece::TooLong`]. With
+/// `longest` bytes are [`Piece::TooLong`]; with `folds` repeated ones are [`Piece::Repeated`]. With
 /// `to_the_last` every key that had arrived before `stop` is handed out too; without it,
 /// input that was not read yet stays where it is.
 ///
@@ -129,11 +135,11 @@ pub(crate) fn read_keys(
     input: BorrowedFd<'_>,
     stop: BorrowedFd<'_>,
     separator: u8,
-    longest: usize,
+    (longest, folds): (usize, bool),
     to_the_last: bool,
     each: &mut impl FnMut(Piece<'_>) -> bool,
 ) -> std::io::Result<End> {
-    let mut splitter = Splitter::new(separator, longest);
+    let mut splitter = Splitter::new(separator, longest, folds);
     let mut chunk = vec![0; CHUNK];
     loop {
         let mut fds =
@@ -216,12 +222,13 @@ mod tests {
 
     fn split(separator: u8, chunks: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
-        let mut splitter = Splitter::new(separator, LONGEST);
+        let mut splitter = Splitter::new(separator, LONGEST, true);
         let mut each = |piece: Piece<'_>| {
             match piece {
                 Piece::Key(key) => keys.push(key.to_vec()),
                 Piece::Repeated => keys.push(keys[keys.len() - 1].clone()),
                 Piece::TooLong { bytes, .. } => keys.push(format!("too long: {bytes}").into()),
+                Piece::NoKey(..) => unreachable!("a line is cut by whoever reads it"),
             }
             true
         };
@@ -269,7 +276,7 @@ mod tests {
             split(b'\n', &[&mebibyte, &mebibyte, b"y\nb"]),
             [format!("too long: {}", 2 * LONGEST + 1).into_bytes(), b"b".to_vec()]
         );
-        let mut splitter = Splitter::new(b'\n', LONGEST);
+        let mut splitter = Splitter::new(b'\n', LONGEST, true);
         for _ in 0..10 {
             splitter.feed(&mebibyte, &mut |_| true);
         }
@@ -279,7 +286,7 @@ mod tests {
     #[test]
     fn a_repeated_key_is_told_only_within_what_was_read_in_one_go() {
         let mut seen = Vec::new();
-        let mut splitter = Splitter::new(b'\n', LONGEST);
+        let mut splitter = Splitter::new(b'\n', LONGEST, true);
         let mut each = |piece: Piece<'_>| {
             seen.push(piece == Piece::Repeated);
             true
@@ -301,7 +308,7 @@ mod tests {
             }
             true
         };
-        let end = read_keys(input, stop.as_fd(), b'\n', LONGEST, to_the_last, &mut each).unwrap();
+        let end = read_keys(input, stop.as_fd(), b'\n', (LONGEST, true), to_the_last, &mut each).unwrap();
         (keys, end)
     }
 
@@ -336,7 +343,7 @@ mod tests {
 
     #[test]
     fn saying_no_ends_the_reading() {
-        let mut splitter = Splitter::new(b'\n', LONGEST);
+        let mut splitter = Splitter::new(b'\n', LONGEST, true);
         let mut seen = 0;
         let mut each = |_: Piece<'_>| {
             seen += 1;

@@ -1,5 +1,7 @@
 //! Our limits: on open files, on memory, and on processes.
 
+use std::io;
+
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit, getuid, setrlimit};
 use rustix::stdio::stderr;
@@ -39,23 +41,52 @@ fn in_memory() -> u64 {
     if with_arena < arenas { with_arena } else { with_arena + without }
 }
 
-/// How many workers the limit on our user's processes has room for. A thread counts as
-/// one: a third is for the workers, a third for their programs, and a third for what
-/// those start and for all else. Root has no such limit, whatever is set.
+/// Our threads beside the workers: the first, and those for signals, for `--listen`, for
+/// the progress, and for what programs leave behind. A thread counts as a process.
+const THREADS: u64 = 5;
+
+/// What a worker takes with its program: itself, the program, and one that it starts.
+const EACH_WORKER: u64 = 3;
+
+/// With fewer processes not even one program that starts another could run: the first
+/// thread and the one for signals are always there.
+const LEAST_PROCESSES: u64 = 2 + EACH_WORKER;
+
+/// How many workers the limit on our user's processes has room for.
 fn in_processes() -> u64 {
-    let limit = getrlimit(Resource::Nproc).current;
-    limit.filter(|_| !getuid().is_root()).map_or(u64::MAX, |limit| limit / 3)
+    processes().map_or(u64::MAX, |limit| limit.saturating_sub(THREADS) / EACH_WORKER)
+}
+
+/// The limit on our user's processes. Root has none, whatever is set.
+fn processes() -> Option<u64> {
+    getrlimit(Resource::Nproc).current.filter(|_| !getuid().is_root())
+}
+
+/// What is said where the system gives us no thread.
+pub(crate) fn no_thread(e: &io::Error) -> io::Error {
+    io::Error::new(
+        e.kind(),
+        format!("no thread could be started: {e}; the limits are those of ulimit -u and ulimit -v"),
+    )
 }
 
 /// What one run at a time takes: [`EACH`], four notices to all and the signals.
 const LEAST: u64 = EACH + 4 * 2 + 2;
 
-/// Whether there are descriptors for one run at a time, beside those that are open by now.
+/// Whether there are processes for one run at a time, and descriptors beside those that
+/// are open by now.
 ///
 /// # Errors
 ///
 /// How many there are, and how many are needed.
 pub(crate) fn check() -> Result<(), String> {
+    // Where others of our user have the rest, it may be there again: see `Room`.
+    if let Some(limit) = processes().filter(|limit| *limit < LEAST_PROCESSES) {
+        return Err(format!(
+            "too few processes are allowed: the limit is {limit}, and {LEAST_PROCESSES} are needed; \
+             raise it with ulimit -u"
+        ));
+    }
     let free = (0..LEAST).map_while(|_| fcntl_dupfd_cloexec(stderr(), 0).ok());
     let free = free.collect::<Vec<_>>().len() as u64;
     match getrlimit(Resource::Nofile).current {

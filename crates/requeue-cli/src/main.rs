@@ -14,17 +14,19 @@ mod closed;
 mod control;
 mod dry_run;
 mod duration;
+mod engine;
 mod files;
-mod gate;
 #[cfg(test)]
 mod generated;
 mod group;
+mod group_by;
 mod http;
 mod intake;
 mod joblog;
 mod key_file;
 mod keys;
 mod limits;
+mod line;
 mod linger;
 mod listen;
 mod log;
@@ -32,6 +34,7 @@ mod lookup;
 mod loops;
 mod outcome;
 mod output;
+mod payload;
 mod plan;
 mod progress;
 mod queue;
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
             Err(why) => args::usage_error("run", &why),
         },
         Ok(args::Command::Plan(args)) => plan::run(&args),
+        Ok(args::Command::Engine(command)) => engine::run(command),
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
         Err(asked_for) => show(&asked_for),
     })

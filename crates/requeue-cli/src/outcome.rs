@@ -121,7 +121,8 @@ pub(crate) enum StartError {
 pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run) -> StartError {
     // One that has lasted, see `Room`.
     if is_shortage(&error) {
-        return StartError::Program(126, error);
+        let why = format!("the system had no room for one program more: {error} (see ulimit -u, -n and -v)");
+        return StartError::Program(126, io::Error::new(error.kind(), why));
     }
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match errno {
@@ -137,5 +138,23 @@ pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run
             StartError::Program(126, error)
         }
         _ => StartError::Key(retry(Failure::NotStarted(error.to_string()), attempt, args)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[test]
+    fn a_shortage_that_has_lasted_is_said_to_be_the_systems_and_not_the_keys() {
+        let cli = crate::args::Cli::try_parse_from(["requeue", "run", "true"]).unwrap();
+        let crate::args::Command::Run(args) = cli.command else { panic!("another command") };
+        for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM] {
+            let StartError::Program(126, why) = judge_start(errno.into(), true, 1, &args) else {
+                panic!("{errno} is the key's failure")
+            };
+            assert!(why.to_string().starts_with("the system had no room for one program more: "), "{why}");
+        }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError};
-use requeue::{Drain, DrainOptions, WaitingKeys, WorkQueue};
+use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
 use requeue_prometheus::QueueSink;
 
 use crate::args::Run;
+use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
 use crate::listen;
 use crate::tally::Key;
@@ -28,7 +29,7 @@ pub(crate) type Queue = WorkQueue<Key, Cause>;
 pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
-    let builder = WorkQueue::merging(Cause::merge).timers_absorbed(true);
+    let builder = WorkQueue::merging(Cause::merge).timers_absorbed(true).in_backoff(args.in_backoff.into());
     let builder = match (&args.limiter, args.retry_rate) {
         (Some(limiter), _) => builder.limiter((limiter.clone().seeded(seed).build()?, counts())),
         (None, None) => builder.limiter(back_off(args, seed)?),
@@ -37,6 +38,14 @@ pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, B
             builder.limiter((back_off(args, seed)?, Bucket::new(rate, burst)?))
         }
     };
+    let builder = if args.priority { builder.priorities() } else { builder };
+    let builder = with_groups(builder, args);
+    let builder = match args.rate {
+        Some(rate) => builder.rate(rate, at_once(rate)),
+        None => builder,
+    };
+    let builder = args.max_wait.into_iter().fold(builder, Builder::max_wait);
+    let builder = args.bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
     let builder = match sink {
         None => builder,
         Some(sink) => builder.name(listen::NAME).metrics(sink),

@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn control() -> Control {
-        Control::new(|| {}).unwrap()
+        Control::new(|_| {}).unwrap()
     }
 
     fn place<'a>(room: &'a Room, control: &Control) -> Place<'a> {

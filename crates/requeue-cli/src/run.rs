@@ -16,11 +16,11 @@ use crate::closed;
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::files::{self, Files};
-use crate::gate::Gate;
 use crate::intake::Intake;
 use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::limits;
+use crate::line::Format;
 use crate::linger::Linger;
 use crate::listen::{Exports, Listening};
 use crate::log::{Log, Subject};
@@ -33,7 +33,7 @@ use crate::queue::{self, Retries};
 use crate::room::Room;
 use crate::signals::{self, Listener};
 use crate::summary::Summary;
-use crate::tally::{GaveUp, Tally};
+use crate::tally::{GaveUp, Key, Tally};
 use crate::template::{Template, Unpassable};
 use crate::watch;
 use crate::worker::{self, Shop};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
-    if let Err(e) = signals::keep_exit_statuses() {
+    if let Err(e) = signals::keep_exit_statuses().and_then(|()| signals::keep_going_without_room()) {
         return refuse(1, &e.to_string());
     }
     let template = Template::new(file, args.program[0].clone(), template_args);
@@ -125,10 +125,11 @@ fn control(
     limits::check().map_err(io::Error::other)?;
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
     let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
-    let gate = args.rate.map(|rate| Gate::new(rate, sink.clone())).transpose().map_err(io::Error::other)?;
-    let intake = Arc::new(Intake::new(queue.clone(), &args).gated(gate));
+    let intake = Arc::new(Intake::new(queue.clone(), &args));
     let shutter = Arc::clone(&intake);
-    let control = Arc::new(Control::new(move || shutter.shut_down())?);
+    let control = Arc::new(Control::new(move |level| {
+        shutter.shut_down(level >= Level::LastRuns);
+    })?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
@@ -147,12 +148,13 @@ fn control(
             started: AtomicBool::new(false),
         },
         template,
+        format: Format::new(&args),
         tally: Tally::default(),
         log: Arc::clone(&log),
         sink,
         intake,
         files,
-        loops: watcher.as_ref().map(|_| Loops::new(args.debounce)),
+        loops: watcher.as_ref().map(|_| Loops::new(args.quiet_time().0)),
         unusable: Mutex::new(None),
         faulty: AtomicBool::new(false),
         args,
@@ -184,7 +186,9 @@ fn control(
                 InQueue { ready: stats.ready, waiting: stats.waiting, held: stats.held }
             };
             let (console, tally, keys) = (&console, &shop.tally, &keys);
-            scope.spawn(move || progress::draw(console, tally, keys, in_queue, &progress_ends));
+            let draw = move || progress::draw(console, tally, keys, in_queue, &progress_ends);
+            // Where there is no thread for it the work is done without.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, draw);
         }
         let wanted = workers_wanted(&shop.args);
         let (workers, scarce) = limits::with_room(wanted);
@@ -196,7 +200,7 @@ fn control(
             Err(e) => {
                 control.raise(Level::Stop);
                 drop(end_progress);
-                return (End::Stopped, Some(e));
+                return (End::Stopped, Some(limits::no_thread(&e)));
             }
         };
         let read = || read(&shop, resume);
@@ -231,13 +235,15 @@ fn workers_wanted(args: &Run) -> usize {
 /// Feeds the queue until the input or our patience with it ends.
 fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
     let (tally, control) = (&shop.tally, &shop.keeper.control);
+    let format = &shop.format;
     let mut each = |piece: Piece<'_>| {
+        let (beside, piece) = format.read(piece);
         match piece {
             piece if resume.skips(&piece) => Tally::add(&tally.skipped),
             Piece::Key(key) => {
                 // The queue takes no more keys: this one is left, and told by name.
-                if !shop.intake.add(tally, key, None) {
-                    shop.intake.came_too_late(tally, key);
+                if !shop.intake.add(tally, key, None, beside.clone()) {
+                    shop.intake.came_too_late(tally, key, beside);
                 }
             }
             Piece::Repeated => {
@@ -247,13 +253,14 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
                     sink.coalesced(1);
                 }
             }
-            Piece::TooLong { start, bytes } => give_up_unread(shop, start, bytes),
+            Piece::TooLong { start, bytes } => give_up_too_long(shop, start, bytes),
+            Piece::NoKey(line, why) => give_up_unread(shop, line.to_vec(), why),
         }
         true
     };
     let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();
-    let (separator, longest) = (shop.args.separator(), shop.args.longest_key());
+    let (separator, longest) = (shop.args.separator(), (shop.args.longest_key(), format.folds()));
     match keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each) {
         Ok(end) => (end, None),
         Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
@@ -262,14 +269,19 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
 
 /// A key that is too long even to be kept, and that no file is to get. It gives up where
 /// it stands.
-fn give_up_unread(shop: &Shop, start: &[u8], bytes: u64) {
+fn give_up_too_long(shop: &Shop, start: &[u8], bytes: u64) {
+    let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
+    give_up_unread(shop, key, Unpassable::TooLong);
+}
+
+/// What the queue never gets.
+fn give_up_unread(shop: &Shop, key: Key, why: Unpassable) {
     let tally = &shop.tally;
     Tally::add(&tally.triggers);
     Tally::add(&tally.keys);
-    let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
-    let why = Failure::Unpassable(Unpassable::TooLong);
+    let why = Failure::Unpassable(why);
     shop.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
-    tally.give_up(GaveUp { key, why, attempts: 0 });
+    tally.give_up(GaveUp { key, beside: None, why, attempts: 0 });
     if shop.args.fail_fast {
         shop.keeper.control.raise(Level::LastRuns);
     }
@@ -311,10 +323,10 @@ struct Ending {
 fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let console = &shop.keeper.console;
     let complain = |what: &str| console.line(&format!("requeue: {what}"));
-    for key in shop.intake.left() {
-        shop.tally.owe(&key);
+    for (key, payload) in shop.intake.set_aside() {
+        shop.tally.owe_values(&key, payload);
     }
-    let (gave_up, left) = (shop.tally.take_gave_up(), shop.tally.take_left());
+    let (gave_up, left) = shop.tally.take_fates();
     let mut trouble = Vec::new();
     if let Some(e) = &ending.read_error {
         trouble.push(e.to_string());

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::control::{Control, Level};
+use crate::limits;
 use crate::log::Log;
 
 /// Listens from `new` on; dropped, it listens no more.
@@ -52,11 +53,17 @@ impl Listener {
                 // next signal must not.
                 let log = Arc::clone(&log);
                 let say = move || log.note(&format!("{name}: {message}"));
-                let saying = std::thread::Builder::new().spawn(say).ok();
+                let saying = std::thread::Builder::new().spawn(say.clone());
+                let alone = saying.is_err();
                 theirs.lock().unwrap_or_else(PoisonError::into_inner).extend(saying);
                 control.raise(level);
+                // Where there is no thread for the message: after what it is about.
+                if alone {
+                    say();
+                }
             }
-        })?;
+        });
+        let thread = thread.map_err(|e| limits::no_thread(&e))?;
         Ok(Self { handle, thread: Some(thread), first, messages })
     }
 
@@ -105,6 +112,17 @@ pub(crate) fn keep_exit_statuses() -> io::Result<()> {
         signal_hook::flag::register(SIGCHLD, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
+}
+
+/// Sees to it that a file which may not grow any more (`ulimit -f`) is an error of the write,
+/// as a full disk is, and not the end of the command. A handler and not `SIG_IGN`, which the
+/// programs would inherit.
+///
+/// # Errors
+///
+/// The system refuses the handler.
+pub(crate) fn keep_going_without_room() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Whether whoever started us had this signal ignored. Only Linux can be asked

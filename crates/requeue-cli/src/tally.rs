@@ -5,7 +5,9 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::line::Beside;
 use crate::outcome::Failure;
+use crate::payload::Payload;
 
 /// A key as the queue holds it.
 pub(crate) type Key = Vec<u8>;
@@ -14,6 +16,8 @@ pub(crate) type Key = Vec<u8>;
 #[derive(Clone, Debug)]
 pub(crate) struct GaveUp {
     pub(crate) key: Key,
+    /// `None` if `key` is a line as it was read.
+    pub(crate) beside: Option<Beside>,
     pub(crate) why: Failure,
     /// How many times its program was started, or was tried to be.
     pub(crate) attempts: u32,
@@ -36,15 +40,43 @@ pub(crate) struct Tally {
 
 #[derive(Debug, Default)]
 struct Fates {
-    /// Keys whose next run is still owed, each with a number that tells the order in
-    /// which they came in. A key is in it from the failure (or the "again", or the end that
+    /// Keys whose next run is still owed. A key is in it from the failure (or the "again", or the end that
     /// came before its run) to the next run; so at the end, these are left. Kept here and
     /// not read from the queue's counts, because a key can be ready and waiting at once.
-    owed: HashMap<Key, u64>,
+    owed: HashMap<Key, Owed>,
     /// By the last word on each key: a later run that ends well takes it out.
     gave_up: HashMap<Key, (u64, GaveUp)>,
     /// The next place in either order.
     order: u64,
+}
+
+/// What a run would have that is owed, the older in front.
+#[derive(Debug, Default)]
+struct Owed {
+    /// Tells the order in which the keys came to be owed a run.
+    order: u64,
+    /// What runs had that the queue let go of.
+    gone: Beside,
+    /// What the queue has for the next run.
+    next: Beside,
+    /// What came when the queue took no more.
+    late: Beside,
+}
+
+impl Owed {
+    /// A run begins. What the queue does not have is not told to it; without values that makes
+    /// no difference. Whether something is still owed.
+    fn is_paid_in_part(&mut self) -> bool {
+        self.next = Beside::default();
+        self.gone.payload.is_some() || self.late.payload.is_some()
+    }
+
+    fn all(self) -> Beside {
+        let mut all = self.gone;
+        all.join(self.next);
+        all.join(self.late);
+        all
+    }
 }
 
 impl Tally {
@@ -56,7 +88,7 @@ impl Tally {
     pub(crate) fn begins(&self, key: &[u8]) {
         Self::add(&self.runs);
         self.running.fetch_add(1, Ordering::Relaxed);
-        self.fates().owed.remove(key);
+        self.fates().pay(key);
     }
 
     pub(crate) fn ended(&self) {
@@ -79,18 +111,33 @@ impl Tally {
 
     /// The key must run, or run again. Said before the queue is told, which may hand it
     /// out at once.
-    pub(crate) fn owe(&self, key: &[u8]) {
+    pub(crate) fn owe(&self, key: &[u8], beside: Beside) {
+        self.fates().owe(key).next = beside;
+    }
+
+    /// The key must run, and the queue does not know what this run had any more.
+    pub(crate) fn let_go(&self, key: &[u8], beside: Beside) {
         let mut fates = self.fates();
-        if !fates.owed.contains_key(key) {
-            fates.order += 1;
-            let order = fates.order;
-            fates.owed.insert(key.to_vec(), order);
+        let owed = fates.owe(key);
+        owed.gone.join(beside);
+        owed.next = Beside::default();
+    }
+
+    /// The key, if its run is owed, would have had these values.
+    pub(crate) fn owe_values(&self, key: &[u8], payload: Option<Payload>) {
+        if let Some(owed) = self.fates().owed.get_mut(key) {
+            owed.next.payload = payload;
         }
+    }
+
+    /// The key came when the queue took none any more: it is left.
+    pub(crate) fn came_too_late(&self, key: &[u8], beside: Beside) {
+        self.fates().owe(key).late.join(beside);
     }
 
     /// There is nothing left to run the key for.
     pub(crate) fn forget(&self, key: &[u8]) {
-        self.fates().owed.remove(key);
+        self.fates().pay(key);
     }
 
     pub(crate) fn give_up(&self, gave_up: GaveUp) {
@@ -101,26 +148,44 @@ impl Tally {
         fates.gave_up.insert(gave_up.key.clone(), (order, gave_up));
     }
 
-    /// The keys whose run is still owed, in the order in which it came to be.
-    pub(crate) fn take_left(&self) -> Vec<Key> {
-        let mut all: Vec<_> = std::mem::take(&mut self.fates().owed).into_iter().collect();
-        all.sort_unstable_by_key(|(_, order)| *order);
-        all.into_iter().map(|(key, _)| key).collect()
-    }
-
     pub(crate) fn gave_up_count(&self) -> usize {
         self.fates().gave_up.len()
     }
 
-    /// The keys that gave up, in the order in which they did.
-    pub(crate) fn take_gave_up(&self) -> Vec<GaveUp> {
-        let mut all: Vec<_> = std::mem::take(&mut self.fates().gave_up).into_values().collect();
-        all.sort_unstable_by_key(|(order, _)| *order);
-        all.into_iter().map(|(_, gave_up)| gave_up).collect()
+    /// The keys that gave up, in the order in which they did, and those whose run is still
+    /// owed, in the order in which it came to be. A key that gave up, came again and is
+    /// owed a run now is among the latter only.
+    pub(crate) fn take_fates(&self) -> (Vec<GaveUp>, Vec<(Key, Beside)>) {
+        let Fates { owed, gave_up, .. } = std::mem::take(&mut *self.fates());
+        let mut gave_up: Vec<_> =
+            gave_up.into_values().filter(|(_, gave_up)| !owed.contains_key(&gave_up.key)).collect();
+        gave_up.sort_unstable_by_key(|(order, _)| *order);
+        let mut left: Vec<_> = owed.into_iter().collect();
+        left.sort_unstable_by_key(|(_, owed)| owed.order);
+        (
+            gave_up.into_iter().map(|(_, gave_up)| gave_up).collect(),
+            left.into_iter().map(|(key, owed)| (key, owed.all())).collect(),
+        )
     }
 
     fn fates(&self) -> std::sync::MutexGuard<'_, Fates> {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Fates {
+    fn owe(&mut self, key: &[u8]) -> &mut Owed {
+        let order = &mut self.order;
+        self.owed.entry(key.to_vec()).or_insert_with(|| {
+            *order += 1;
+            Owed { order: *order, ..Owed::default() }
+        })
+    }
+
+    fn pay(&mut self, key: &[u8]) {
+        if self.owed.get_mut(key).is_some_and(|owed| !owed.is_paid_in_part()) {
+            self.owed.remove(key);
+        }
     }
 }
 
@@ -170,7 +235,11 @@ mod tests {
     use super::*;
 
     fn gave_up(key: &[u8]) -> GaveUp {
-        GaveUp { key: key.to_vec(), why: Failure::Exit(1), attempts: 1 }
+        GaveUp { key: key.to_vec(), beside: None, why: Failure::Exit(1), attempts: 1 }
+    }
+
+    fn keys(left: &[(Key, Beside)]) -> Vec<&Key> {
+        left.iter().map(|(key, _)| key).collect()
     }
 
     #[test]
@@ -182,7 +251,7 @@ mod tests {
         tally.done(b"a");
         tally.done(b"x");
         assert_eq!(tally.gave_up_count(), 2);
-        let keys: Vec<_> = tally.take_gave_up().into_iter().map(|g| g.key).collect();
+        let keys: Vec<_> = tally.take_fates().0.into_iter().map(|g| g.key).collect();
         assert_eq!(keys, [b"c", b"b"]);
     }
 
@@ -190,11 +259,23 @@ mod tests {
     fn a_key_is_left_once_and_in_the_order_of_debts() {
         let tally = Tally::default();
         for key in [b"c", b"a", b"c", b"b", b"d"] {
-            tally.owe(key);
+            tally.owe(key, Beside::default());
         }
         tally.begins(b"a");
         tally.give_up(gave_up(b"d"));
-        assert_eq!(tally.take_left(), [b"c", b"b"]);
+        assert_eq!(keys(&tally.take_fates().1), [b"c", b"b"]);
+    }
+
+    #[test]
+    fn a_key_that_gave_up_and_is_owed_a_run_again_is_left_only() {
+        let tally = Tally::default();
+        for key in [b"a", b"b"] {
+            tally.give_up(gave_up(key));
+        }
+        tally.owe(b"a", Beside::default());
+        let (gave_up, left) = tally.take_fates();
+        assert_eq!(gave_up.into_iter().map(|g| g.key).collect::<Vec<_>>(), [b"b"]);
+        assert_eq!(keys(&left), [b"a"]);
     }
 
     #[test]

@@ -25,6 +25,14 @@ pub(crate) enum Unpassable {
     HoldsNul,
     /// Longer than the system takes for one argument or variable.
     TooLong,
+    /// It is no key: under `--priority` its line does not begin with one.
+    NoPriority,
+    /// It is no key: under `--merge` there is nothing before the tab of its line.
+    NoKey,
+    /// A variable ends at its first NUL.
+    PayloadHoldsNul,
+    /// Longer than the system takes for one variable.
+    PayloadTooLong,
 }
 
 impl std::fmt::Display for Unpassable {
@@ -32,6 +40,14 @@ impl std::fmt::Display for Unpassable {
         f.write_str(match self {
             Self::HoldsNul => "the key holds a NUL, which no argument can",
             Self::TooLong => "the key is longer than the system can pass to a program",
+            Self::NoPriority => "with --priority a line is a number from -32768 to 32767, a tab, and the key",
+            Self::NoKey => {
+                "with --merge a line is the key, a tab, and a value: before the tab there is no key"
+            }
+            Self::PayloadHoldsNul => "the value holds a NUL, which no variable can",
+            Self::PayloadTooLong => {
+                "the values are longer than the system can pass to a program in one variable"
+            }
         })
     }
 }
@@ -93,6 +109,21 @@ impl Template {
             out.push(OsStr::from_bytes(key).to_owned());
         }
         Ok(out)
+    }
+
+    /// The value of `REQUEUE_PAYLOAD` for these bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system cannot pass them.
+    pub(crate) fn payload(&self, text: &[u8]) -> Result<OsString, Unpassable> {
+        if memchr::memchr(0, text).is_some() {
+            return Err(Unpassable::PayloadHoldsNul);
+        }
+        if text.len() + "REQUEUE_PAYLOAD=".len() >= self.longest_string {
+            return Err(Unpassable::PayloadTooLong);
+        }
+        Ok(OsStr::from_bytes(text).to_owned())
     }
 
     /// The command line for this key as one would type it.

@@ -13,6 +13,7 @@ use crate::duration;
 use crate::files;
 use crate::intake::Seen;
 use crate::keys::End;
+use crate::limits;
 use crate::show;
 use crate::whole_file::Own;
 use crate::worker::Shop;
@@ -73,7 +74,14 @@ pub(crate) fn feed(
 ) -> (End, Option<io::Error>) {
     let control = &shop.keeper.control;
     std::thread::scope(|scope| {
-        let reader = shop.args.stdin.then(|| scope.spawn(read));
+        let reader = shop.args.stdin.then(|| std::thread::Builder::new().spawn_scoped(scope, read));
+        let reader = match reader.transpose() {
+            Ok(reader) => reader,
+            Err(e) => {
+                control.raise(Level::Stop);
+                return (End::Stopped, Some(limits::no_thread(&e)));
+            }
+        };
         let own = files::own(&shop.args);
         let mut started = false;
         let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report, &own, &mut started));
@@ -112,7 +120,7 @@ fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
                 return true;
             }
             let seen = Seen { event: change.event, relative: change.relative.clone() };
-            return shop.intake.add(&shop.tally, key, Some(seen));
+            return shop.intake.add(&shop.tally, key, Some(seen), shop.format.unread());
         }
         Report::Ready { files, dirs } => format!(
             "watching {files} {} in {dirs} {}",

@@ -3,6 +3,10 @@
 //! What is written goes to a temporary file beside it that takes its name at the end,
 //! so it may be the very file that the input comes from, and a full disk leaves the old
 //! one. What is not a regular file (a pipe, a device) is written as it is.
+//!
+//! The temporary file is there only while it is written: made at the start, it would stay
+//! for ever when the command is killed during the runs. `O_TMPFILE`, which has no name, is
+//! not on every file system, and cannot take the place of a file that is there.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -21,7 +25,7 @@ const RANDOM: usize = 6;
 /// The file, before anything is written: what is wrong with the name is said then.
 #[derive(Debug)]
 pub(crate) enum WholeFile {
-    Beside { temporary: NamedTempFile, target: PathBuf },
+    Beside { target: PathBuf, permissions: Option<Permissions> },
     Directly(File),
 }
 
@@ -48,20 +52,9 @@ impl WholeFile {
     }
 
     fn beside(target: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
-        let directory = directory(&target);
-        // The error of what follows would name the temporary file, of which nobody has heard.
-        rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
-            .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
-        let temporary = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .rand_bytes(RANDOM)
-            // As for any new file: the umask takes its part.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)?;
-        if let Some(permissions) = permissions {
-            temporary.as_file().set_permissions(permissions)?;
-        }
-        Ok(Self::Beside { temporary, target })
+        // What is wrong with the directory is found by what will be done at the end.
+        temporary(&target, permissions.clone())?;
+        Ok(Self::Beside { target, permissions })
     }
 
     /// Lets `fill` write what is to be in the file.
@@ -72,7 +65,8 @@ impl WholeFile {
     pub(crate) fn write(self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         match self {
             Self::Directly(file) => put(&file, fill),
-            Self::Beside { temporary, target } => {
+            Self::Beside { target, permissions } => {
+                let temporary = temporary(&target, permissions)?;
                 put(temporary.as_file(), fill)?;
                 temporary.as_file().sync_all()?;
                 temporary.persist(target).map_err(|e| e.error)?;
@@ -80,6 +74,24 @@ impl WholeFile {
             }
         }
     }
+}
+
+/// An empty file beside `target`. It goes when it is dropped.
+fn temporary(target: &Path, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
+    let directory = directory(target);
+    // The error of what follows would name the temporary file, of which nobody has heard.
+    rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
+    let temporary = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .rand_bytes(RANDOM)
+        // As for any new file: the umask takes its part.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory)?;
+    if let Some(permissions) = permissions {
+        temporary.as_file().set_permissions(permissions)?;
+    }
+    Ok(temporary)
 }
 
 /// Files that are written by us: they are no keys where they lie among those that are watched.

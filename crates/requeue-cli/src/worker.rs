@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use requeue::{Fate, Outcome, RunReport, Worker};
+use requeue::{Fate, Outcome, Phase, RunReport, Worker};
 use requeue_prometheus::QueueSink;
 use requeue_watch::Event;
 
@@ -20,6 +20,7 @@ use crate::control::Level;
 use crate::files::{self, Files};
 use crate::intake::{Begin, Cause, Intake, Seen};
 use crate::joblog::Row;
+use crate::line::{Beside, Format};
 use crate::log::{Log, Subject};
 use crate::loops::{self, Loops};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
@@ -39,6 +40,8 @@ pub(crate) struct Shop {
     pub(crate) args: Run,
     pub(crate) queue: Queue,
     pub(crate) template: Template,
+    /// How lines of the input are read, and written.
+    pub(crate) format: Format,
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) log: Arc<Log>,
@@ -109,9 +112,8 @@ impl Try {
 impl Shop {
     fn work(&self, job: &Job) -> Outcome {
         let _leave = LeaveOnPanic(self);
-        self.intake.begins(job.key(), job.value());
         let Some(cause) = self.let_in(job) else {
-            self.tally.owe(job.key());
+            self.let_go(job);
             return left();
         };
         let failures = self.queue.num_requeues(job.key());
@@ -122,7 +124,7 @@ impl Shop {
                 return Outcome::Done;
             }
         };
-        if self.is_put_off(job.key(), &cause) {
+        if self.is_put_off(job.key(), &cause, job.priority()) {
             return Outcome::Done;
         }
         let mut turn = Try { attempt: job.attempt(), failures, seen };
@@ -131,7 +133,7 @@ impl Shop {
             let verdict = match self.attempt(job, &turn) {
                 Ok(verdict) => verdict,
                 Err((status, e)) => {
-                    self.tally.owe(job.key());
+                    self.let_go(job);
                     self.program_is_unusable(status, e);
                     return left();
                 }
@@ -147,33 +149,43 @@ impl Shop {
                     self.log.retry(turn.of(job.key()), &why, Duration::ZERO);
                     turn.is_for_the_deletion();
                 }
-                verdict => return self.settle(turn.of(job.key()), verdict, began),
+                verdict => return self.settle(job, turn.of(job.key()), verdict, began),
             }
         }
     }
 
-    /// Waits until the run may begin; all that it is for. `None`: it does not begin.
+    /// What the run is for. `None`: no further run begins.
     fn let_in(&self, job: &Job) -> Option<Cause> {
         let control = &self.keeper.control;
         if control.reached(Level::LastRuns) {
             return None;
         }
-        let mut cause = job.value().cloned().unwrap_or_default();
-        if let Some(gate) = &self.intake.gate {
-            cause.merge(gate.pass(job.key(), control)?);
-        }
-        Some(cause)
+        Some(job.value().cloned().unwrap_or_default())
     }
 
     /// Whether the key must wait until it is known who writes its file.
-    fn is_put_off(&self, key: &[u8], cause: &Cause) -> bool {
+    fn is_put_off(&self, key: &[u8], cause: &Cause, priority: i16) -> bool {
         let Some(loops) = &self.loops else { return false };
         match loops.begins(key, SystemTime::now()) {
-            loops::Turn::PutOff(delay) => return self.intake.put_off(key, cause, delay),
+            loops::Turn::PutOff(delay) => return self.intake.put_off(key, cause, delay, priority),
             loops::Turn::Say(text) => self.log.note(&text),
             loops::Turn::Run => {}
         }
         false
+    }
+
+    /// The key must run again. A queue that was shut down refuses it, and lets go of it.
+    fn owe(&self, job: &Job) {
+        if matches!(self.queue.phase(), Phase::ShutDown | Phase::Over) {
+            self.let_go(job);
+        } else {
+            self.tally.owe(job.key(), beside(job));
+        }
+    }
+
+    /// The key must run, but the queue lets go of it with what it had.
+    fn let_go(&self, job: &Job) {
+        self.tally.let_go(job.key(), beside(job));
     }
 
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
@@ -194,6 +206,13 @@ impl Shop {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.
             None => command.env_remove("REQUEUE_EVENT").env_remove("REQUEUE_REL"),
+        };
+        match job.value().and_then(|cause| cause.payload.as_ref()) {
+            Some(payload) => match self.template.payload(&payload.text()) {
+                Ok(text) => command.env("REQUEUE_PAYLOAD", text),
+                Err(why) => return Ok(Verdict::GiveUp(Failure::Unpassable(why))),
+            },
+            None => command.env_remove("REQUEUE_PAYLOAD"),
         };
         let tag = self.args.tag.then(|| output::tag(key));
         self.tally.begins(key);
@@ -239,7 +258,7 @@ impl Shop {
 
     /// The key's fate, in our own books. They are written before the queue is told,
     /// which may hand the key out again at once.
-    fn settle(&self, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
+    fn settle(&self, job: &Job, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
         let Subject { key, attempt } = subject;
         match verdict {
             Verdict::Done => {
@@ -248,13 +267,13 @@ impl Shop {
                 Outcome::Done
             }
             Verdict::Again(delay) => {
-                self.tally.owe(key);
+                self.owe(job);
                 self.log.again(subject, delay);
                 // Refused means that we are about to leave: the key stays owed.
                 Outcome::Again(delay)
             }
             Verdict::Retry(why) => {
-                self.tally.owe(key);
+                self.owe(job);
                 Outcome::Retry(why.into())
             }
             Verdict::GiveUp(why) => {
@@ -264,14 +283,15 @@ impl Shop {
                     Failure::Unpassable(_) => attempt.saturating_sub(1),
                     _ => attempt,
                 };
-                self.tally.give_up(GaveUp { key: key.to_vec(), why, attempts });
+                let beside = Some(beside(job));
+                self.tally.give_up(GaveUp { key: key.to_vec(), beside, why, attempts });
                 if self.args.fail_fast {
                     self.keeper.control.raise(Level::LastRuns);
                 }
                 left()
             }
             Verdict::AtOnce(why) => {
-                self.tally.owe(key);
+                self.let_go(job);
                 self.log.left(subject, Some(&why));
                 left()
             }
@@ -281,11 +301,11 @@ impl Shop {
                 Outcome::Done
             }
             Verdict::NotBegun => {
-                self.tally.owe(key);
+                self.let_go(job);
                 left()
             }
             Verdict::Left(why) => {
-                self.tally.owe(key);
+                self.let_go(job);
                 self.log.left(subject, why.as_ref());
                 left()
             }
@@ -298,7 +318,7 @@ impl Shop {
         let error = match run.failure {
             Some(requeue::Failure::Error(error)) => error,
             // A panic, see [`LeaveOnPanic`].
-            Some(_) => return self.tally.owe(key),
+            Some(_) => return self.tally.owe(key, Beside::default()),
             None => return,
         };
         let Some(why) = error.downcast_ref::<Failure>() else { return };
@@ -318,6 +338,11 @@ impl Shop {
         drop(unusable);
         self.keeper.control.raise(Level::Stop);
     }
+}
+
+/// What the triggers had beside the key.
+fn beside(job: &Job) -> Beside {
+    Beside { priority: job.priority(), payload: job.value().and_then(|cause| cause.payload.clone()) }
 }
 
 /// The queue lets go of the key; what is to be said of it is said.

@@ -15,7 +15,8 @@ fn the_output_of_a_run_comes_in_one_piece_at_its_end() {
     job.send(b"a\n");
     let waiting = gate.reached();
     job.send(b"b\n");
-    crate::harness::until("the end of b", || job.out_seen(b"b 3\n"));
+    // both outputs: they are passed on one after the other
+    crate::harness::until("the end of b", || job.out_seen(b"b 3\n") && job.err_seen("b 4\n"));
     assert!(!job.out_seen(b"a 1"), "it has not ended");
     drop(waiting);
     job.close();

@@ -106,10 +106,18 @@ pub(crate) fn start(mut command: Command) -> Job {
 }
 
 /// Starts a command whose input and outputs are set.
-#[cfg(target_os = "linux")]
-pub(crate) fn start_terminal(mut command: Command) -> Job {
+pub(crate) fn start_as_set(mut command: Command) -> Job {
     let mut child = command.spawn().unwrap();
     Job { stdin: None, out: Reader::new(child.stdout.take()), err: Reader::new(child.stderr.take()), child }
+}
+
+/// Whether this process, and so each that it starts, ignores a signal: under nohup the command leaves
+/// HUP alone.
+pub(crate) fn ignores(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
 /// Starts the command with a pipe as its input.

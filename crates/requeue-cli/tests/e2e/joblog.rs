@@ -131,13 +131,16 @@ fn rows_that_find_no_room_are_said_and_the_runs_go_on() {
     let gate = Gate::new(dir.path(), "gate");
     let pipe = dir.path().join("pipe");
     let _log = Gate::new(dir.path(), "pipe");
-    let opened = pipe.clone();
-    let reader = std::thread::spawn(move || std::fs::File::open(opened).unwrap());
+    // A reader in this process would not do: another test that starts a program at the same
+    // instant gives it a copy of the open pipe, until that program begins.
+    let mut reader = std::process::Command::new("head");
+    let mut reader = reader.args(["-n", "1"]).arg(&pipe).stdout(std::process::Stdio::null()).spawn().unwrap();
     let args = ["-j1", "--joblog", pipe.to_str().unwrap()];
     let mut job = start(script(&args, dir.path(), "[ $REQUEUE_KEY != a ] || cat $D/gate; echo $REQUEUE_KEY"));
     job.send(b"a\nb\n");
     let waiting = gate.reached();
-    drop(reader.join().unwrap());
+    // it reads the head line and ends
+    assert!(reader.wait().unwrap().success());
     drop(waiting);
     job.close();
     let done = job.done();

@@ -209,3 +209,42 @@ fn a_second_file_that_cannot_be_written_is_said_before_the_first_run() {
         assert!(done.err.contains(option) && done.err.lines().count() == 1, "{}", done.err);
     }
 }
+
+#[test]
+fn a_key_that_gave_up_and_is_to_run_again_is_left_and_not_failed() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let (failed, left) = (dir.path().join("failed"), dir.path().join("left"));
+    let args = ["-j1", "--max-attempts", "1", "--failed-to", failed.to_str().unwrap()];
+    let args = [&args[..], &["--left-to", left.to_str().unwrap()]].concat();
+    let text = "mkdir $D/first && exit 1; cat $D/gate; exec sleep 1000";
+    let mut job = start(script(&args, dir.path(), text));
+    job.send(b"a\n");
+    job.said("gave up");
+    job.send(b"a\n");
+    drop(gate.reached());
+    job.signal(Signal::INT);
+    job.said("working off");
+    job.signal(Signal::INT);
+    let done = job.done();
+    assert_eq!((&*read(failed), &*read(left)), ("", "a\n"), "{}", done.err);
+    assert!(done.err.contains(" 0 gave up, 1 left, "), "{}", done.err);
+}
+
+#[test]
+fn a_command_that_is_killed_leaves_no_temporary_file() {
+    let dir = dir();
+    let gate = Gate::new(dir.path(), "gate");
+    let names = ["failed", "left", "metrics"].map(|name| dir.path().join(name));
+    let [failed, left, metrics] = names.each_ref().map(|path| path.to_str().unwrap());
+    let args = ["-j1", "--failed-to", failed, "--left-to", left, "--metrics-to", metrics];
+    let mut job = start(script(&args, dir.path(), "cat $D/gate"));
+    job.send(b"a\n");
+    let waiting = gate.reached();
+    job.signal(Signal::KILL);
+    // The program, which nobody waits for now, has the outputs.
+    drop(waiting);
+    assert_eq!(job.done().status, 1009);
+    let there = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(there.collect::<Vec<_>>(), ["gate"]);
+}

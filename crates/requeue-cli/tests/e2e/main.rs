@@ -5,10 +5,13 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod bound;
 mod closed;
 mod completions;
 mod ends;
+mod engine;
 mod group;
+mod groups;
 mod harness;
 mod joblog;
 mod keys;
@@ -17,8 +20,10 @@ mod listen;
 mod outcomes;
 mod output;
 mod pacing;
+mod payload;
 mod people;
 mod plan;
+mod priority;
 mod program;
 mod prometheus;
 mod reports;

@@ -44,6 +44,19 @@ fn runs_start_at_the_rate() {
 }
 
 #[test]
+fn a_rate_may_be_that_of_a_minute_and_the_end_does_not_wait_for_it() {
+    let mut job = start(requeue(&["-j4", "--rate", "1/m", "--summary", "json", "echo"]));
+    job.send(b"first\nsecond\nthird\n");
+    crate::harness::until("the first run", || job.out_seen(b"first\n"));
+    job.signal(Signal::INT);
+    job.said("working off");
+    job.signal(Signal::INT);
+    let done = job.done();
+    assert_eq!((done.text(), done.number("left")), ("first\n", 2), "{}", done.err);
+    assert!(done.summary()["wall_seconds"].as_f64().unwrap() < 50.0, "{}", done.err);
+}
+
+#[test]
 fn a_limiter_says_when_a_key_is_retried() {
     let dir = dir();
     let args = ["-j1", "--max-attempts", "0", "--limiter", "fast-slow:fast=1ms,slow=2h,after=2"];
@@ -54,6 +67,28 @@ fn a_limiter_says_when_a_key_is_retried() {
     let done = job.done();
     assert_eq!(done.text(), "0\n1\n2\n", "{}", done.err);
     assert_eq!(done.err.matches("again in 1ms").count(), 2, "{}", done.err);
+}
+
+#[test]
+fn a_trigger_for_a_key_that_waits_for_a_retry_does_what_in_backoff_says() {
+    let dir = dir();
+    for (said, runs) in [
+        (&[][..], "a 1 0\na 1 1\nb 1 0\n"),
+        (&["--in-backoff", "run"], "a 1 0\na 1 1\nb 1 0\n"),
+        (&["--in-backoff", "respect"], "a 1 0\nb 1 0\n"),
+        (&["--in-backoff", "reset"], "a 1 0\na 1 0\nb 1 0\n"),
+    ] {
+        let args = [&["-j1", "--base-delay", "1h", "--max-delay", "1h", "--jitter", "0"], said].concat();
+        let program = "echo $REQUEUE_KEY $REQUEUE_ATTEMPT $REQUEUE_FAILURES; [ $REQUEUE_KEY = b ]";
+        let mut job = start(script(&args, dir.path(), program));
+        job.send(b"a\n");
+        job.said("again in 1h");
+        job.send(b"a\nb\n");
+        crate::harness::until("the run of b", || job.out_seen(b"b 1 0\n"));
+        job.signal(Signal::INT);
+        let done = job.done();
+        assert_eq!(done.text(), runs, "{said:?}: {}", done.err);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Job, alive, dir, read, script, start, until};
+use crate::harness::{Job, alive, dir, ignores, read, script, start, until};
 
 /// A program that stops itself by this signal; it has been told of.
 fn stopped(args: &[&str], signal: &str, dir: &std::path::Path) -> (Job, String) {
@@ -44,7 +44,8 @@ fn a_stopped_program_ends_when_its_time_is_over() {
 
 #[test]
 fn no_stopped_program_outlives_a_command_that_is_told_to_end() {
-    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+    let hup = (!ignores(Signal::HUP)).then_some((Signal::HUP, 129));
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)].into_iter().chain(hup) {
         let dir = dir();
         let (job, pid) = stopped(&[], "STOP", dir.path());
         job.signal(signal);

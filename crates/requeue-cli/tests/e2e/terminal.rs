@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use crate::harness::{Gate, dir, read, start_terminal, until};
+use crate::harness::{Gate, dir, read, start_as_set, until};
 use crate::people::terminal;
 
 /// `requeue run ARGS sh -c SCRIPT` on the key `a`, as the first process of a terminal.
@@ -21,7 +21,7 @@ fn on_terminal(args: &str, script: &str) -> (Command, std::fs::File) {
 #[test]
 fn a_program_that_reads_the_terminal_is_told_of_and_fails() {
     let (command, _terminal) = on_terminal("--max-attempts 1", "read line < /dev/tty");
-    let done = start_terminal(command).done();
+    let done = start_as_set(command).done();
     assert_eq!(done.status, 1, "{}", done.err);
     let why = "wanted the terminal, which no program gets here (stopped by SIGTTIN)";
     assert!(done.err.contains(why), "{}", done.err);
@@ -30,7 +30,7 @@ fn a_program_that_reads_the_terminal_is_told_of_and_fails() {
 #[test]
 fn a_program_that_sets_the_terminal_is_told_of_and_fails() {
     let (command, _terminal) = on_terminal("--max-attempts 1 --log json", "stty -echo < /dev/tty");
-    let done = start_terminal(command).done();
+    let done = start_as_set(command).done();
     assert_eq!(done.status, 1, "{}", done.err);
     assert!(done.err.contains("(stopped by SIGTTOU)\",\"signal\":22"), "{}", done.err);
 }
@@ -42,7 +42,7 @@ fn a_program_that_somebody_stopped_is_left_alone() {
     let stops = "echo $$ > $D/pid; (cat $D/gate; kill -CONT $$) & kill -STOP $$; echo went on";
     let (mut command, _terminal) = on_terminal("--max-attempts 1", stops);
     command.env("D", dir.path());
-    let job = start_terminal(command);
+    let job = start_as_set(command);
     let waiting = gate.reached();
     until("the stop", || {
         let stat = read(format!("/proc/{}/stat", read(dir.path().join("pid")).trim()));
@@ -59,7 +59,7 @@ fn ctrl_c_on_the_terminal_ends_the_programs_too() {
     let gate = Gate::new(dir.path(), "gate");
     let (mut command, mut terminal) = on_terminal("--max-attempts 1", "cat $D/gate; exec sleep 1000");
     command.env("D", dir.path());
-    let job = start_terminal(command);
+    let job = start_as_set(command);
     let _waiting = gate.reached();
     terminal.write_all(b"\x03").unwrap();
     job.said("SIGINT: working off what is ready");

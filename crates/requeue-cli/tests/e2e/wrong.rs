@@ -7,8 +7,8 @@ use crate::harness::run;
 
 const RUN: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...";
 const PLAN: &str = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]";
-const BOTH: &str =
-    "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]";
+const ALL: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
+     requeue add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS] [KEY]...";
 
 /// Each message is the text here; then the usage, where it is given; then where there is
 /// more.
@@ -27,13 +27,13 @@ fn refused(cases: &[(&[&str], &str, Option<&str>)]) {
 #[test]
 fn of_the_command() {
     refused(&[
-        (&["walk"], "unrecognized subcommand 'walk'", Some(BOTH)),
+        (&["walk"], "unrecognized subcommand 'walk'", Some(ALL)),
         (
             &["plna"],
             "unrecognized subcommand 'plna'\n\n  tip: a similar subcommand exists: 'plan'",
-            Some(BOTH),
+            Some(ALL),
         ),
-        (&["--bogus"], "unexpected argument '--bogus' found", Some(BOTH)),
+        (&["--bogus"], "unexpected argument '--bogus' found", Some(ALL)),
     ]);
 }
 
@@ -58,7 +58,12 @@ fn of_run() {
         ),
         (
             &["run", "--debounce-max", "2s", "echo"],
-            "the following required arguments were not provided:\n  <--watch <PATH>|--debounce <D>>",
+            "the following required arguments were not provided:\n  <--watch <PATH>|--debounce <QUIET[:MAX]>>",
+            Some(RUN),
+        ),
+        (
+            &["run", "--max-wait", "2s", "echo"],
+            "the following required arguments were not provided:\n  <--priority|--group-by <SEP|/REGEX/>>",
             Some(RUN),
         ),
         (&["run", "-j"], "a value is required for '--workers <N>' but none was supplied", None),

@@ -1,0 +1,155 @@
+//! The options of the commands for a durable queue.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use requeue_sqlite::Client;
+
+use crate::duration;
+
+/// Names the engine where `--engine` does not.
+const ENGINE: &str = "REQUEUE_ENGINE";
+
+/// What can be asked of a durable queue.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(
+        about = "Add keys to a durable queue",
+        long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk.",
+        after_help = ENGINES
+    )]
+    Add(Add),
+
+    #[command(about = "List the keys of a durable queue, in the order of its line", after_help = ENGINES)]
+    Ls(Ls),
+
+    #[command(
+        about = "Tell what is known of a key of a durable queue",
+        long_about = "Tell what is known of a key of a durable queue. The status is 1 if nothing is.",
+        after_help = ENGINES
+    )]
+    State(OneKey),
+
+    #[command(
+        about = "Take away what asks for a run of a key; a run that is on goes on",
+        long_about = "Take away what asks for a run of a key; a run that is on goes on. The status is 1 if there was nothing.",
+        after_help = ENGINES
+    )]
+    Cancel(OneKey),
+
+    #[command(
+        about = "Let a key run now that waits, or whose last run gave up",
+        long_about = "Let a key run now that waits, or whose last run gave up. The status is 1 if nothing is known of it.",
+        after_help = ENGINES
+    )]
+    Retry(OneKey),
+
+    #[command(about = "Hand out no key of a durable queue, until it is resumed", after_help = ENGINES)]
+    Pause(Queue),
+
+    #[command(about = "End a pause", after_help = ENGINES)]
+    Resume(Queue),
+
+    #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
+    Purge(Queue),
+
+    #[command(about = "Count the keys of a durable queue", after_help = ENGINES)]
+    Stats(Queue),
+}
+
+const ENGINES: &str = "\
+A durable queue is in a file, which is made if it is not there. One process works on it; any number of others add, list \
+and cancel, beside it or while there is none.
+
+Examples:
+  export REQUEUE_ENGINE=sqlite:orders.db
+  requeue add order-4711
+  requeue add --after 30m order-4712
+  requeue ls";
+
+/// Which queue, and in what form.
+#[derive(Args, Debug)]
+pub(crate) struct Queue {
+    /// Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
+
+    /// The name of the queue
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) queue: String,
+
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Queue {
+    /// Opens the engine.
+    ///
+    /// # Errors
+    ///
+    /// The exit status, and why.
+    pub(crate) fn open(&self) -> Result<Client, (u8, String)> {
+        let usage = |why: String| (crate::run::USAGE, why);
+        let engine = match (&self.engine, std::env::var(ENGINE)) {
+            (Some(engine), _) => engine.clone(),
+            (None, Ok(engine)) => engine,
+            (None, Err(_)) => {
+                return Err(usage(format!("no engine: say --engine sqlite:FILE, or set {ENGINE}")));
+            }
+        };
+        match engine.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Client::open(path).map_err(|e| (1, e.to_string())),
+            _ => Err(usage(format!("--engine {engine:?}: write sqlite:FILE"))),
+        }
+    }
+}
+
+/// `requeue add`
+#[derive(Args, Debug)]
+pub(crate) struct Add {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// So much later
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) after: Option<Duration>,
+
+    /// Higher ones run first, in a queue that has priorities
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i16,
+
+    /// Keys on standard input end with a NUL instead of a newline
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// The keys; without any, the lines of standard input
+    #[arg(value_name = "KEY")]
+    pub(crate) keys: Vec<std::ffi::OsString>,
+}
+
+/// A command for one key.
+#[derive(Args, Debug)]
+pub(crate) struct OneKey {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub(crate) key: std::ffi::OsString,
+}
+
+/// `requeue ls`
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// Only keys whose last run gave up
+    #[arg(long)]
+    pub(crate) dead: bool,
+
+    /// The names of the queues
+    #[arg(long, conflicts_with = "dead")]
+    pub(crate) queues: bool,
+}

@@ -1,0 +1,266 @@
+//! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`.
+
+mod args;
+
+pub(crate) use self::args::Command;
+use self::args::{Add, Ls, OneKey, Queue};
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::os::unix::ffi::OsStringExt as _;
+
+use requeue::EngineError;
+use requeue_sqlite::{Client, FileStats, Listed, Status};
+
+use crate::duration;
+use crate::run::{CLOSED, USAGE, refuse};
+use crate::show::{json, json_key, quoted};
+
+/// Keys of standard input are written in transactions of so many.
+const AT_ONCE: usize = 1000;
+
+/// Why a command ends, and with which status.
+enum Ended {
+    /// Nobody reads what it says.
+    Closed,
+    With(u8, String),
+}
+
+impl From<(u8, String)> for Ended {
+    fn from((status, why): (u8, String)) -> Self {
+        Self::With(status, why)
+    }
+}
+
+impl From<EngineError> for Ended {
+    fn from(e: EngineError) -> Self {
+        Self::With(1, e.to_string())
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::With(1, e.to_string()),
+        }
+    }
+}
+
+/// Opens the engine, and does it. Gives the exit status.
+fn with(queue: &Queue, call: impl FnOnce(&mut Client, &str, &mut dyn Write) -> Result<u8, Ended>) -> u8 {
+    if let Err(why) = crate::closed::has_output() {
+        return refuse(USAGE, why);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = queue.open().map_err(Ended::from).and_then(|mut client| {
+        let status = call(&mut client, &queue.queue, &mut out)?;
+        out.flush()?;
+        Ok(status)
+    });
+    match done {
+        Ok(status) => status,
+        Err(Ended::Closed) => CLOSED,
+        Err(Ended::With(status, why)) => refuse(status, &why),
+    }
+}
+
+/// Does what is asked. Gives the exit status.
+pub(crate) fn run(command: Command) -> u8 {
+    match command {
+        Command::Add(args) => add(args),
+        Command::Ls(args) => ls(&args),
+        Command::State(args) => state(args),
+        Command::Cancel(args) => cancel(args),
+        Command::Retry(args) => retry(args),
+        Command::Pause(queue) => pause(&queue),
+        Command::Resume(queue) => resume(&queue),
+        Command::Purge(queue) => purge(&queue),
+        Command::Stats(queue) => stats(&queue),
+    }
+}
+
+fn add(args: Add) -> u8 {
+    let Add { queue, after, priority, null, keys } = args;
+    let as_json = queue.json;
+    with(&queue, |client, name, out| {
+        let mut added = 0_u64;
+        let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
+            client.add_many(name, keys, after, priority)?;
+            added += keys.len() as u64;
+            keys.clear();
+            Ok(())
+        };
+        let mut batch: Vec<Vec<u8>> = keys.into_iter().map(OsString::into_vec).collect();
+        if batch.is_empty() {
+            let separator = if null { b'\0' } else { b'\n' };
+            for key in io::stdin().lock().split(separator) {
+                let key = key.map_err(|e| Ended::With(1, format!("standard input: {e}")))?;
+                if !key.is_empty() {
+                    batch.push(key);
+                }
+                if batch.len() >= AT_ONCE {
+                    write(&mut batch)?;
+                }
+            }
+        }
+        if !batch.is_empty() {
+            write(&mut batch)?;
+        }
+        if as_json {
+            writeln!(out, "{{\"added\":{added}}}")?;
+        }
+        Ok(0)
+    })
+}
+
+fn ls(args: &Ls) -> u8 {
+    with(&args.queue, |client, name, out| {
+        if args.queues {
+            for name in client.queues()? {
+                if args.queue.json {
+                    writeln!(out, "{{\"queue\":{}}}", json(&name))?;
+                } else {
+                    writeln!(out, "{name}")?;
+                }
+            }
+            return Ok(0);
+        }
+        for key in client.list(name)? {
+            if !args.dead || key.status == Status::Dead {
+                tell(out, &key, args.queue.json)?;
+            }
+        }
+        Ok(0)
+    })
+}
+
+fn state(args: OneKey) -> u8 {
+    let OneKey { queue, key } = args;
+    with(&queue, |client, name, out| match client.state(name, &key.into_vec())? {
+        Some(known) => {
+            tell(out, &known, queue.json)?;
+            Ok(0)
+        }
+        None => unknown(out, queue.json),
+    })
+}
+
+/// Nothing is known of the key. The status is 1, as of a search that finds nothing.
+fn unknown(out: &mut dyn Write, as_json: bool) -> Result<u8, Ended> {
+    if as_json {
+        writeln!(out, "null")?;
+    } else {
+        writeln!(out, "unknown")?;
+    }
+    Ok(1)
+}
+
+fn cancel(args: OneKey) -> u8 {
+    one(args, "cancelled", Client::cancel)
+}
+
+fn retry(args: OneKey) -> u8 {
+    one(args, "ready", Client::retry)
+}
+
+fn one(args: OneKey, word: &str, call: fn(&Client, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
+    let OneKey { queue, key } = args;
+    with(&queue, |client, name, out| {
+        if !call(client, name, &key.into_vec())? {
+            return unknown(out, queue.json);
+        }
+        if queue.json {
+            writeln!(out, "{}", json(word))?;
+        } else {
+            writeln!(out, "{word}")?;
+        }
+        Ok(0)
+    })
+}
+
+fn pause(queue: &Queue) -> u8 {
+    with(queue, |client, name, _| Ok(client.pause(name).map(|()| 0)?))
+}
+
+fn resume(queue: &Queue) -> u8 {
+    with(queue, |client, name, _| Ok(client.resume(name).map(|()| 0)?))
+}
+
+fn purge(queue: &Queue) -> u8 {
+    with(queue, |client, name, out| {
+        let purged = client.purge(name)?;
+        if queue.json {
+            writeln!(out, "{{\"purged\":{purged}}}")?;
+        } else {
+            writeln!(out, "{purged}")?;
+        }
+        Ok(0)
+    })
+}
+
+fn stats(queue: &Queue) -> u8 {
+    with(queue, |client, name, out| {
+        let FileStats { ready, waiting, dead, oldest_ready, paused, runner, .. } = client.stats(name)?;
+        if queue.json {
+            let oldest = oldest_ready.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
+            let runner = runner.map_or("null".to_owned(), |pid| pid.to_string());
+            writeln!(
+                out,
+                "{{\"ready\":{ready},\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{oldest},\
+                 \"paused\":{paused},\"runner\":{runner}}}"
+            )?;
+            return Ok(0);
+        }
+        writeln!(out, "ready    {ready}")?;
+        writeln!(out, "waiting  {waiting}")?;
+        writeln!(out, "dead     {dead}")?;
+        if let Some(age) = oldest_ready {
+            writeln!(out, "oldest   {}", duration::show(age))?;
+        }
+        writeln!(out, "paused   {}", if paused { "yes" } else { "no" })?;
+        writeln!(out, "runner   {}", runner.map_or("none".to_owned(), |pid| format!("process {pid}")))?;
+        Ok(0)
+    })
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Ready => "ready",
+        Status::Waiting => "waiting",
+        Status::Dead => "dead",
+        _ => "idle",
+    }
+}
+
+fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
+    let Listed { status, due_in, failures, attempt, priority, value, age, error, .. } = key;
+    let status = word(*status);
+    if as_json {
+        let due = due_in.map_or("null".to_owned(), |due| due.as_secs_f64().to_string());
+        let value = value.as_deref().unwrap_or("null");
+        let error = error.as_deref().map_or("null".to_owned(), json);
+        return writeln!(
+            out,
+            "{{{},\"status\":\"{status}\",\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
+             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error}}}",
+            json_key(&key.key),
+            age.as_secs_f64(),
+        );
+    }
+    write!(out, "{status:7} {}", quoted(&key.key))?;
+    if let Some(due) = due_in {
+        write!(out, "  due in {}", duration::show(*due))?;
+    }
+    if *failures > 0 {
+        write!(out, "  {failures} failed")?;
+    }
+    if *priority != 0 {
+        write!(out, "  priority {priority}")?;
+    }
+    if let Some(error) = error {
+        // one line a key, whatever the error said
+        write!(out, "  {}", quoted(error.as_bytes()))?;
+    }
+    writeln!(out)
+}

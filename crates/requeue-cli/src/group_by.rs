@@ -1,0 +1,115 @@
+//! Which group a key belongs to: `--group-by`.
+
+use regex::bytes::Regex;
+use requeue::{Builder, GroupRules};
+
+use crate::args::Run;
+use crate::intake::Cause;
+use crate::tally::Key;
+
+/// How the group of a key is found.
+#[derive(Clone, Debug)]
+pub(crate) enum GroupBy {
+    /// What stands before the first of these; the whole key where there is none.
+    Before(Vec<u8>),
+    /// What this matches in the key, or its first group; nothing where it does not match.
+    Matched(Regex),
+}
+
+/// Reads what `--group-by` was given: an expression between slashes, or a separator.
+///
+/// # Errors
+///
+/// What is wrong with it and what would be right, to be put behind the option's name.
+pub(crate) fn parse(text: &str) -> Result<GroupBy, String> {
+    if text.is_empty() {
+        return Err("give what ends the group in a key, such as :, or an expression between slashes, \
+            such as /^[a-z]+/"
+            .to_owned());
+    }
+    let expression = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+    match expression.filter(|expression| !expression.is_empty()) {
+        Some(expression) => Regex::new(expression).map(GroupBy::Matched).map_err(|error| error.to_string()),
+        None => Ok(GroupBy::Before(text.as_bytes().to_vec())),
+    }
+}
+
+impl GroupBy {
+    fn group(&self, key: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Before(separator) => {
+                let ends = memchr::memmem::find(key, separator).unwrap_or(key.len());
+                key[..ends].to_vec()
+            }
+            Self::Matched(expression) => {
+                let found = expression.captures(key);
+                let group = found.and_then(|found| found.get(1).or(found.get(0)));
+                group.map_or(Vec::new(), |group| group.as_bytes().to_vec())
+            }
+        }
+    }
+}
+
+/// How many runs may start at once under a rate: a hundredth of a second's worth, so that nothing is
+/// lost by waking up late.
+pub(crate) fn at_once(rate: f64) -> u32 {
+    ((rate / 100.0) as u32).max(1)
+}
+
+/// The queue takes turns between the groups that the options ask for.
+pub(crate) fn with_groups(builder: Builder<Key, Cause>, args: &Run) -> Builder<Key, Cause> {
+    let Some(group_by) = args.group_by.clone() else { return builder };
+    let rules = GroupRules::new();
+    let rules = match args.group_cap {
+        Some(most) => rules.cap(most.get()),
+        None => rules,
+    };
+    let rules = match args.group_rate {
+        Some(rate) => rules.rate(rate, at_once(rate)),
+        None => rules,
+    };
+    builder.group_by_with(move |key: &Key| group_by.group(key), rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(by: &str, key: &str) -> String {
+        String::from_utf8(parse(by).expect("it is right").group(key.as_bytes())).expect("text")
+    }
+
+    #[test]
+    fn the_group_is_what_stands_before_the_separator() {
+        for (by, key, expected) in [
+            (":", "a:b:c", "a"),
+            (":", ":b", ""),
+            (":", "ab", "ab"),
+            ("::", "a:b::c", "a:b"),
+            ("/", "a/b", "a"),
+            ("//", "http://a", "http:"),
+            ("/a", "b/a", "b"),
+        ] {
+            assert_eq!(group(by, key), expected, "{by} {key}");
+        }
+    }
+
+    #[test]
+    fn the_group_is_what_the_expression_matches_or_its_first_group() {
+        for (by, key, expected) in [
+            ("/^[a-z]+/", "abc123", "abc"),
+            ("/-([0-9]+)/", "disk-12-3", "12"),
+            ("/([a-z])?[0-9]/", "7", "7"),
+            ("/^[a-z]+/", "123", ""),
+            ("/a\\/b/", "xa/b", "a/b"),
+        ] {
+            assert_eq!(group(by, key), expected, "{by} {key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused() {
+        assert!(parse("").is_err_and(|why| why.contains("between slashes")));
+        assert!(parse("/(/").is_err_and(|why| why.contains("unclosed group")));
+    }
+}

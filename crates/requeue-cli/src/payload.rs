@@ -1,0 +1,130 @@
+//! `--merge`: the values of the triggers that one run stands for become one, which PROGRAM
+//! finds in `REQUEUE_PAYLOAD`.
+
+use std::borrow::Cow;
+
+use clap::ValueEnum;
+
+/// What becomes of several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Merge {
+    Last,
+    Concat,
+    Count,
+}
+
+/// The values of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Payload {
+    /// The latest.
+    Last(Vec<u8>),
+    /// All of them in their order.
+    Concat {
+        /// Each with its length in front, for a value may hold any byte.
+        values: Vec<u8>,
+        /// From here on nothing is kept: no system passes so many bytes to a program.
+        longest: usize,
+    },
+    /// How many triggers there were.
+    Count(u64),
+}
+
+const LENGTH: usize = size_of::<usize>();
+
+impl Payload {
+    pub(crate) fn concat(value: &[u8], longest: usize) -> Self {
+        Self::Concat { values: [&value.len().to_ne_bytes(), value].concat(), longest }
+    }
+
+    /// The payload of a run becomes that of what came later too.
+    pub(crate) fn join(older: &mut Option<Self>, newer: Option<Self>) {
+        match (older, newer) {
+            (Some(older), Some(newer)) => older.merge(newer),
+            (older @ None, newer) => *older = newer,
+            (Some(_), None) => {}
+        }
+    }
+
+    fn merge(&mut self, newer: Self) {
+        match (self, newer) {
+            (Self::Concat { values, longest }, Self::Concat { values: more, .. }) => {
+                if values.len() <= *longest {
+                    values.extend_from_slice(&more);
+                }
+            }
+            (Self::Count(count), Self::Count(more)) => *count = count.saturating_add(more),
+            (older, newer) => *older = newer,
+        }
+    }
+
+    /// The values that are joined, one by one.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest: &[u8] = match self {
+            Self::Concat { values, .. } => values,
+            _ => &[],
+        };
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<LENGTH>()?;
+            let (value, behind) = behind.split_at_checked(usize::from_ne_bytes(*length))?;
+            rest = behind;
+            Some(value)
+        })
+    }
+
+    /// What PROGRAM is told.
+    pub(crate) fn text(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Last(value) => Cow::Borrowed(value),
+            Self::Concat { .. } => Cow::Owned(self.values().collect::<Vec<_>>().join(&b'\n')),
+            Self::Count(count) => Cow::Owned(count.to_string().into_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(payloads: impl IntoIterator<Item = Option<Payload>>) -> Option<Payload> {
+        payloads.into_iter().fold(None, |mut older, newer| {
+            Payload::join(&mut older, newer);
+            older
+        })
+    }
+
+    fn text(payload: &Option<Payload>) -> Option<Vec<u8>> {
+        payload.as_ref().map(|payload| payload.text().into_owned())
+    }
+
+    #[test]
+    fn the_last_value_stands_and_a_trigger_without_one_leaves_it() {
+        let last = |value: &[u8]| Some(Payload::Last(value.to_vec()));
+        assert_eq!(text(&joined([None, None])), None);
+        assert_eq!(text(&joined([last(b"a"), last(b"b"), None])), Some(b"b".to_vec()));
+        assert_eq!(text(&joined([last(b"a"), last(b"")])), Some(b"".to_vec()));
+    }
+
+    #[test]
+    fn all_values_stand_in_their_order_a_line_each() {
+        let concat = |value: &[u8]| Some(Payload::concat(value, 100));
+        let all = joined([concat(b"a"), None, concat(b""), concat(b"b\tc"), concat(b"a")]);
+        assert_eq!(text(&all), Some(b"a\n\nb\tc\na".to_vec()));
+        let values: Vec<_> = all.iter().flat_map(Payload::values).collect();
+        assert_eq!(values, [&b"a"[..], b"", b"b\tc", b"a"]);
+    }
+
+    #[test]
+    fn values_that_no_program_can_get_use_no_more_memory() {
+        let part = || Some(Payload::concat(&[b'x'; 100], 1_000));
+        let all = joined(std::iter::repeat_with(part).take(100_000));
+        let length = text(&all).unwrap().len();
+        assert!((1_000..1_200).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn triggers_are_counted() {
+        let count = |n| Some(Payload::Count(n));
+        assert_eq!(text(&joined([count(1), count(1), count(1)])), Some(b"3".to_vec()));
+        assert_eq!(joined([count(u64::MAX), count(1)]), count(u64::MAX));
+    }
+}

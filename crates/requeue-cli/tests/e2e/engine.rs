@@ -1,0 +1,132 @@
+//! The commands for a durable queue, each as a process of its own.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use std::io::Write as _;
+
+/// How a command ended: its status, and what it said on standard output and standard error.
+type Ended = (i32, String, String);
+
+fn requeue(dir: &Path, args: &[&str], input: &[u8]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_requeue"))
+        .args(args)
+        .env("REQUEUE_ENGINE", format!("sqlite:{}", dir.join("q.db").display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // who reads no input ends before it is written
+    drop(child.stdin.take().unwrap().write_all(input));
+    let ended = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
+}
+
+fn well(dir: &Path, args: &[&str]) -> String {
+    let (status, out, err) = requeue(dir, args, b"");
+    assert_eq!((status, &*err), (0, ""), "{args:?}");
+    out
+}
+
+#[test]
+fn what_is_added_is_listed_by_the_next_process_in_its_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    well(dir, &["add", "b", "a", "b"]);
+    well(dir, &["add", "--after", "30m", "late"]);
+    assert_eq!(requeue(dir, &["add"], b"c\n\nodd\x07\nlast").0, 0);
+    assert_eq!(
+        requeue(dir, &["add", "-0", "--json"], b"two\nlines\0"),
+        (0, "{\"added\":1}\n".into(), String::new())
+    );
+    let listed = well(dir, &["ls"]);
+    let keys: Vec<_> = listed.lines().map(|line| line.split("  due").next().unwrap()).collect();
+    let ready = ["b", "a", "c", "$'odd\\007'", "last", "$'two\\nlines'"].map(|key| format!("ready   {key}"));
+    assert_eq!(keys[..6], ready);
+    assert_eq!(keys[6..], ["waiting late"]);
+    let json = well(dir, &["ls", "--json"]);
+    let keys: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(keys[5]["key"], "two\nlines");
+    let due = keys[6]["due_in_seconds"].as_f64().unwrap();
+    assert!((1700.0..=1800.0).contains(&due), "{due}");
+    assert_eq!(well(dir, &["ls", "--queues"]), "default\n");
+}
+
+#[test]
+fn bytes_in_keys_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(requeue(dir.path(), &["add"], b"a\xff\xfeb\n").0, 0);
+    assert_eq!(well(dir.path(), &["ls"]), "ready   $'a\\377\\376b'\n");
+    let json: serde_json::Value = serde_json::from_str(&well(dir.path(), &["ls", "--json"])).unwrap();
+    assert_eq!(json["key_hex"], "61fffe62");
+}
+
+#[test]
+fn a_key_is_told_of_cancelled_and_made_ready_and_one_that_is_unknown_gives_status_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    well(dir, &["add", "--after", "1h", "a", "b"]);
+    assert!(well(dir, &["state", "a"]).starts_with("waiting a  due in "));
+    assert_eq!(well(dir, &["cancel", "a"]), "cancelled\n");
+    assert_eq!(well(dir, &["retry", "b", "--json"]), "\"ready\"\n");
+    assert_eq!(well(dir, &["ls"]), "ready   b\n");
+    for command in ["state", "cancel", "retry"] {
+        assert_eq!(requeue(dir, &[command, "a"], b""), (1, "unknown\n".into(), String::new()), "{command}");
+        assert_eq!(requeue(dir, &[command, "a", "--json"], b"").1, "null\n");
+    }
+}
+
+#[test]
+fn queues_are_counted_paused_and_purged_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    well(dir, &["add", "--queue", "x", "a"]);
+    well(dir, &["pause", "--queue", "x"]);
+    let stats = |queue: &str| -> serde_json::Value {
+        serde_json::from_str(&well(dir, &["stats", "--json", "--queue", queue])).unwrap()
+    };
+    assert_eq!((&stats("x")["ready"], &stats("x")["paused"]), (&1.into(), &true.into()));
+    assert_eq!((&stats("y")["ready"], &stats("y")["paused"]), (&0.into(), &false.into()));
+    well(dir, &["resume", "--queue", "x"]);
+    assert!(well(dir, &["stats", "--queue", "x"]).contains("paused   no\nrunner   none\n"));
+    assert_eq!(well(dir, &["purge", "--queue", "x"]), "0\n");
+}
+
+#[test]
+fn what_is_wrong_is_named_and_nothing_is_made_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let said = |args: &[&str]| {
+        let (status, out, err) = requeue(dir, args, b"");
+        assert_eq!(out, "");
+        (status, err)
+    };
+    let (status, err) = said(&["add", "--engine", "pg:x", "a"]);
+    assert!(status == 2 && err.contains("write sqlite:FILE"), "{err}");
+    std::fs::write(dir.join("text"), "no database, but longer than the header of one: ".repeat(9)).unwrap();
+    let text = format!("sqlite:{}", dir.join("text").display());
+    let (status, err) = said(&["ls", "--engine", &text]);
+    assert!(status == 1 && err.contains("no SQLite database"), "{err}");
+    let none = format!("sqlite:{}", dir.join("no/dir/q.db").display());
+    let (status, err) = said(&["add", "--engine", &none, "a"]);
+    assert!(status == 1 && err.contains("no/dir/q.db"), "{err}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    let ended = command.arg("stats").env_remove("REQUEUE_ENGINE").output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(2) && err.contains("REQUEUE_ENGINE"), "{err}");
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 1, "nothing was made");
+}
+
+#[test]
+fn a_full_device_and_a_closed_pipe_are_told_by_the_status() {
+    let dir = tempfile::tempdir().unwrap();
+    well(dir.path(), &["add", "a"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    let engine = format!("sqlite:{}", dir.path().join("q.db").display());
+    let ended = command.args(["ls", "--engine", &engine]).stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8(ended.stderr).unwrap().contains("No space left"));
+}
