@@ -76,7 +76,7 @@ async fn watch() -> Result<(), Box<dyn Error>> {
     sleep(ms(200)).await;
     let why = q.explain("web-03").to_string();
     println!("{:>5} ms  web-03 is not running because it is {why}", start.elapsed().as_millis());
-    assert!(why.starts_with("waiting: 1 failure, due in "), "{why}");
+    assert!(why.starts_with("backing off: 1 failure, due in "), "{why}");
 
     // No new triggers, but retries are worked off too.
     let report = worker.drain_waiting(WaitingKeys::Wait, Duration::from_secs(30)).await;

@@ -1,0 +1,741 @@
+//! A file and its queues.
+
+use crate::answer::{Answer, Writing};
+use crate::key::{self, Key};
+use crate::lock;
+use crate::store::{Clocks, EndRow, Image, Letter, MergeBytes, Store, Stored, TriggerRow, Wall, wall};
+use crate::writer::{Intake, Obeyed, Told, Writer};
+use requeue::engine::{Asked, Front, Journal, Known, Source};
+use requeue::limiter::{Exponential, RateLimiter};
+use requeue::{
+    Add, AddFailed, Added, AsyncQueue, Builder, Clock, EngineError, Fence, Instant, KeyState, Op, Refused,
+    Restore, Unfinished, WorkQueue,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+/// A file that this process works on: the only one that does.
+///
+/// A clone is another handle of the same file.
+///
+/// ```
+/// # use requeue_sqlite::Sqlite;
+/// # let dir = tempfile::tempdir()?;
+/// let file = Sqlite::open(dir.path().join("a.db"))?;
+/// let (orders, mails) = (file.queue::<u64>("orders").open()?, file.queue::<String>("mails").open()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Sqlite {
+    file: Arc<OpenFile>,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    writer: Arc<Writer>,
+    /// The next fence.
+    fences: Arc<AtomicU64>,
+    /// The queues that are open.
+    open: Mutex<Vec<String>>,
+}
+
+impl fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sqlite").field("path", &self.file.path).finish_non_exhaustive()
+    }
+}
+
+fn not_applied(why: String) -> EngineError {
+    EngineError::NotApplied(why.into())
+}
+
+impl Sqlite {
+    /// Opens a file, or makes it, to work on what is in it.
+    ///
+    /// Beside it there are files whose names end in `-wal`, `-shm` and `-runner`. The first belongs to the data: who copies
+    /// the file while it is open copies both.
+    ///
+    /// # Errors
+    ///
+    /// - another process works on the file: its number is in the message (where it is this process itself, a second is
+    ///   waited for handles and workers to go);
+    /// - [`EngineError::Version`]: a newer version of this crate has made the file;
+    /// - the file is no database, or another program's, or cannot be read and written.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("orders.db"))?;
+    /// assert!(Sqlite::open(dir.path().join("orders.db")).is_err()); // somebody works on it: we do
+    /// # drop(file);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
+        let path = path.as_ref();
+        let lock = lock::take(path)?;
+        let mut store = Store::open(path, lock)?;
+        let said = |e: &dyn fmt::Display| not_applied(format!("{}: {e}", path.display()));
+        let epoch = store.next_epoch().map_err(|e| said(&e))?;
+        let last_place = store.last_place().map_err(|e| said(&e))?;
+        let writer = Writer::start(store, last_place).map_err(|e| said(&e))?;
+        Ok(Self {
+            file: Arc::new(OpenFile {
+                path: path.to_owned(),
+                writer,
+                // 16 million times the file is opened, 10^12 runs each time
+                fences: Arc::new(AtomicU64::new(epoch << 40)),
+                open: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Begins to open the queue of this name, whose triggers are keys alone.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<String>("orders").open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue<K: Key>(&self, name: &str) -> QueueBuilder<K> {
+        QueueBuilder::new(self, name, WorkQueue::merging(|_: &mut (), ()| ()), None)
+    }
+
+    /// Begins to open the queue of this name, whose triggers may carry values. Those of one key merge, the older first;
+    /// as JSON they are in the file.
+    ///
+    /// `merge` is called where the trigger is written, and again in memory. If it panics the trigger is refused.
+    ///
+    /// ```
+    /// # use requeue::Add;
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::collections::BTreeSet;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let merge = |old: &mut BTreeSet<String>, new| old.extend(new);
+    /// let q = file.queue_with::<String, BTreeSet<String>>("users", merge).open()?;
+    /// q.add_with("user:7".into(), Add::now().value(BTreeSet::from(["mail".into()]))).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_with<K, V>(
+        &self,
+        name: &str,
+        merge: impl Fn(&mut V, V) + Send + Sync + 'static,
+    ) -> QueueBuilder<K, V>
+    where
+        K: Key,
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let merge = Arc::new(merge);
+        let in_memory = merge.clone();
+        let bytes: Arc<MergeBytes> = Arc::new(move |older: &[u8], newer: &[u8]| {
+            let (mut older, newer) = (key::decode::<V>(older)?, key::decode::<V>(newer)?);
+            let merged = catch_unwind(AssertUnwindSafe(|| merge(&mut older, newer)));
+            merged.map_err(|_| EngineError::Codec("the function that merges two values panicked".into()))?;
+            key::encode(&older)
+        });
+        QueueBuilder::new(self, name, WorkQueue::merging(move |old, new| in_memory(old, new)), Some(bytes))
+    }
+
+    /// How many transactions were committed since the file was opened.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let q = file.queue::<String>("orders").open()?;
+    /// q.add("a".into()).wait()?;
+    /// let commits = file.commits();
+    /// q.add("a".into()).wait()?; // it is ready already
+    /// assert_eq!(file.commits(), commits);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.file.writer.with_store(|store| store.commits)
+    }
+}
+
+impl Sqlite {
+    /// The file may have so many pages at most; returns how many it might have before. For tests: a disk that is full.
+    #[doc(hidden)]
+    pub fn limit_pages(&self, pages: u32) -> u32 {
+        self.file.writer.with_store(|store| store.limit_pages(pages)).unwrap_or(0)
+    }
+}
+
+type Customize<K, V> = Box<dyn FnOnce(Builder<K, V>) -> Builder<K, V>>;
+
+/// Opens a queue of a file: [`Sqlite::queue`].
+///
+/// ```
+/// # use requeue_sqlite::Sqlite;
+/// # let dir = tempfile::tempdir()?;
+/// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until open()"]
+pub struct QueueBuilder<K: Key, V = ()> {
+    file: Sqlite,
+    name: String,
+    front: Builder<K, V>,
+    customize: Vec<Customize<K, V>>,
+    merge: Option<Arc<MergeBytes>>,
+    wall: fn() -> Wall,
+}
+
+impl<K: Key, V> fmt::Debug for QueueBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueBuilder")
+            .field("name", &self.name)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V> {
+    fn new(file: &Sqlite, name: &str, front: Builder<K, V>, merge: Option<Arc<MergeBytes>>) -> Self {
+        let first = Duration::from_millis(5);
+        let backoff = Exponential::new(first, Duration::from_secs(1000));
+        let front = match backoff {
+            Ok(backoff) => front.limiter(backoff),
+            Err(_) => unreachable!("5 ms is less than 1,000 s"),
+        };
+        let front = front.name(name).unfinished(Unfinished::Retry);
+        Self { file: file.clone(), name: name.to_owned(), front, customize: Vec::new(), merge, wall }
+    }
+
+    /// What keys that fail wait for. Without this call 5 ms, doubled for each failure in a row, and 1,000 s at most. It
+    /// must count in the queue, as all limiters of `requeue` do: one's own cannot be given the failures back that are in
+    /// the file.
+    ///
+    /// ```
+    /// # use requeue::limiter::Exponential;
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let backoff = Exponential::new(Duration::from_secs(1), Duration::from_secs(3600))?;
+    /// let q = file.queue::<u64>("orders").limiter(backoff).open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limiter(self, limiter: impl RateLimiter<K> + 'static) -> Self {
+        self.front(move |front| front.limiter(limiter))
+    }
+
+    /// Builds the queue in memory otherwise: with priorities, metrics, groups, another clock. A bound is not kept.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let q = file.queue::<u64>("orders").front(|front| front.priorities()).open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn front(mut self, change: impl FnOnce(Builder<K, V>) -> Builder<K, V> + 'static) -> Self {
+        self.customize.push(Box::new(change));
+        self
+    }
+
+    /// The time of day, in microseconds since 1970: for tests.
+    #[doc(hidden)]
+    pub fn wall(self, wall: fn() -> i64) -> Self {
+        Self { wall, ..self }
+    }
+
+    /// Opens the queue: what the file has of it is ready or waiting.
+    ///
+    /// # Errors
+    ///
+    /// If the queue is open already, if the file has a key or a value that is none of this type, if what
+    /// [`front`](Self::front) asks for contradicts itself, or if the file can't be read.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let q = file.queue::<u64>("orders").open()?;
+    /// assert!(file.queue::<u64>("orders").open().is_err()); // it is open
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(self) -> Result<Queue<K, V>, EngineError> {
+        let Self { file, name, front, customize, merge, wall } = self;
+        {
+            let mut open = file.file.open.lock().unwrap_or_else(PoisonError::into_inner);
+            if open.contains(&name) {
+                return Err(not_applied(format!("the queue {name:?} is open in this process")));
+            }
+            open.push(name.clone());
+        }
+        let is_open = IsOpen { file: file.clone(), name };
+        let writer = file.file.writer.clone();
+        let said = |e: rusqlite::Error| not_applied(format!("{}: {e}", file.file.path.display()));
+        let number = writer.with_store(|store| store.queue(&is_open.name)).map_err(said)?;
+        let pen = Arc::new(Pen {
+            writer: writer.clone(),
+            queue: number,
+            applied: AtomicU64::new(0),
+            fences: file.file.fences.clone(),
+            clocks: Arc::new(BothClocks { queue: OnceLock::new(), wall }),
+            giving_up: Mutex::default(),
+            values: PhantomData,
+        });
+        let front = customize.into_iter().fold(front, |front, change| change(front));
+        let front = front.journal(pen.clone()).build().map_err(|e| not_applied(e.to_string()))?;
+        let clock = Source::front(&front).clock();
+        let now = clock.now();
+        drop(pen.clocks.queue.set(clock));
+        let wall_now = wall();
+        let inner = Arc::new(Inner { front, pen, merge, _is_open: is_open });
+        let front = &inner.front;
+        let intake: Weak<Inner<K, V>> = Arc::downgrade(&inner);
+        writer.take_in(number, intake, |store| {
+            store.read(number, |stored| {
+                let Stored { key, ready, due, delay, failures, attempt, priority, value } = stored;
+                let key = K::from_bytes(key).map_err(EngineError::Codec)?;
+                let value = value.map(|value| key::decode(&value)).transpose()?;
+                let restored = |key, value: Option<V>| {
+                    let known = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
+                    value.into_iter().fold(known, Restore::value)
+                };
+                // never longer than it was to wait in all, also if the clock was set back
+                let left = due.map(|due| due.saturating_sub(wall_now).clamp(0, delay.unwrap_or(i64::MAX)));
+                let due = left.map(|left| now + Duration::from_micros(left.unsigned_abs()));
+                let refused = |e: requeue::AddError<K, V>| not_applied(e.reason.to_string());
+                match (ready, due) {
+                    (true, None) => _ = front.restore(restored(key, value)).map_err(refused)?,
+                    (false, Some(due)) => {
+                        _ = front.restore(restored(key, value).due(due)).map_err(refused)?;
+                    }
+                    (true, Some(due)) => {
+                        front.restore(restored(key.clone(), value)).map_err(refused)?;
+                        front.add_with(key, Add::at(due).priority(priority)).map_err(refused)?;
+                    }
+                    // only failures are known of it
+                    (false, None) => {
+                        front.restore(restored(key.clone(), value)).map_err(refused)?;
+                        drop(front.cancel(&key));
+                    }
+                }
+                Ok(())
+            })?;
+            if store.is_paused(number).map_err(said)? {
+                front.pause();
+            }
+            Ok(())
+        })?;
+        Ok(Queue { inner })
+    }
+}
+
+/// The queue of this name is open, as long as this exists.
+struct IsOpen {
+    file: Sqlite,
+    name: String,
+}
+
+impl Drop for IsOpen {
+    fn drop(&mut self) {
+        let mut open = self.file.file.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|name| *name != self.name);
+    }
+}
+
+/// What the queue in memory tells of the ends of its runs, on its way into the file.
+struct Pen<K, V> {
+    writer: Arc<Writer>,
+    queue: i64,
+    /// The last trigger that is in the queue in memory. Written and read under its lock.
+    applied: AtomicU64,
+    fences: Arc<AtomicU64>,
+    clocks: Arc<BothClocks>,
+    /// Why the runs give up that are about to end.
+    giving_up: Mutex<HashMap<K, String>>,
+    values: PhantomData<fn(V)>,
+}
+
+struct BothClocks {
+    /// Set before the queue is worked on.
+    queue: OnceLock<Arc<dyn Clock>>,
+    wall: fn() -> Wall,
+}
+
+impl Clocks for BothClocks {
+    fn now(&self) -> (Instant, Wall) {
+        (self.queue.get().map_or(Instant::ORIGIN, Clock::now), (self.wall)())
+    }
+}
+
+impl<K: Key, V: Serialize> Journal<K, V> for Pen<K, V> {
+    fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
+        let dead = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        let image = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
+            // what can't be written can't have been added
+            let value = value.and_then(|value| key::encode(value).ok());
+            Image { ord: 0, ready, held, due, failures, attempt, priority, value }
+        });
+        let applied = self.applied.load(Relaxed);
+        self.writer.push_end((self.queue, key.to_bytes().into()), |ord| EndRow {
+            image: image.map(|image| Image { ord, ..image }),
+            dead,
+            applied,
+            clocks: self.clocks.clone(),
+        });
+    }
+
+    fn applied(&self, ticket: u64) {
+        self.applied.store(ticket, Relaxed);
+    }
+
+    fn gives_up(&self, key: &K, why: &dyn fmt::Display) {
+        let mut giving_up = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner);
+        giving_up.insert(key.clone(), why.to_string());
+    }
+
+    fn fence(&self) -> Fence {
+        Fence(self.fences.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// A queue of a file: a handle. A clone is another one.
+///
+/// What a [`Worker`](requeue::Worker) does for a [`WorkQueue`] it does for this: `Worker::of(&q)`. When the last handle is
+/// dropped the queue takes no more; workers end what is ready, and what waits stays in the file.
+///
+/// ```
+/// # use requeue_sqlite::Sqlite;
+/// # let dir = tempfile::tempdir()?;
+/// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+/// q.add(4711).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Queue<K: Key, V = ()> {
+    inner: Arc<Inner<K, V>>,
+}
+
+struct Inner<K: Key, V> {
+    front: WorkQueue<K, V>,
+    pen: Arc<Pen<K, V>>,
+    merge: Option<Arc<MergeBytes>>,
+    _is_open: IsOpen,
+}
+
+impl<K: Key, V> Clone for Queue<K, V> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<K: Key, V> fmt::Debug for Queue<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("front", &self.inner.front).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, V: 'static> Source for Queue<K, V> {
+    type Key = K;
+    type Value = V;
+
+    fn front(&self) -> Front<K, V> {
+        Source::front(&self.inner.front)
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
+    /// Asks for a run of the key. When this has ended well that is on the disk.
+    ///
+    /// A key that is ready, or that runs and runs again after that, is so already: then nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// [`AddFailed`], with key and value: that nothing has changed ([`EngineError::NotApplied`]: the disk is full, say), that
+    /// nobody knows whether it has ([`EngineError::Unknown`]), or that the queue takes no more. The same handle goes on
+    /// when the disk does.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?; // in async code: q.add(4711).await?
+    /// assert_eq!(q.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add(&self, key: K) -> Op<Added, AddFailed<K, V>> {
+        self.add_with(key, Add::now())
+    }
+
+    /// Asks for a run of the key so much later, by the clock on the wall: a restart does not begin the delay anew.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add_after(4711, Duration::from_secs(1800)).wait()?;
+    /// assert!(q.state(&4711).is_some_and(|state| state.waiting_until.is_some()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>> {
+        self.add_with(key, Add::after(delay))
+    }
+
+    /// Asks for a run of the key as `how` says: with a delay, a value, a priority.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add); and what the file can't keep ([`Asked::of`]) is refused.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// use requeue::Add;
+    /// q.add_with(4711, Add::after(Duration::from_secs(1))).wait()?;
+    /// assert!(q.add_with(4711, Add::now().priority(7)).wait().is_err()); // this queue has none
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
+        let how = how.into();
+        let asked = match Asked::of(&how) {
+            Ok(asked) => asked,
+            Err(why) => {
+                let error = not_applied(why.to_owned());
+                return Err(AddFailed { key, value: how.into_value(), error }).into();
+            }
+        };
+        let value = how.into_value();
+        let Inner { front, pen, merge, .. } = &*self.inner;
+        if let Some(reason) = Source::front(front).refuses(asked.priority) {
+            return Err(AddFailed::from(requeue::AddError { key, value, reason })).into();
+        }
+        let says_nothing = asked.delay.is_none() && asked.priority == 0 && value.is_none();
+        if says_nothing && front.state(&key).is_some_and(|state| state.ready || state.dirty) {
+            // A trigger that is on the disk has made it so, and its row stays until a run has ended that begins
+            // after this.
+            return Ok(Added::Coalesced).into();
+        }
+        let encoded = match value.as_ref().map(key::encode).transpose() {
+            Ok(encoded) => encoded.zip(merge.clone()),
+            Err(error) => return Err(AddFailed { key, value, error }).into(),
+        };
+        let row = TriggerRow {
+            queue: pen.queue,
+            key: key.to_bytes().into(),
+            ticket: 0,
+            at: (pen.clocks.wall)(),
+            delay: asked.delay,
+            priority: asked.priority,
+            value: encoded,
+        };
+        let (answer, queue) = (Arc::new(Answer::default()), self.clone());
+        let tells = answer.clone();
+        pen.writer.push(row, |ticket| {
+            Box::new(move |written| {
+                let applied = match written {
+                    Err(error) => Err(AddFailed { key, value, error }),
+                    Ok(()) => queue.apply(key, value, asked, ticket),
+                };
+                tells.tell(applied);
+            })
+        });
+        Op::of(Writing::new(answer, pen.writer.clone()))
+    }
+
+    /// Takes away what asks for a run of the key: that it is ready or waiting, its value, and the run that is to follow
+    /// the one that is on. True if there was something. When this has ended that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// If that could not be written ([`EngineError::Unknown`]): in this process it is taken away; if the process dies
+    /// before the disk is back, the key runs when the file is opened again.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders to close").open()?;
+    /// q.add_after(4711, Duration::from_secs(1800)).wait()?;
+    /// assert!(q.cancel(&4711).wait()?); // it is paid
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&self, key: &K) -> Op<bool> {
+        let Inner { front, pen, .. } = &*self.inner;
+        let cancelled = front.cancel(key).is_some();
+        if !cancelled {
+            return Ok(false).into();
+        }
+        let answer = Arc::new(Answer::default());
+        let tells = answer.clone();
+        pen.writer.push_wait(Box::new(move |written: Result<(), EngineError>| {
+            tells.tell(written.map(|()| true).map_err(|e| EngineError::Unknown(e.into())));
+        }));
+        Op::of(Writing::new(answer, pen.writer.clone()))
+    }
+
+    /// How many keys are ready.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(1).wait()?;
+    /// assert!(q.len() == 1 && !q.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.front.len()
+    }
+
+    /// Whether no key is ready.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(q.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.front.is_empty()
+    }
+
+    /// How often the key's runs have failed since one was well.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert_eq!(q.num_requeues(&4711), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        self.inner.front.num_requeues(key)
+    }
+
+    /// What is known of the key.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// assert!(q.state(&4711).is_some_and(|state| state.ready));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn state(&self, key: &K) -> Option<KeyState> {
+        self.inner.front.state(key)
+    }
+
+    /// A trigger is written: the queue in memory gets it.
+    fn apply(&self, key: K, value: Option<V>, asked: Asked, ticket: u64) -> Result<Added, AddFailed<K, V>> {
+        let front = &self.inner.front;
+        let again = key.clone();
+        let applied =
+            catch_unwind(AssertUnwindSafe(|| Source::front(front).apply(front, key, value, asked, ticket)));
+        match applied {
+            Ok(Ok(added)) => Ok(added),
+            Ok(Err(requeue::AddError { key, value, reason: Refused::ShutDown })) => {
+                let why = "the queue was shut down as it was written: it runs when the file is opened again, or not";
+                Err(AddFailed { key, value, error: EngineError::Unknown(why.into()) })
+            }
+            Ok(Err(refused)) => Err(refused.into()),
+            Err(_) => {
+                let why = "Hash, Eq or merge panicked: it is in the file, and runs when that is opened again";
+                Err(AddFailed { key: again, value: None, error: EngineError::Unknown(why.into()) })
+            }
+        }
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<K, V> {
+    fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError> {
+        let Letter { queue, at, key, delay, priority, .. } = letter;
+        let known = K::from_bytes(key.clone()).map_err(EngineError::Codec)?;
+        if let Some(reason) = Source::front(&self.front).refuses(*priority) {
+            return Err(not_applied(reason.to_string()));
+        }
+        let row = TriggerRow {
+            queue: *queue,
+            key: key.as_slice().into(),
+            ticket,
+            at: *at,
+            delay: *delay,
+            priority: *priority,
+            value: None,
+        };
+        // it has waited in the file for a while
+        let since = (self.pen.clocks.wall)().saturating_sub(*at);
+        let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
+        let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
+        let asked = Asked { delay, priority: *priority };
+        let queue = Queue { inner: self };
+        let told = move |written: Result<(), EngineError>| {
+            if written.is_ok() {
+                drop(queue.apply(known, None, asked, ticket));
+            }
+        };
+        Ok((row, Box::new(told)))
+    }
+
+    fn obey(&self, letter: &Letter) -> Obeyed {
+        let key = || K::from_bytes(letter.key.clone());
+        match &*letter.what {
+            "cancel" => Obeyed::Answer(match key() {
+                Ok(key) if self.front.cancel(&key).is_some() => "cancelled".to_owned(),
+                Ok(_) => "nothing".to_owned(),
+                Err(e) => e.to_string(),
+            }),
+            "retry" => match key() {
+                Ok(key) => {
+                    // its timer goes, so that it does not run once more
+                    drop(self.front.cancel(&key));
+                    Obeyed::Trigger("ready".to_owned())
+                }
+                Err(e) => Obeyed::Answer(e.to_string()),
+            },
+            "pause" => {
+                self.front.pause();
+                Obeyed::InFile
+            }
+            "resume" => {
+                self.front.resume();
+                Obeyed::InFile
+            }
+            _ => Obeyed::InFile,
+        }
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> AsyncQueue<K, V> for Queue<K, V> {
+    fn add(&self, key: K) -> Op<Added, AddFailed<K, V>> {
+        Self::add(self, key)
+    }
+    fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>> {
+        Self::add_after(self, key, delay)
+    }
+    fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        Self::add_with(self, key, how)
+    }
+}

@@ -1,0 +1,54 @@
+//! Others add while the queue is being opened, and somebody looks for what they add all the time.
+
+use crate::Mounted;
+use requeue_sqlite::{Client, Sqlite};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const ROUNDS: u64 = 100;
+const EACH: u64 = 6;
+
+#[test]
+fn e2_what_others_add_as_the_queue_is_being_opened_is_in_its_line() {
+    let mounted = Mounted::new(1);
+    let path = mounted.file();
+    let file = Sqlite::open(&path).unwrap();
+    let client = Client::open(&path).unwrap();
+    let busy = file.queue::<u64>("busy").open().unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            (0..)
+                .take_while(|_| !ends.load(SeqCst))
+                .for_each(|n: u64| assert!(busy.add(n % 1000).wait().is_ok()));
+        });
+        threads.spawn(|| {
+            // each commit looks for letters, and this one is never redundant
+            while !ends.load(SeqCst) {
+                busy.add_after(1000, Duration::from_secs(3600)).wait().unwrap();
+            }
+        });
+        for round in 1..=ROUNDS {
+            let first = (round - 1) * EACH;
+            let path = &path;
+            let adds = threads.spawn(move || (first..first + EACH).for_each(|key| client_add(path, key)));
+            let q = file.queue::<u64>("opened").open().unwrap();
+            adds.join().unwrap();
+            let began = Instant::now();
+            while (q.len() as u64) < round * EACH {
+                if began.elapsed() > Duration::from_secs(10) {
+                    ends.store(true, SeqCst);
+                    let rows = client.list("opened").unwrap().len();
+                    panic!("round {round}: {} keys are in line, and {rows} in the file", q.len());
+                }
+                std::thread::yield_now();
+            }
+        }
+        ends.store(true, SeqCst);
+    });
+    drop((busy, client, file));
+}
+
+fn client_add(path: &std::path::Path, key: u64) {
+    Client::open(path).unwrap().add("opened", &key, None).unwrap();
+}

@@ -1,0 +1,330 @@
+//! The rules of engines that concern a file, each by its number.
+
+use requeue::{Add, AddFailed, Added, Builder, EngineError, Fence, Outcome, Run, Worker};
+use requeue_sqlite::{Queue, Sqlite};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+    fn file(&self) -> PathBuf {
+        self.0.path().join("q.db")
+    }
+    fn open(&self) -> Queue<String> {
+        open(&self.file())
+    }
+}
+
+fn open(path: &Path) -> Queue<String> {
+    Sqlite::open(path).unwrap().queue("orders").open().unwrap()
+}
+
+/// What a run saw.
+#[derive(Debug, PartialEq, Eq)]
+struct Saw {
+    key: String,
+    attempt: u32,
+    fence: Fence,
+}
+
+/// Runs what is ready, each run once, with this outcome, until nothing has come for a while.
+fn work(q: &Queue<String>, outcome: fn() -> Outcome) -> Vec<Saw> {
+    let (tell, told) = mpsc::channel();
+    let worker = Worker::of(q)
+        .workers(1)
+        .start_threads(move |run: Run<String>| {
+            let saw = Saw { key: run.key().clone(), attempt: run.attempt(), fence: run.fence().unwrap() };
+            tell.send(saw).unwrap();
+            outcome()
+        })
+        .unwrap();
+    let saw: Vec<_> = std::iter::from_fn(|| told.recv_timeout(SECOND / 4).ok()).collect();
+    assert!(worker.stop(10 * SECOND).wait().complete);
+    saw
+}
+
+fn keys(saw: &[Saw]) -> Vec<&str> {
+    saw.iter().map(|saw| &*saw.key).collect()
+}
+
+#[test]
+fn e1_what_was_accepted_is_there_when_the_file_is_opened_again_in_the_order_of_the_line() {
+    let dir = Dir::new();
+    let q = dir.open();
+    for key in ["b", "a", "c", "a"] {
+        q.add(key.to_owned()).wait().unwrap();
+    }
+    drop(q);
+    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["b", "a", "c"]);
+    assert!(work(&dir.open(), || Outcome::Done).is_empty(), "what has ended does not run again");
+}
+
+#[test]
+fn e1_tasks_and_threads_add_to_one_queue() {
+    let dir = Dir::new();
+    let q = dir.open();
+    std::thread::scope(|threads| {
+        for thread in 0..8 {
+            let q = &q;
+            threads.spawn(move || {
+                for n in 0..50 {
+                    if thread % 2 == 0 {
+                        q.add(format!("{thread}-{n}")).wait().unwrap();
+                    } else {
+                        smol::block_on(q.add(format!("{thread}-{n}"))).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    drop(q);
+    assert_eq!(work(&dir.open(), || Outcome::Done).len(), 400);
+}
+
+#[test]
+fn e1_an_add_that_nobody_waits_for_is_written_all_the_same() {
+    let dir = Dir::new();
+    let q = dir.open();
+    drop(q.add("a".into()));
+    // written after it, for they stand in one line
+    q.add("b".into()).wait().unwrap();
+    drop(q);
+    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a", "b"]);
+}
+
+#[test]
+fn e5_triggers_during_a_run_are_one_more_run_also_after_a_restart_in_the_middle() {
+    let dir = Dir::new();
+    let q = dir.open();
+    q.add("a".into()).wait().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = std::sync::Mutex::new(ends);
+    let worker = Worker::of(&q)
+        .workers(1)
+        .start_threads(move |_| {
+            begun.send(()).unwrap();
+            ends.lock().unwrap().recv().unwrap();
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    assert_eq!(q.add("a".into()).wait().unwrap(), Added::Dirty);
+    assert_eq!(q.add("a".into()).wait().unwrap(), Added::Coalesced);
+    let stop = worker.stop(10 * SECOND);
+    end.send(()).unwrap();
+    assert!(stop.wait().complete);
+    drop((worker, q));
+    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a"]);
+}
+
+#[test]
+fn e6_a_trigger_that_changes_nothing_writes_nothing() {
+    let dir = Dir::new();
+    let file = Sqlite::open(dir.file()).unwrap();
+    let q = file.queue::<String>("orders").open().unwrap();
+    q.add("a".into()).wait().unwrap();
+    let commits = file.commits();
+    for _ in 0..100 {
+        assert_eq!(q.add("a".into()).wait().unwrap(), Added::Coalesced);
+    }
+    assert_eq!(file.commits(), commits);
+}
+
+static WALL: AtomicI64 = AtomicI64::new(1_000_000_000_000_000);
+
+fn wall() -> i64 {
+    WALL.load(SeqCst)
+}
+
+#[test]
+fn e8_a_key_waits_for_what_was_left_and_never_for_more_than_its_delay() {
+    let dir = Dir::new();
+    let open = || Sqlite::open(dir.file()).unwrap().queue::<String>("orders").wall(wall).open().unwrap();
+    let hour = 3600 * SECOND;
+    let left = |q: &Queue<String>| {
+        let until = q.state(&"a".to_owned()).unwrap().waiting_until.unwrap();
+        until.saturating_since(requeue::Clock::now(&requeue::SystemClock)).as_secs()
+    };
+    let q = open();
+    q.add_after("a".into(), hour).wait().unwrap();
+    drop(q);
+    WALL.fetch_add(1_800_000_000, SeqCst);
+    let q = open();
+    assert!((1798..=1800).contains(&left(&q)), "{}", left(&q));
+    drop(q);
+    // The clock on the wall goes back by a day.
+    WALL.fetch_sub(86_400_000_000, SeqCst);
+    let q = open();
+    assert!((3598..=3600).contains(&left(&q)), "{}", left(&q));
+    drop(q);
+    WALL.fetch_add(2 * 86_400_000_000, SeqCst);
+    assert_eq!(keys(&work(&open(), || Outcome::Done)), ["a"]);
+}
+
+#[test]
+fn e9_failures_attempt_value_and_priority_are_as_they_were() {
+    let dir = Dir::new();
+    let merge = |old: &mut Vec<u32>, new: Vec<u32>| old.extend(new);
+    let open = || {
+        let file = Sqlite::open(dir.file()).unwrap();
+        file.queue_with::<u64, Vec<u32>>("orders", merge).front(Builder::priorities).open().unwrap()
+    };
+    let q = open();
+    for (value, priority) in [(1, 0), (2, 7)] {
+        q.add_with(4711, Add::now().value(vec![value]).priority(priority)).wait().unwrap();
+    }
+    let fails = |q: &Queue<u64, Vec<u32>>, runs: usize| {
+        let (tell, told) = mpsc::channel();
+        let worker = Worker::of(q)
+            .workers(1)
+            .start_threads(move |run: Run<u64, Vec<u32>>| {
+                tell.send((*run.key(), run.attempt(), run.priority(), run.value().cloned())).unwrap();
+                Outcome::Retry("not yet".into())
+            })
+            .unwrap();
+        let saw: Vec<_> = told.iter().take(runs).collect();
+        assert!(worker.stop(10 * SECOND).wait().complete);
+        saw
+    };
+    let value = Some(vec![1, 2]);
+    assert_eq!(fails(&q, 2), [(4711, 1, 7, value.clone()), (4711, 2, 7, value.clone())]);
+    drop(q);
+    let q = open();
+    assert_eq!(q.num_requeues(&4711), 2);
+    let state = q.state(&4711).unwrap();
+    assert!(state.priority == 7 && state.attempt == 3 && (state.ready || state.waiting_until.is_some()));
+    q.add_with(4711, Add::now().value(vec![3])).wait().unwrap();
+    let (key, .., value) = fails(&q, 1).remove(0);
+    assert_eq!((key, value), (4711, Some(vec![1, 2, 3])));
+}
+
+#[test]
+fn e10_fences_grow_from_run_to_run_also_when_the_key_was_gone_and_the_file_opened_again() {
+    let dir = Dir::new();
+    let mut last = Fence(0);
+    for _ in 0..3 {
+        let q = dir.open();
+        for _ in 0..3 {
+            q.add("a".into()).wait().unwrap();
+            for saw in work(&q, || Outcome::Done) {
+                assert!(saw.fence > last);
+                last = saw.fence;
+            }
+        }
+    }
+}
+
+#[test]
+fn e9_a_retry_that_came_too_late_for_a_queue_that_is_shut_down_is_not_lost() {
+    let dir = Dir::new();
+    let q = dir.open();
+    q.add("a".into()).wait().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let worker = Worker::of(&q)
+        .workers(1)
+        .start_threads(move |run: Run<String>| {
+            begun.send(()).unwrap();
+            while !run.cancelled() {
+                std::thread::yield_now();
+            }
+            Outcome::Retry("cancelled".into())
+        })
+        .unwrap();
+    begins.recv().unwrap();
+    worker.drain(Duration::ZERO).wait();
+    worker.join();
+    drop((worker, q));
+    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a"]);
+}
+
+#[test]
+fn e18_a_trigger_that_is_refused_gives_key_and_value_back() {
+    let dir = Dir::new();
+    let file = Sqlite::open(dir.file()).unwrap();
+    let q = file.queue_with::<String, u32>("sums", |old, new| *old += new).open().unwrap();
+    let AddFailed { key, value, error } =
+        q.add_with("a".into(), Add::now().value(7).priority(3)).wait().unwrap_err();
+    assert_eq!((&*key, value), ("a", Some(7)));
+    assert!(matches!(error, EngineError::NotApplied(_)), "{error}");
+    let failed = q.add_with("a".into(), Add::after(SECOND).keep()).wait().unwrap_err();
+    assert!(failed.to_string().contains("earliest"), "{failed}");
+    let panics = file.queue_with::<String, u32>("panics", |_, _| panic!("merge")).open().unwrap();
+    panics.add_with("a".into(), Add::now().value(1)).wait().unwrap();
+    let failed = panics.add_with("a".into(), Add::now().value(2)).wait().unwrap_err();
+    assert!(matches!(failed.error, EngineError::Codec(_)) && failed.value == Some(2), "{failed}");
+    q.add("b".into()).wait().unwrap();
+}
+
+#[test]
+fn e27_a_full_disk_refuses_and_the_same_handle_goes_on_when_there_is_room() {
+    let dir = Dir::new();
+    let file = Sqlite::open(dir.file()).unwrap();
+    let q = file.queue::<String>("orders").open().unwrap();
+    let pages = file.limit_pages(30);
+    let long = "x".repeat(900);
+    let mut accepted = 0;
+    let failed = loop {
+        match q.add(format!("{accepted}-{long}")).wait() {
+            Ok(_) => accepted += 1,
+            Err(failed) => break failed,
+        }
+    };
+    assert!(matches!(failed.error, EngineError::NotApplied(_)), "{failed}");
+    assert!(failed.key.starts_with(&format!("{accepted}-")));
+    assert_eq!(q.len(), accepted);
+    file.limit_pages(pages);
+    for n in 0..10 {
+        q.add(format!("after-{n}")).wait().unwrap();
+    }
+    drop((q, file));
+    assert_eq!(dir.open().len(), accepted + 10);
+}
+
+#[test]
+fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_it_is() {
+    let dir = Dir::new();
+    drop(dir.open());
+    set_version(&dir.file(), 99);
+    let error = Sqlite::open(dir.file()).unwrap_err();
+    assert!(matches!(error, EngineError::Version { found: 99, known: 1 }), "{error}");
+
+    let other = dir.0.path().join("other.db");
+    rusqlite(&other).execute_batch("create table t(x)").unwrap();
+    let error = Sqlite::open(&other).unwrap_err().to_string();
+    assert!(error.contains("another program"), "{error}");
+
+    let text = dir.0.path().join("text");
+    std::fs::write(&text, "no database, but a text that is longer than a header of one: ".repeat(9)).unwrap();
+    let error = Sqlite::open(&text).unwrap_err().to_string();
+    assert!(error.contains("no SQLite database"), "{error}");
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("no database"));
+
+    let error = Sqlite::open(dir.0.path().join("no/such/dir.db")).unwrap_err().to_string();
+    assert!(error.contains("dir.db"), "{error}");
+}
+
+fn rusqlite(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+fn set_version(path: &Path, version: u32) {
+    rusqlite(path).pragma_update(None, "user_version", version).unwrap();
+}
+
+#[test]
+fn e30_one_process_works_on_a_file_and_a_second_is_told_which() {
+    let dir = Dir::new();
+    let q = dir.open();
+    let error = Sqlite::open(dir.file()).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    drop(q);
+    drop(dir.open());
+}
