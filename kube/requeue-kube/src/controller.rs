@@ -1,0 +1,674 @@
+//! The builder of a controller.
+
+use crate::echo::Echoes;
+use crate::error::{Error, StartError};
+use crate::feed::{Feed, Trigger};
+use crate::lease::Elector;
+use crate::metrics::ControllerMetrics;
+use crate::patience::patiently;
+use crate::running::{Running, Stopper};
+use crate::watch::{self, OnError, Unsynced};
+use crate::{Action, Cause, Causes, Config, Metrics, ObjectKey};
+use futures::future::BoxFuture;
+use futures::{FutureExt, Stream, StreamExt};
+use kube::Resource;
+use kube::api::Api;
+use kube::core::{ClusterResourceScope, DynamicResourceScope};
+#[expect(
+    deprecated,
+    reason = "its successor takes another `Api`, and `owns` takes the one that kube's takes"
+)]
+use kube::runtime::metadata_watcher;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use requeue::limiter::{Bucket, Exponential, Jitter, MaxOf, RateLimiter};
+use requeue::{Debounce, TokioClock, TokioClockError, WorkQueue};
+use serde::de::DeserializeOwned;
+use std::any::TypeId;
+use std::fmt;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A source of triggers, run as a task until the controller ends.
+type Source = Box<dyn FnOnce(Feed, Unsynced, OnError) -> BoxFuture<'static, ()> + Send>;
+
+type Grouping =
+    Box<dyn FnOnce(requeue::Builder<ObjectKey, Causes>) -> requeue::Builder<ObjectKey, Causes> + Send>;
+
+/// Reconciles the objects of one kind: watches them and what belongs to them, and calls a reconciler for each that
+/// is to be looked at.
+///
+/// Builder methods, their argument order and what they do are those of
+/// [`kube::runtime::Controller`]; a program that uses kube's changes its `use` lines. See the
+/// [crate's page](crate) for what differs.
+///
+/// ```no_run
+/// use futures::StreamExt;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::runtime::watcher;
+/// use kube::{Api, Client};
+/// use requeue_kube::{Action, Controller};
+/// use std::sync::Arc;
+///
+/// async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, kube::Error> {
+///     // make the world as `map` asks for
+///     Ok(Action::await_change())
+/// }
+///
+/// # async fn doc() -> Result<(), kube::Error> {
+/// let client = Client::try_default().await?;
+/// Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
+///     .owns(Api::<Secret>::all(client.clone()), watcher::Config::default())
+///     .shutdown_on_signal()
+///     .run(reconcile, |_, _, _| Action::backoff(), Arc::new(client))
+///     .for_each(|result| async move {
+///         if let Err(e) = result {
+///             eprintln!("{e}");
+///         }
+///     })
+///     .await;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a controller does nothing before `run` or `start`"]
+pub struct Controller<K>
+where
+    K: Resource<DynamicType: Eq + Hash> + Clone + 'static,
+{
+    store: Store<K>,
+    dyntype: K::DynamicType,
+    sources: Vec<Source>,
+    stop: Vec<BoxFuture<'static, Stopper>>,
+    config: Config,
+    name: String,
+    grouping: Option<Grouping>,
+    limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
+    read: Option<Read<K>>,
+    metrics: Option<Metrics>,
+    elector: Option<Elector>,
+}
+
+impl<K> Debug for Controller<K>
+where
+    K: Resource<DynamicType: Eq + Hash> + Clone + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> Controller<K>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    /// A controller of the objects of this kind, as far as the API and the configuration of the watch select them.
+    ///
+    /// An object that leaves a selection (a label that it loses, say) is gone for the controller, as one that is deleted;
+    /// a [`finalizer`](crate::finalizer()) that it has stays. A controller with a finalizer therefore selects by
+    /// nothing that users change, and looks at the object itself.
+    pub fn new(api: Api<K>, wc: watcher::Config) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::new_with(api, wc, K::DynamicType::default())
+    }
+
+    /// As [`new`](Self::new), for a kind that is known only at run time.
+    pub fn new_with(api: Api<K>, wc: watcher::Config, dyntype: K::DynamicType) -> Self {
+        let read = read_by(api.clone().into_client(), dyntype.clone());
+        let controller = Self::for_events_with(patiently(watcher(api, wc)), dyntype);
+        Self { read: Some(read), ..controller }
+    }
+
+    /// A controller of the objects that these events of a watch tell of: one that is filtered, changed, or made by
+    /// a program. Better than [`for_stream`](Self::for_stream): the events as they are, with the begin and the end of
+    /// lists, tell what went while a watch was down.
+    pub fn for_events(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::for_events_with(events, K::DynamicType::default())
+    }
+
+    /// As [`for_events`](Self::for_events), for a kind that is known only at run time.
+    pub fn for_events_with(
+        events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        let writer = Writer::new(dyntype.clone());
+        let (store, of) = (writer.as_reader(), dyntype.clone());
+        let objects: Source = Box::new(move |feed, unsynced, on_error| {
+            watch::objects(events, writer, of, feed, unsynced, on_error).boxed()
+        });
+        Self::of_source(objects, store, dyntype)
+    }
+
+    /// A controller of the objects that come out of this stream, and whose store somebody else keeps: as kube's
+    /// `for_stream`.
+    ///
+    /// It promises less than [`for_events`](Self::for_events), because the stream does not say what is gone, and when a
+    /// list is complete: a deletion does not end a back-off, so an object that is gone is found out by its next run,
+    /// which does not begin; and a run after a list that repeats a watch may see the object as the store had it before.
+    ///
+    /// ```no_run
+    /// # use futures::StreamExt;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::{Api, Client};
+    /// # use kube::runtime::{WatchStreamExt, predicates, reflector, watcher};
+    /// # use requeue_kube::Controller;
+    /// # fn f(client: Client) {
+    /// let (store, writer) = reflector::store::<ConfigMap>();
+    /// let changed = reflector(writer, watcher(Api::all(client), watcher::Config::default()))
+    ///     .default_backoff()
+    ///     .applied_objects()
+    ///     .predicate_filter(predicates::generation, Default::default());
+    /// let controller = Controller::for_stream(changed, store);
+    /// # let _ = controller;
+    /// # }
+    /// ```
+    pub fn for_stream(
+        trigger: impl Stream<Item = watcher::Result<K>> + Send + 'static,
+        reader: Store<K>,
+    ) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::for_stream_with(trigger, reader, K::DynamicType::default())
+    }
+
+    /// As [`for_stream`](Self::for_stream), for a kind that is known only at run time.
+    pub fn for_stream_with(
+        trigger: impl Stream<Item = watcher::Result<K>> + Send + 'static,
+        reader: Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        let (store, of) = (reader.clone(), dyntype.clone());
+        let objects: Source = Box::new(move |feed, unsynced, on_error| {
+            watch::touched(trigger, store, of, feed, unsynced, on_error).boxed()
+        });
+        Self::of_source(objects, reader, dyntype)
+    }
+
+    fn of_source(objects: Source, store: Store<K>, dyntype: K::DynamicType) -> Self {
+        let name = K::kind(&dyntype).to_lowercase();
+        Self {
+            store,
+            dyntype,
+            sources: vec![objects],
+            stop: Vec::new(),
+            config: Config::default(),
+            name,
+            grouping: None,
+            limiter: None,
+            read: None,
+            metrics: None,
+            elector: None,
+        }
+    }
+
+    /// The settings: how many at once, back-off, time limit and the rest.
+    pub fn with_config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// The name in metrics and messages. The kind in lower case unless it is set.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Counts what the controller and its queue do. Two controllers that share metrics need two
+    /// [names](Self::name); [`start`](Self::start) tells if they have one.
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        Self { metrics: Some(metrics.clone()), ..self }
+    }
+
+    /// Runs objects only while this process leads. The watches run and the stores are filled all the same, so that
+    /// taking over takes no list; when the process leads again after another one did, all objects are looked at,
+    /// behind those that change.
+    ///
+    /// When the lease is lost, nothing begins. What runs may go on until shortly before another process can lead, and
+    /// is dropped then; that is no failure of the object, which waits until this process leads again, with its causes,
+    /// its failures and its attempt. (A [`limiter`](Self::limiter) of one's own that counts failures itself is told to
+    /// forget them.) So it is with a run whose write is refused because the lease is lost, if the error that it returns
+    /// [says so](crate::lease::NotLeader::is_in).
+    ///
+    /// See [`lease`](crate::lease) for an example, and for what this can promise and what it can't.
+    pub fn leader(self, elector: &Elector) -> Self {
+        Self { elector: Some(elector.clone()), ..self }
+    }
+
+    /// The objects as the watch has them. It is filled when the controller runs.
+    pub fn store(&self) -> Store<K> {
+        self.store.clone()
+    }
+
+    /// Groups of objects take turns: while objects of one group wait, each other group gets at most one turn. So one
+    /// tenant's ten thousand objects do not stop another's one. [`by_namespace`](crate::by_namespace) groups by
+    /// namespace.
+    pub fn group_by<G>(self, group: impl Fn(&ObjectKey) -> G + Send + 'static) -> Self
+    where
+        G: Hash + Eq + Send + Sync + 'static,
+    {
+        Self { grouping: Some(Box::new(|queue| queue.group_by(group))), ..self }
+    }
+
+    /// A limiter of one's own in place of [`Config::backoff`], [`Config::jitter`] and [`Config::retry_rate`].
+    pub fn limiter(self, limiter: impl RateLimiter<ObjectKey> + 'static) -> Self {
+        Self { limiter: Some(Box::new(limiter)), ..self }
+    }
+
+    /// Watches objects that name one of ours as an owner; their changes trigger it. Only their metadata is
+    /// watched, and of that only version and owners are kept.
+    ///
+    /// An owner is of the same namespace, or of none. The reconciler makes the reference
+    /// ([`Resource::controller_owner_ref`]); so a child that is gone runs its owner, which makes it again.
+    pub fn owns<C>(self, api: Api<C>, wc: watcher::Config) -> Self
+    where
+        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        self.owns_with(api, (), wc)
+    }
+
+    /// As [`owns`](Self::owns), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, wc: watcher::Config) -> Self
+    where
+        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+    {
+        let (of, store) = (self.dyntype.clone(), self.store());
+        let owners = move |meta: &kube::api::ObjectMeta| {
+            let namespace = meta.namespace.as_deref();
+            let owners = meta.owner_references.iter().flatten();
+            owners
+                .filter_map(|owner| ObjectRef::<K>::from_owner_ref(namespace, owner, of.clone()))
+                .map(|owner| owner_key(&store, &owner))
+                .collect()
+        };
+        let kind = C::kind(&dyntype).into();
+        #[expect(deprecated, reason = "see its `use`")]
+        let events = patiently(metadata_watcher(api, wc));
+        self.source(move |feed, unsynced, on_error| {
+            watch::related(events, kind, move |child| owners(child.meta()), feed, unsynced, on_error)
+        })
+    }
+
+    /// Watches objects of another kind; a function says which of ours each of them triggers, when it is made, changes
+    /// or goes.
+    ///
+    /// The function gets each version of each object once, in the task of its watch; so it is quick, and it looks into
+    /// [`store`](Self::store) where it needs to know our objects. Nothing of what is watched is kept but version and
+    /// what the function answered. Two consequences: an object of ours that begins to refer to another one is
+    /// triggered by its own change and reads it; and what went while the watch was broken triggers those that the
+    /// function named when it was seen last.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+    /// use kube::{Api, runtime::reflector::ObjectRef, runtime::watcher};
+    /// use requeue_kube::Controller;
+    ///
+    /// # fn doc(client: kube::Client) {
+    /// let apps = Controller::new(Api::<Deployment>::all(client.clone()), watcher::Config::default());
+    /// let all = apps.store();
+    /// // all Deployments of the namespace in which a Secret changes
+    /// let of = move |secret: Secret| {
+    ///     let apps = all.state().into_iter().map(|app| ObjectRef::from_obj(&*app));
+    ///     apps.filter(move |app| app.namespace == secret.metadata.namespace)
+    /// };
+    /// let apps = apps.watches(Api::<Secret>::all(client), watcher::Config::default(), of);
+    /// # }
+    /// ```
+    pub fn watches<C, I>(
+        self,
+        api: Api<C>,
+        wc: watcher::Config,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_with(api, (), wc, mapper)
+    }
+
+    /// As [`watches`](Self::watches), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn watches_with<C, I>(
+        self,
+        api: Api<C>,
+        dyntype: C::DynamicType,
+        wc: watcher::Config,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let kind = C::kind(&dyntype).into();
+        let events = patiently(watcher(api, wc));
+        let owners =
+            move |object: C| mapper(object).into_iter().map(|object| ObjectKey::of(&object)).collect();
+        self.source(move |feed, unsynced, on_error| {
+            watch::related(events, kind, owners, feed, unsynced, on_error)
+        })
+    }
+
+    /// Each item of the stream triggers an object.
+    pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
+        self.source(move |feed, unsynced, _| {
+            drop(unsynced);
+            trigger.for_each(move |object| {
+                feed.trigger(Trigger::new(ObjectKey::of(&object), Cause::Asked));
+                std::future::ready(())
+            })
+        })
+    }
+
+    /// Each item of the stream triggers all objects.
+    pub fn reconcile_all_on(self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        let store = self.store();
+        self.source(move |feed, unsynced, _| {
+            drop(unsynced);
+            trigger.for_each(move |()| {
+                for object in store.state() {
+                    feed.trigger(Trigger::new(ObjectKey::from_obj(&*object), Cause::Asked));
+                }
+                std::future::ready(())
+            })
+        })
+    }
+
+    fn source<Fut>(mut self, source: impl FnOnce(Feed, Unsynced, OnError) -> Fut + Send + 'static) -> Self
+    where
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.sources.push(Box::new(|feed, unsynced, on_error| source(feed, unsynced, on_error).boxed()));
+        self
+    }
+
+    /// When the future ends, nothing new begins, and what runs has the grace of the configuration to end.
+    pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop.push(trigger.map(|()| Stopper::Graceful).boxed());
+        self
+    }
+
+    /// As [`graceful_shutdown_on`](Self::graceful_shutdown_on), for Ctrl-C and SIGTERM. A second signal ends what
+    /// still runs at once.
+    ///
+    /// If the handler of a signal can't be set, because the runtime has no IO, say, the controller ends when it begins.
+    pub fn shutdown_on_signal(mut self) -> Self {
+        self.stop.push(signalled().map(|()| Stopper::Signal).boxed());
+        self
+    }
+
+    /// Runs the controller for as long as the stream is polled: an item a run. When the stream is dropped, the
+    /// controller ends at once, and what runs is dropped.
+    ///
+    /// A run ends when its item can be taken over: of a stream that is not polled, a thousand results wait and then
+    /// the runs do, which is no part of their time limit. What is told while a thousand wait of a panic, or of a watch
+    /// that failed, is a message of `tracing` alone. [`start`](Self::start) needs no polling.
+    pub fn run<F, Fut, E, Ctx>(
+        self,
+        reconciler: F,
+        error_policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> Action + Send + Sync + 'static,
+        context: Arc<Ctx>,
+    ) -> impl Stream<Item = Result<(ObjectRef<K>, Action), Error<E>>>
+    where
+        F: Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action, E>> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        Ctx: Send + Sync + 'static,
+    {
+        let (results, mut read) = mpsc::channel(1000);
+        let whole = async move {
+            let failed = results.clone();
+            match Running::start(self, reconciler, error_policy, context, Some(results)) {
+                Ok(running) => {
+                    let _ends = Ends(running.clone());
+                    drop(failed);
+                    running.ended().await;
+                }
+                Err(e) => drop(failed.send(Err(e.into())).await),
+            }
+        };
+        let read = futures::stream::poll_fn(move |cx| read.poll_recv(cx));
+        futures::stream::select(read, futures::stream::once(whole).filter_map(|()| std::future::ready(None)))
+    }
+
+    /// Runs the controller in tasks of its own and returns its handle. When that is dropped, the controller goes
+    /// on.
+    ///
+    /// A program waits for the end, which [`shutdown_on_signal`](Self::shutdown_on_signal),
+    /// [`graceful_shutdown_on`](Self::graceful_shutdown_on) or [`Running::drain`] brings:
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::runtime::watcher;
+    /// # use kube::{Api, Client};
+    /// # use requeue_kube::{Action, Controller};
+    /// # use std::sync::Arc;
+    /// # async fn doc(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// // what every run gets, in an `Arc`
+    /// struct Context {
+    ///     client: Client,
+    /// }
+    ///
+    /// async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, kube::Error> {
+    ///     Ok(Action::await_change())
+    /// }
+    ///
+    /// let maps = Controller::new(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
+    ///     .shutdown_on_signal()
+    ///     .start(reconcile, |_, _, _| Action::backoff(), Arc::new(Context { client }))?;
+    /// println!("{:?}", maps.ended().await); // Report { done, cancelled, left }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] says what is wrong.
+    pub fn start<F, Fut, E, Ctx>(
+        self,
+        reconciler: F,
+        error_policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> Action + Send + Sync + 'static,
+        context: Arc<Ctx>,
+    ) -> Result<Running<K>, StartError>
+    where
+        F: Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action, E>> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        Ctx: Send + Sync + 'static,
+    {
+        Running::start(self, reconciler, error_policy, context, None)
+    }
+
+    /// The queue and the ways into it.
+    pub(crate) fn open(self) -> Result<Opened<K>, String> {
+        let config = self.config;
+        let clock = TokioClock::new().map_err(|e| match e {
+            TokioClockError::NoRuntime => {
+                "no Tokio runtime here: start it, or poll its stream, inside of one".to_owned()
+            }
+            e => e.to_string(),
+        })?;
+        let limiter = match self.limiter {
+            Some(limiter) => limiter,
+            None => default_limiter(&config).map_err(|e| e.to_string())?,
+        };
+        let mut queue =
+            WorkQueue::<ObjectKey, Causes>::merging(|causes: &mut Causes, later| causes.join(later))
+                .clock(clock.clone())
+                .name(self.name.clone())
+                .limiter(limiter)
+                .priorities()
+                .max_wait(config.max_wait)
+                // A run says anew when the next one is.
+                .timers_absorbed(true);
+        if let Some((quiet, at_most)) = config.debounce {
+            queue = queue.debounce(Debounce::new(quiet).max(at_most));
+        }
+        if let Some(grouping) = self.grouping {
+            queue = grouping(queue);
+        }
+        let mut metrics = None;
+        if let Some(all) = &self.metrics {
+            let sink = all.queue(&self.name).map_err(|e| e.to_string())?;
+            queue = queue.label("controller", self.name.clone()).metrics(sink);
+            metrics = Some(all.controller(&self.name, config.concurrency));
+        }
+        let queue = queue.build().map_err(|e| e.to_string())?;
+        let feed = Feed::new(queue.clone(), clock, Arc::new(Echoes::default()), &config);
+        Ok(Opened {
+            queue,
+            feed,
+            config,
+            name: self.name,
+            store: self.store,
+            dyntype: self.dyntype,
+            sources: self.sources,
+            stop: self.stop,
+            read: self.read,
+            metrics,
+            elector: self.elector,
+        })
+    }
+}
+
+/// Ends the controller with the stream that runs it.
+struct Ends<K>(Running<K>)
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static;
+
+impl<K> Drop for Ends<K>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A controller whose queue is built.
+pub(crate) struct Opened<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> {
+    pub(crate) queue: WorkQueue<ObjectKey, Causes>,
+    pub(crate) feed: Feed,
+    pub(crate) config: Config,
+    pub(crate) name: String,
+    pub(crate) store: Store<K>,
+    pub(crate) dyntype: K::DynamicType,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) stop: Vec<BoxFuture<'static, Stopper>>,
+    pub(crate) read: Option<Read<K>>,
+    pub(crate) metrics: Option<ControllerMetrics>,
+    pub(crate) elector: Option<Elector>,
+}
+
+/// The key of an owner. An owner reference says no namespace: it is the child's, or the owner has none. Of a type that
+/// is known; of one that is known only at run time the store tells, which finds such an owner by either.
+fn owner_key<K>(store: &Store<K>, owner: &ObjectRef<K>) -> ObjectKey
+where
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+{
+    let scope = TypeId::of::<K::Scope>();
+    if scope == TypeId::of::<ClusterResourceScope>() {
+        return ObjectKey::new(None, &owner.name);
+    }
+    if scope == TypeId::of::<DynamicResourceScope>()
+        && let Some(owner) = store.get(owner)
+    {
+        return ObjectKey::from_obj(&*owner);
+    }
+    ObjectKey::of(owner)
+}
+
+/// Reads an object from the API server. `None` if it is not there.
+pub(crate) type Read<K> =
+    Arc<dyn Fn(&ObjectKey) -> BoxFuture<'static, kube::Result<Option<K>>> + Send + Sync>;
+
+fn read_by<K>(client: kube::Client, dyntype: K::DynamicType) -> Read<K>
+where
+    K: Resource<DynamicType: Send + Sync> + DeserializeOwned + 'static,
+{
+    Arc::new(move |key| {
+        // An `Api` of all namespaces reads no object of one.
+        let path = K::url_path(&dyntype, key.namespace());
+        let request = kube::core::Request::new(path).get(key.name(), &kube::api::GetParams::default());
+        let client = client.clone();
+        async move {
+            let mut request = request.map_err(kube::Error::BuildRequest)?;
+            request.extensions_mut().insert("get");
+            match client.request(request).await {
+                Ok(object) => Ok(Some(object)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(e) => Err(e),
+            }
+        }
+        .boxed()
+    })
+}
+
+fn default_limiter(
+    config: &Config,
+) -> Result<Box<dyn RateLimiter<ObjectKey>>, requeue::limiter::LimiterError> {
+    let backoff = Exponential::new(config.backoff.0, config.backoff.1)?;
+    let seed = RandomState::new().hash_one(0);
+    let mut limiters: Vec<Box<dyn RateLimiter<ObjectKey>>> = Vec::new();
+    if config.jitter == 0.0 {
+        limiters.push(Box::new(backoff));
+    } else {
+        limiters.push(Box::new(Jitter::new(backoff, config.jitter, seed)?));
+    }
+    if let Some((rate, burst)) = config.retry_rate {
+        limiters.push(Box::new(Bucket::new(rate, burst)?));
+    }
+    Ok(Box::new(MaxOf::new(limiters)?))
+}
+
+/// Ends with Ctrl-C or SIGTERM.
+pub(crate) async fn signalled() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut term = signal(SignalKind::terminate()).expect("a handler for SIGTERM");
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => (),
+            _ = term.recv() => (),
+        }
+    }
+    #[cfg(not(unix))]
+    drop(tokio::signal::ctrl_c().await);
+}

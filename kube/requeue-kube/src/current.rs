@@ -1,0 +1,192 @@
+//! What a reconciler may ask of its own run.
+
+use crate::echo::{Echo, Echoes, Version, asks_for_more};
+use crate::lease::Fence;
+use crate::{Causes, ObjectKey};
+use kube::Resource;
+use kube::api::ObjectMeta;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+tokio::task_local! {
+    static CURRENT: Current;
+}
+
+/// The run that goes on in this task: why it runs, which attempt it is, and what it wrote.
+///
+/// ```no_run
+/// use requeue_kube::{Action, Current};
+/// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+/// # use kube::api::{Api, Patch, PatchParams};
+/// # use std::sync::Arc;
+/// # struct Ctx { maps: Api<ConfigMap> }
+/// async fn reconcile(app: Arc<Deployment>, ctx: Arc<Ctx>) -> Result<Action, kube::Error> {
+///     let map = serde_json::json!({
+///         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "seen"}, "data": {"app": "yes"},
+///     });
+///     let written = ctx.maps.patch("seen", &PatchParams::apply("example"), &Patch::Apply(map)).await?;
+///     // the event of this write is no reason to run again
+///     Current::saw_if_any(&written);
+///     Ok(Action::await_change())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Current {
+    key: ObjectKey,
+    causes: Arc<Causes>,
+    attempt: u32,
+    echoes: Arc<Echoes>,
+    fence: Option<Fence>,
+    /// What the run knows of its object.
+    saw: Arc<Mutex<ObjectMeta>>,
+}
+
+impl Current {
+    pub(crate) fn new(key: ObjectKey, causes: Causes, attempt: u32, echoes: Arc<Echoes>) -> Self {
+        Self { key, causes: Arc::new(causes), attempt, echoes, fence: None, saw: Arc::default() }
+    }
+
+    /// The run belongs to a term of the lease.
+    pub(crate) fn fenced(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, ObjectMeta> {
+        // It is whole between any two statements.
+        self.saw.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run goes by this version of its object from now on.
+    pub(crate) fn goes_by(&self, meta: &ObjectMeta) {
+        *self.seen() = ObjectMeta { managed_fields: None, ..meta.clone() };
+    }
+
+    /// Whether this process still leads as it did when the run began: to be asked before an effect outside of the
+    /// cluster. `None` if the controller has no [`leader`](crate::Controller::leader).
+    #[must_use]
+    pub fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
+    }
+
+    /// Runs a future so that what it calls finds this run.
+    pub(crate) async fn scope<F: Future>(self, run: F) -> F::Output {
+        CURRENT.scope(self, run).await
+    }
+
+    /// The run that goes on in this task. `None` outside of a reconciler, and in tasks that it spawns.
+    #[must_use]
+    pub fn get() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// The object that runs.
+    #[must_use]
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// Why it runs.
+    #[must_use]
+    pub fn causes(&self) -> &Causes {
+        &self.causes
+    }
+
+    /// 1 for a run that is no retry, 2 for that after one failure, and so on.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// This run wrote an object, itself or a related one, and the API server returned this. Where it is certain that
+    /// the event of that write tells nothing new, the event is no reason to run again:
+    ///
+    /// - The write, a create or an apply, has made a related object.
+    /// - The write has changed the status of the run's own object, and nothing else of it differs from what the run was
+    ///   given. (This takes it that the status is this controller's.)
+    ///
+    /// After any other write the object runs once more, unless the run says [`saw`](Self::saw). For the API server does
+    /// not say whether a write changed anything; if it did not, then what it returned is the newest version there is, and
+    /// that may be a change by somebody else whose event has not come yet. Such an event is never taken for an echo.
+    ///
+    /// Of a related object this is for creates and applies alone. Any other write can't have made it: if it changes
+    /// nothing of an object that somebody else made a moment ago, the event by which that one is new would be taken for
+    /// its echo. So would it after an apply under the field manager of another process.
+    ///
+    /// A kind whose objects have no [`generation`](ObjectMeta::generation) does not show what differs beside the status:
+    /// there the event of a write to the run's own object is always a reason to run.
+    pub fn wrote<C: Resource>(&self, object: &C) {
+        let meta = object.meta();
+        let echo = {
+            let seen = self.seen();
+            if seen.uid != meta.uid {
+                Echo::IfNew
+            } else if asks_for_more(&seen, meta) {
+                return;
+            } else {
+                Echo::Known
+            }
+        };
+        self.comes_back(meta, echo);
+    }
+
+    /// As [`wrote`](Self::wrote), where there may be no run: in functions that tests call as well.
+    pub fn wrote_if_any<C: Resource>(object: &C) {
+        if let Some(current) = Self::get() {
+            current.wrote(object);
+        }
+    }
+
+    /// The object that the API server returned, itself or a related one, asks nothing more of this run: its event is no
+    /// reason to run again, whoever made this version. That holds
+    ///
+    /// - where the run looks at what was returned, and goes on with that;
+    /// - where an apply says all that the run is interested in: a related object which it never reads, say. Whatever
+    ///   others changed before this version, another run would apply the same;
+    /// - where a write names the version on which it is based (a [`replace`](kube::Api::replace), or a patch with
+    ///   `metadata.resourceVersion`), and the run has looked at that one: what was returned differs by the run's own
+    ///   change alone.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::api::{Api, PostParams};
+    /// # use requeue_kube::{Action, Current};
+    /// # use std::sync::Arc;
+    /// async fn reconcile(map: Arc<ConfigMap>, maps: Arc<Api<ConfigMap>>) -> Result<Action, kube::Error> {
+    ///     let mut wanted = (*map).clone();
+    ///     wanted.data.get_or_insert_default().insert("seen".to_owned(), "yes".to_owned());
+    ///     if wanted != *map {
+    ///         let name = map.metadata.name.as_deref().unwrap_or_default();
+    ///         let written = maps.replace(name, &PostParams::default(), &wanted).await?;
+    ///         Current::saw_if_any(&written);
+    ///     }
+    ///     Ok(Action::await_change())
+    /// }
+    /// ```
+    pub fn saw<C: Resource>(&self, object: &C) {
+        let meta = object.meta();
+        if self.seen().uid == meta.uid {
+            self.goes_by(meta);
+        }
+        self.comes_back(meta, Echo::Known);
+    }
+
+    /// As [`saw`](Self::saw), where there may be no run.
+    pub fn saw_if_any<C: Resource>(object: &C) {
+        if let Some(current) = Self::get() {
+            current.saw(object);
+        }
+    }
+
+    fn comes_back(&self, meta: &ObjectMeta, echo: Echo) {
+        if let Some(version) = Version::of(meta) {
+            self.echoes.wrote(&self.key, version, echo);
+        }
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, causes, attempt, .. } = self;
+        f.debug_struct("Current").field("key", key).field("causes", causes).field("attempt", attempt).finish()
+    }
+}

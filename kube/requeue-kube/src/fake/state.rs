@@ -1,0 +1,133 @@
+//! What a server and its requests share.
+
+use super::store::Store;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// So many lists are kept for those who ask for their next pages.
+const PAGES: u64 = 256;
+
+/// A list as it was when its first page was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub(super) version: u64,
+    pub(super) items: Vec<Arc<Value>>,
+}
+
+/// How a watch is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// As if the connection broke.
+    Broken,
+    /// With an error: its version is too old.
+    Gone,
+}
+
+/// A watch that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) kind: usize,
+    pub(super) end: Option<End>,
+}
+
+/// Requests to which the server is to answer an error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failing {
+    pub(super) code: u16,
+    pub(super) writes_only: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) store: Store,
+    pub(super) watches: BTreeMap<u64, Open>,
+    pub(super) last_watch: u64,
+    /// Kinds whose watches hear of nothing; `None` for all.
+    pub(super) paused: BTreeSet<Option<usize>>,
+    pub(super) delay: Duration,
+    pub(super) failing: VecDeque<Failing>,
+    pub(super) loses_answers: u32,
+    pub(super) requests: HashMap<(&'static str, usize), u64>,
+    pub(super) writes: u64,
+    /// Writes that have come and have no answer yet.
+    pub(super) writing: u64,
+    pub(super) last_write: Instant,
+    pages: BTreeMap<u64, Page>,
+    last_page: u64,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            store: Store::default(),
+            watches: BTreeMap::new(),
+            last_watch: 0,
+            paused: BTreeSet::new(),
+            delay: Duration::ZERO,
+            failing: VecDeque::new(),
+            loses_answers: 0,
+            requests: HashMap::new(),
+            writes: 0,
+            writing: 0,
+            last_write: Instant::now(),
+            pages: BTreeMap::new(),
+            last_page: 0,
+        }
+    }
+
+    pub(super) fn is_paused(&self, kind: usize) -> bool {
+        self.paused.contains(&None) || self.paused.contains(&Some(kind))
+    }
+
+    /// The error that the next request is to have, if a test asked for one.
+    pub(super) fn fails(&mut self, is_write: bool) -> Option<u16> {
+        let place = self.failing.iter().position(|failing| is_write || !failing.writes_only)?;
+        self.failing.remove(place).map(|failing| failing.code)
+    }
+
+    pub(super) fn page(&self, number: u64) -> Option<Page> {
+        self.pages.get(&number).cloned()
+    }
+
+    /// Keeps a list if there is more of it than was asked for.
+    pub(super) fn keep(&mut self, page: Page, limit: Option<usize>) -> u64 {
+        if limit.is_some_and(|limit| page.items.len() > limit) {
+            self.last_page += 1;
+            self.pages.insert(self.last_page, page);
+            if let Some(old) = self.last_page.checked_sub(PAGES) {
+                self.pages.remove(&old);
+            }
+        }
+        self.last_page
+    }
+}
+
+/// The state, and a bell that rings when watches should look at it.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    bell: watch::Sender<()>,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::new(State::new()), bell: watch::Sender::new(()) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn bell(&self) -> watch::Receiver<()> {
+        self.bell.subscribe()
+    }
+
+    pub(super) fn ring(&self) {
+        self.bell.send_replace(());
+    }
+}

@@ -1,0 +1,188 @@
+//! The way into the queue: what each kind of trigger says about priority and back-off.
+
+use crate::echo::{Echoes, Version};
+use crate::put_back::{PutBacks, put_back};
+use crate::{Cause, Causes, Config, ObjectKey};
+use requeue::{Add, InBackoff, Outcome, Run, TokioClock, WorkQueue};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What lists and resyncs bring stands behind what changes, by Kubernetes' own number for it.
+pub(crate) const LOW: i16 = -100;
+
+/// One reason to reconcile one object.
+#[derive(Debug)]
+pub(crate) struct Trigger {
+    pub(crate) key: ObjectKey,
+    pub(crate) cause: Cause,
+    /// The version of the object whose event this is, if it is an event of the watch.
+    pub(crate) version: Option<Version>,
+    /// Nobody has told of this object before.
+    pub(crate) is_new: bool,
+}
+
+impl Trigger {
+    pub(crate) fn new(key: ObjectKey, cause: Cause) -> Self {
+        Self { key, cause, version: None, is_new: false }
+    }
+
+    pub(crate) fn by(self, version: Option<Version>) -> Self {
+        Self { version, ..self }
+    }
+}
+
+/// Puts triggers into the queue of a controller.
+#[derive(Clone)]
+pub(crate) struct Feed {
+    queue: WorkQueue<ObjectKey, Causes>,
+    clock: TokioClock,
+    echoes: Arc<Echoes>,
+    failures: Arc<LastFailures>,
+    given_up: Arc<Mutex<HashSet<ObjectKey>>>,
+    put_backs: Arc<PutBacks>,
+    on_change: InBackoff,
+    on_status: InBackoff,
+    on_related: InBackoff,
+    managed_fields: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(
+        queue: WorkQueue<ObjectKey, Causes>,
+        clock: TokioClock,
+        echoes: Arc<Echoes>,
+        config: &Config,
+    ) -> Self {
+        let Config { on_change, on_status, on_related, managed_fields, .. } = *config;
+        Self {
+            queue,
+            clock,
+            echoes,
+            failures: Arc::default(),
+            given_up: Arc::default(),
+            put_backs: Arc::default(),
+            on_change,
+            on_status,
+            on_related,
+            managed_fields,
+        }
+    }
+
+    /// The objects whose last run gave up. The queue knows nothing of them, for they wait for no time; but a status
+    /// must not run them, or an object that gives up and writes its status would run by its own echo.
+    fn given_up(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The run of this object, which still goes on, gives up.
+    pub(crate) fn gives_up(&self, key: &ObjectKey) {
+        self.given_up().insert(key.clone());
+    }
+
+    /// Something triggers the object, unless it is the echo of its own run.
+    pub(crate) fn trigger(&self, trigger: Trigger) {
+        if let Some(trigger) = self.echoes.pass(trigger) {
+            self.add(trigger);
+        }
+    }
+
+    /// The object is to be looked at because this process leads again.
+    pub(crate) fn sweep(&self, key: ObjectKey) {
+        self.trigger(Trigger::new(key, Cause::Listed));
+    }
+
+    /// The run comes to nothing: the object waits as it did before it, and is handed out after this time at the
+    /// earliest. Without a time, its reconciler had been called.
+    pub(crate) fn put_back(
+        &self,
+        run: &Run<ObjectKey, Causes>,
+        causes: Option<Causes>,
+        after: Option<Duration>,
+    ) -> Outcome {
+        self.put_backs.count(after.is_none());
+        put_back(&self.queue, &self.clock, run, causes, after)
+    }
+
+    pub(crate) fn put_backs(&self) -> &PutBacks {
+        &self.put_backs
+    }
+
+    fn add(&self, Trigger { key, cause, .. }: Trigger) {
+        let (priority, in_backoff) = match cause {
+            Cause::Listed => (LOW, InBackoff::Respect),
+            Cause::Changed | Cause::Asked => (0, self.on_change),
+            Cause::Related { .. } => (0, self.on_related),
+            Cause::StatusChanged | Cause::Requeued | Cause::Retry { .. } => (0, self.on_status),
+        };
+        let is_status = matches!(cause, Cause::StatusChanged);
+        if is_status && in_backoff == InBackoff::Respect && self.given_up().contains(&key) {
+            return;
+        }
+        let how = Add::now().priority(priority).in_backoff(in_backoff).value(Causes::of(cause));
+        // Refused only when the controller ends: then nobody is to hear of it.
+        drop(self.queue.add_with(key, how));
+    }
+
+    /// The object is gone: nothing is to be done for it, and nothing is known of it any more.
+    pub(crate) fn gone(&self, key: &ObjectKey) {
+        self.echoes.gone(key);
+        self.queue.cancel_and_forget(key);
+        self.failures.set(key, None);
+        self.given_up().remove(key);
+    }
+
+    /// From now until the guard goes the triggers of this key are kept.
+    pub(crate) fn run_begins(&self, key: &ObjectKey) -> DuringRun<'_> {
+        self.echoes.begin(key);
+        self.given_up().remove(key);
+        DuringRun { feed: self, key: key.clone() }
+    }
+
+    /// Whether objects keep theirs: [`Config::managed_fields`].
+    pub(crate) fn managed_fields(&self) -> bool {
+        self.managed_fields
+    }
+
+    pub(crate) fn failures(&self) -> &Arc<LastFailures> {
+        &self.failures
+    }
+
+    pub(crate) fn echoes(&self) -> &Arc<Echoes> {
+        &self.echoes
+    }
+}
+
+/// A run goes on. Also when it panics, is over its time limit or is dropped, what came meanwhile goes to the
+/// queue, while the key is still held there: so it runs once more.
+pub(crate) struct DuringRun<'f> {
+    feed: &'f Feed,
+    key: ObjectKey,
+}
+
+impl Drop for DuringRun<'_> {
+    fn drop(&mut self) {
+        for trigger in self.feed.echoes.end(&self.key) {
+            self.feed.add(trigger);
+        }
+    }
+}
+
+/// What the last run of each object that fails has said.
+#[derive(Default)]
+pub(crate) struct LastFailures(Mutex<HashMap<ObjectKey, Box<str>>>);
+
+impl LastFailures {
+    /// How the last run ended; `None` is well.
+    pub(crate) fn set(&self, key: &ObjectKey, failure: Option<String>) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(failure) => drop(failures.insert(key.clone(), failure.into())),
+            None => drop(failures.remove(key)),
+        }
+    }
+
+    pub(crate) fn of(&self, key: &ObjectKey) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(ToString::to_string)
+    }
+}

@@ -1,0 +1,293 @@
+//! One run of an object: the reconciler is called, and its answer becomes what the queue is to do.
+
+use crate::action::What;
+use crate::controller::Read;
+use crate::error::Error;
+use crate::feed::{Feed, Trigger};
+use crate::lease::{Elector, Fence, NotLeader};
+use crate::metrics::{ControllerMetrics, Special};
+use crate::put_back::PutBack;
+use crate::{Action, Cause, Causes, Config, Current, ObjectKey};
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use requeue::{Failure, Outcome, RunReport};
+use std::error::Error as StdError;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+/// Where the results of runs go, if somebody reads them. A sender of Tokio: one of `futures` takes an item more for each
+/// of its clones, and so has no bound.
+pub(crate) type Results<K, E> = mpsc::Sender<Result<(ObjectRef<K>, Action), Error<E>>>;
+
+/// What a run has come to: what the queue is to do, and what is told of it. `None` of that if there is nothing to tell.
+type Ended<E> = (Outcome, Option<Result<Action, Error<E>>>);
+
+/// What all runs of a controller share.
+pub(crate) struct Runs<K: Resource<DynamicType: Eq + Hash> + Clone + 'static, F, P, Ctx, E: 'static> {
+    pub(crate) reconciler: F,
+    pub(crate) error_policy: P,
+    pub(crate) context: Arc<Ctx>,
+    pub(crate) store: Store<K>,
+    pub(crate) dyntype: K::DynamicType,
+    pub(crate) read: Option<Read<K>>,
+    pub(crate) feed: Feed,
+    pub(crate) config: Config,
+    pub(crate) name: Arc<str>,
+    pub(crate) results: Option<Results<K, E>>,
+    pub(crate) metrics: Option<Arc<ControllerMetrics>>,
+    pub(crate) elector: Option<Elector>,
+}
+
+impl<K, F, Fut, P, Ctx, E> Runs<K, F, P, Ctx, E>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + Send + Sync + 'static,
+    F: Fn(Arc<K>, Arc<Ctx>) -> Fut,
+    Fut: Future<Output = Result<Action, E>>,
+    P: Fn(Arc<K>, &E, Arc<Ctx>) -> Action,
+    E: StdError + Send + Sync + 'static,
+{
+    pub(crate) async fn run(&self, mut run: requeue::Run<ObjectKey, Causes>) -> Outcome {
+        let key = run.key().clone();
+        let Some(object) = self.store.get(&key.to_ref(self.dyntype.clone())) else {
+            return Outcome::Done; // it is gone
+        };
+        if is_of_another_key(&key, &*object) {
+            // A reference to an object without a namespace may say one, and the store finds it all the same. It runs
+            // by its own key, so that it does not run twice at once.
+            for cause in causes(&mut run).iter() {
+                self.feed.trigger(Trigger::new(ObjectKey::new(None, key.name()), cause.clone()));
+            }
+            return Outcome::Done;
+        }
+        let Ok(fence) = self.elector.as_ref().map(|elector| elector.fence().bound()).transpose() else {
+            // The queue is about to be paused: its task has not seen yet what the clock says.
+            let causes = run.take_value();
+            return self.feed.put_back(&run, causes, Some(STANDBY));
+        };
+        let fenced = fence.as_ref().map(Fence::run_begins);
+        let _active = self.metrics.as_ref().map(|metrics| metrics.run());
+        let during = self.feed.run_begins(&key);
+        let causes = causes(&mut run);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = &*self.name,
+            object = %key,
+            causes = %causes,
+            attempt = run.attempt(),
+            outcome = tracing::field::Empty,
+        );
+        let current = Current::new(key.clone(), causes.clone(), run.attempt(), self.feed.echoes().clone())
+            .fenced(fence.clone());
+        let reconciled = self.reconcile(&current, object, fence.as_ref());
+        let reconciled = current.clone().scope(reconciled).instrument(span.clone());
+        let ended = tokio::select! {
+            // Asked first, so that a process that was stopped does not go on where it was.
+            biased;
+            () = over(fence.as_ref()) => None,
+            ended = self.within_limit(&key, reconciled) => ended,
+        };
+        let Some((outcome, result)) = ended else {
+            span.record("outcome", "lost the lease");
+            // What came meanwhile is for the next term too.
+            drop(during);
+            return self.feed.put_back(&run, Some(causes), None);
+        };
+        span.record("outcome", word(&outcome));
+        // The reconciler has ended, in time. What is still to be waited for is that somebody reads what it said.
+        drop(fenced);
+        if let Some(result) = result {
+            self.tell(result.map(|action| (self.named(&key), action))).await;
+        }
+        if matches!(outcome, Outcome::GiveUp(_)) {
+            // Before `during` ends, which tells the queue what came meanwhile.
+            self.feed.gives_up(&key);
+        }
+        outcome
+    }
+
+    /// The run, dropped when its time is over. One that returns too late is over its time too.
+    async fn within_limit(
+        &self,
+        key: &ObjectKey,
+        reconciled: impl Future<Output = Option<Ended<E>>>,
+    ) -> Option<Ended<E>> {
+        let Some(limit) = self.config.time_limit else { return reconciled.await };
+        let begin = Instant::now();
+        match timeout(limit, reconciled).await {
+            Ok(None) => None,
+            Ok(ended) if begin.elapsed() < limit => ended,
+            _ => {
+                let error = Error::TimeLimit(limit, self.named(key).erase());
+                tracing::error!(controller = &*self.name, object = %key, "{error}");
+                Some((Outcome::Retry(OverTimeLimit(limit).into()), Some(Err(error))))
+            }
+        }
+    }
+
+    /// Calls the reconciler until it does not end by a conflict. `None` if it could not write because this process
+    /// leads no more.
+    async fn reconcile(
+        &self,
+        current: &Current,
+        mut object: Arc<K>,
+        fence: Option<&Fence>,
+    ) -> Option<Ended<E>> {
+        let key = current.key();
+        let mut conflicts = 0;
+        loop {
+            current.goes_by(object.meta());
+            match (self.reconciler)(object.clone(), self.context.clone()).await {
+                Ok(action) => return Some((self.after_success(action), Some(Ok(action)))),
+                Err(e) if conflicts < self.config.conflicts && is_conflict(&e) => {
+                    conflicts += 1;
+                    match self.read_again(key).await {
+                        Some(newer) => object = newer,
+                        None => return Some((Outcome::Done, None)), // it is gone
+                    }
+                }
+                Err(e) if NotLeader::is_in(&e) && fence.is_some_and(|fence| fence.check().is_err()) => {
+                    return None;
+                }
+                Err(e) => {
+                    let action = (self.error_policy)(object, &e, self.context.clone());
+                    let why = e.to_string();
+                    let outcome = match action.0 {
+                        What::Backoff => Outcome::Retry(why.into()),
+                        What::Requeue(after) | What::RequeueWithFailures(after) => {
+                            Outcome::RetryAfter(after, why.into())
+                        }
+                        What::AwaitChange | What::GiveUp => Outcome::GiveUp(why.into()),
+                    };
+                    return Some((outcome, Some(Err(Error::ReconcilerFailed(e, self.named(key).erase())))));
+                }
+            }
+        }
+    }
+
+    /// The object as the API server has it, or, if that can't be read, as the watch has it.
+    async fn read_again(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        let read = match &self.read {
+            Some(read) => read(key).await.ok(),
+            None => None,
+        };
+        match read {
+            Some(object) => object.map(|mut object| {
+                if !self.config.managed_fields {
+                    object.meta_mut().managed_fields = None;
+                }
+                Arc::new(object)
+            }),
+            None => self.store.get(&key.to_ref(self.dyntype.clone())),
+        }
+    }
+
+    fn after_success(&self, action: Action) -> Outcome {
+        match (action.0, self.config.resync) {
+            (What::Requeue(after), _) => Outcome::Again(after),
+            (What::RequeueWithFailures(after), _) => Outcome::RetryAfter(after, AskedFor.into()),
+            (What::Backoff, _) => Outcome::Retry(AskedFor.into()),
+            (What::AwaitChange, Some(period)) => Outcome::Again(crate::random::between(0.9, 1.1, period)),
+            (What::AwaitChange, None) | (What::GiveUp, _) => Outcome::Done,
+        }
+    }
+
+    fn named(&self, key: &ObjectKey) -> ObjectRef<K> {
+        key.to_ref(self.dyntype.clone())
+    }
+
+    async fn tell(&self, result: Result<(ObjectRef<K>, Action), Error<E>>) {
+        if let Some(results) = &self.results {
+            // Nobody reads it any more when the controller ends.
+            drop(results.send(result).await);
+        }
+    }
+
+    /// A run has ended, whoever ended it.
+    pub(crate) fn ended(&self, key: &ObjectKey, report: &RunReport<'_>) {
+        let failure = report.failure;
+        if matches!(failure, Some(Failure::Error(e)) if e.is::<PutBack>()) {
+            return;
+        }
+        let led_to_another = self.store.get(&self.named(key)).is_some_and(|it| is_of_another_key(key, &*it));
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| !led_to_another) {
+            let is = match failure {
+                Some(Failure::Error(e)) if e.is::<AskedFor>() => Special::AskedFor,
+                Some(Failure::Error(e)) if e.is::<OverTimeLimit>() => Special::OverTimeLimit,
+                _ => Special::No,
+            };
+            metrics.ended(report, is);
+        }
+        self.feed.failures().set(key, failure.map(ToString::to_string));
+        let Some(Failure::Panic(message)) = failure else { return };
+        let error = Error::Panicked(message.clone(), self.named(key).erase());
+        tracing::error!(controller = &*self.name, object = %key, "{error}");
+        if let Some(results) = &self.results {
+            // If a thousand results wait, the message above must do.
+            drop(results.try_send(Err(error)));
+        }
+    }
+}
+
+/// Whether this key, which has a namespace, has found an object that has none: its own key is another.
+fn is_of_another_key<K: Resource>(key: &ObjectKey, object: &K) -> bool {
+    key.namespace().is_some() && object.meta().namespace.is_none()
+}
+
+/// So long after it was handed out a key comes again that was handed out to a process that leads no more.
+const STANDBY: Duration = Duration::from_millis(100);
+
+/// Waits until a run must not go on because another process may lead.
+async fn over(fence: Option<&Fence>) {
+    match fence {
+        Some(fence) => fence.over().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn causes(run: &mut requeue::Run<ObjectKey, Causes>) -> Causes {
+    let triggers = run.take_value();
+    let mut causes = match run.attempt() {
+        attempt @ 2.. => Causes::of(Cause::Retry { failures: attempt - 1 }),
+        _ if triggers.is_none() => Causes::of(Cause::Requeued),
+        _ => Causes::default(),
+    };
+    triggers.into_iter().for_each(|triggers| causes.join(triggers));
+    causes
+}
+
+/// Whether the API server refused a write because the object has changed.
+fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+            return status.code == 409 && status.reason != "AlreadyExists";
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The failure of a run that ended well and asked for a back-off.
+#[derive(Debug, thiserror::Error)]
+#[error("the reconciler asked for a back-off")]
+struct AskedFor;
+
+/// The failure of a run that was dropped because its time was over. The queue's worker knows such an end too; but of it
+/// the wait for somebody who reads the result would be a part.
+#[derive(Debug, thiserror::Error)]
+#[error("the reconciler took longer than {0:?}")]
+struct OverTimeLimit(Duration);
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Again(_) => "again",
+        Outcome::Retry(_) | Outcome::RetryAfter(..) => "retry",
+        Outcome::GiveUp(_) => "gave up",
+        _ => "other",
+    }
+}

@@ -1,0 +1,486 @@
+//! A controller that runs, and its handle.
+
+use crate::controller::Controller;
+use crate::error::{Error, StartError};
+use crate::feed::{Feed, Trigger};
+use crate::lease::{Elector, Fence};
+use crate::metrics::ControllerMetrics;
+use crate::run::{Results, Runs};
+use crate::watch::OnError;
+use crate::{Action, Cause, Causes, Config, ObjectKey};
+use futures::FutureExt;
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use requeue::{Tokio, WorkQueue, Worker};
+use serde::de::DeserializeOwned;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// How a controller is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopper {
+    Graceful,
+    /// A signal; a second one ends what still runs.
+    Signal,
+    /// What runs has this time.
+    Within(Duration),
+}
+
+/// How a controller ended: what became of its runs and of the objects that were to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// So many runs ended by themselves since the controller began.
+    pub done: u64,
+    /// So many runs were dropped at the end because their time was over, or because the lease was lost meanwhile.
+    pub cancelled: usize,
+    /// So many objects were to be reconciled now or later, those whose run was dropped among them, and are not any more:
+    /// the next start lists them.
+    pub left: usize,
+}
+
+/// How a controller is: for a probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// All watches have had their first list.
+    pub synced: bool,
+    /// This process leads, or the controller has no [`leader`](crate::Controller::leader). One that stands by is
+    /// well.
+    pub is_leader: bool,
+    /// The controller has ended.
+    pub ended: bool,
+    /// What went wrong in a watch last, if that is not a minute ago. The watch begins again by itself.
+    pub watch_error: Option<String>,
+}
+
+/// Why no object is handed out; the queue is paused while any of them holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    by_lists: bool,
+    by_user: bool,
+    by_standby: bool,
+}
+
+/// The state that the handle and the controller's task share.
+struct State {
+    queue: WorkQueue<ObjectKey, Causes>,
+    feed: Feed,
+    worker: Worker,
+    held: Mutex<Held>,
+    watch_error: Arc<Mutex<Option<(tokio::time::Instant, String)>>>,
+    stop: mpsc::Sender<Stopper>,
+    /// Everything is to end at once.
+    abort: watch::Sender<bool>,
+    report: watch::Receiver<Option<Report>>,
+    task: tokio::task::AbortHandle,
+    metrics: Option<Arc<ControllerMetrics>>,
+    /// Not the elector: a handle that outlives its controller holds no lease.
+    fence: Option<Fence>,
+}
+
+/// So long an error of a watch is told by [`Running::health`].
+const RECENT: Duration = Duration::from_secs(60);
+
+/// The handle of a controller that runs; [`Controller::start`] returns it. When it is dropped, the controller goes
+/// on. A clone is the same controller.
+///
+/// ```no_run
+/// # async fn doc(maps: requeue_kube::Running<k8s_openapi::api::core::v1::ConfigMap>) {
+/// use kube::runtime::reflector::ObjectRef;
+/// use std::time::Duration;
+///
+/// let map = ObjectRef::new("settings").within("shop");
+/// // backing off: 3 failures, due in 18.2 ms; its last run failed: this map is poison
+/// println!("{}", maps.explain(&map));
+/// maps.reconcile_now(&map);
+/// let health = maps.health();
+/// let ready = health.synced && !health.ended; // for /readyz
+/// println!("{:?}", maps.drain(Duration::from_secs(25)).await);
+/// # }
+/// ```
+pub struct Running<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> {
+    state: Arc<State>,
+    store: Store<K>,
+}
+
+impl<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> Clone for Running<K> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), store: self.store.clone() }
+    }
+}
+
+impl<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> Debug for Running<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("queue", &self.state.queue).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn has_ended(&self) -> bool {
+        // The latter alone if its runtime was shut down.
+        self.report.borrow().is_some() || self.task.is_finished()
+    }
+
+    fn hold(&self, change: impl FnOnce(&mut Held)) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut held);
+        // Under the lock, so that two changes can't pass each other.
+        if held.by_lists || held.by_user || held.by_standby {
+            self.queue.pause();
+        } else {
+            self.queue.resume();
+        }
+    }
+}
+
+impl<K> Running<K>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    pub(crate) fn start<F, Fut, P, E, Ctx>(
+        controller: Controller<K>,
+        reconciler: F,
+        error_policy: P,
+        context: Arc<Ctx>,
+        results: Option<Results<K, E>>,
+    ) -> Result<Self, StartError>
+    where
+        F: Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action, E>> + Send + 'static,
+        P: Fn(Arc<K>, &E, Arc<Ctx>) -> Action + Send + Sync + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        Ctx: Send + Sync + 'static,
+    {
+        let opened = controller.open().map_err(StartError)?;
+        let (queue, feed, store) = (opened.queue, opened.feed, opened.store);
+        let name: Arc<str> = opened.name.into();
+        // Nothing runs before all watches have had their lists: a run that began earlier could read a related
+        // object whose next change no watch tells of.
+        queue.pause();
+        let metrics = opened.metrics.map(Arc::new);
+        let runs = Arc::new(Runs {
+            reconciler,
+            error_policy,
+            context,
+            store: store.clone(),
+            dyntype: opened.dyntype,
+            read: opened.read,
+            feed: feed.clone(),
+            config: opened.config.clone(),
+            name: name.clone(),
+            results: results.clone(),
+            metrics: metrics.clone(),
+            elector: opened.elector.clone(),
+        });
+        let worker = start_worker(&queue, &opened.config, runs).map_err(|e| StartError(e.to_string()))?;
+        let (stop, stopped) = mpsc::channel(4);
+        let (tell_report, report) = watch::channel(None);
+        let (abort, aborted) = watch::channel(false);
+        let watch_error = Arc::new(Mutex::new(None));
+        let runs_name = name.clone();
+        let on_error = tell_watch_errors(name, watch_error.clone(), results);
+        let mut tasks = JoinSet::new();
+        let (unsynced, synced) = mpsc::channel(1);
+        for source in opened.sources {
+            let source = source(feed.clone(), unsynced.clone(), on_error.clone());
+            let (stop, name) = (stop.clone(), runs_name.clone());
+            tasks.spawn(async move {
+                // A stream of users' code may panic. A controller that is deaf to a part of what it is told of
+                // must not go on as if it were well.
+                if AssertUnwindSafe(source).catch_unwind().await.is_err() {
+                    tracing::error!(
+                        controller = &*name,
+                        "a source of triggers panicked: the controller ends"
+                    );
+                    _ = stop.send(Stopper::Graceful).await;
+                }
+            });
+        }
+        for trigger in opened.stop {
+            let stop = stop.clone();
+            let name = runs_name.clone();
+            tasks.spawn(async move {
+                // One that panics, because the handler of a signal can't be set, say, would never end the controller.
+                let how = AssertUnwindSafe(trigger).catch_unwind().await.unwrap_or_else(|_| {
+                    tracing::error!(
+                        controller = &*name,
+                        "what tells of the end panicked: the controller ends"
+                    );
+                    Stopper::Graceful
+                });
+                _ = stop.send(how).await;
+            });
+        }
+        drop(unsynced);
+        let (begin, begun) = tokio::sync::oneshot::channel::<Arc<State>>();
+        let (grace, all) = (opened.config.grace, store.clone());
+        let elector = opened.elector;
+        let fence = elector.as_ref().map(Elector::fence);
+        let task = tokio::spawn(async move {
+            let Ok(state) = begun.await else { return };
+            let sweep =
+                || all.state().iter().for_each(|object| state.feed.sweep(ObjectKey::from_obj(&**object)));
+            let report = tokio::select! {
+                report = supervise(&state, tasks, synced, stopped, aborted, grace) => report,
+                // It does not end.
+                () = follow(&state, elector.as_ref(), sweep) => return,
+            };
+            tell_report.send_replace(Some(report));
+        });
+        let state = Arc::new(State {
+            queue,
+            feed,
+            worker,
+            held: Mutex::new(Held { by_lists: true, by_user: false, by_standby: fence.is_some() }),
+            watch_error,
+            stop,
+            abort,
+            report,
+            task: task.abort_handle(),
+            metrics,
+            fence,
+        });
+        drop(begin.send(state.clone()));
+        Ok(Self { state, store })
+    }
+
+    /// Why this object is not reconciled now, or since when it is, in words; and what its last run said if that
+    /// failed.
+    #[must_use]
+    pub fn explain(&self, object: &ObjectRef<K>) -> String {
+        let key = ObjectKey::of(object);
+        let mut text = self.state.queue.explain(&key).to_string();
+        if let Some(failure) = self.state.feed.failures().of(&key) {
+            text.push_str("; its last run failed: ");
+            text.push_str(&failure);
+        }
+        text
+    }
+
+    /// The counts of the queue: how many objects are ready, wait and are held.
+    #[must_use]
+    pub fn stats(&self) -> requeue::Stats {
+        self.state.queue.stats()
+    }
+
+    /// Triggers this object, as a change of it would. `false`, and nothing else, if the watch does not have it or the
+    /// controller has ended.
+    pub fn reconcile_now(&self, object: &ObjectRef<K>) -> bool {
+        let is_there = !self.state.has_ended() && self.store.get(object).is_some();
+        if is_there {
+            self.state.feed.trigger(Trigger::new(ObjectKey::of(object), Cause::Asked));
+        }
+        is_there
+    }
+
+    /// No further run begins until [`resume`](Self::resume). What runs goes on, and triggers are kept.
+    pub fn pause(&self) {
+        self.state.hold(|held| held.by_user = true);
+    }
+
+    /// Takes [`pause`](Self::pause) back.
+    pub fn resume(&self) {
+        self.state.hold(|held| held.by_user = false);
+    }
+
+    /// So many objects are reconciled at once from now on; 0 is no bound.
+    ///
+    /// # Errors
+    ///
+    /// If the controller has ended.
+    pub fn resize(&self, concurrency: u16) -> std::io::Result<()> {
+        if self.state.has_ended() {
+            return Err(std::io::Error::other("the controller has ended"));
+        }
+        self.state.worker.resize(crew(concurrency))?;
+        if let Some(metrics) = &self.state.metrics {
+            metrics.resized(concurrency);
+        }
+        Ok(())
+    }
+
+    /// Ends the controller: nothing new begins, and what runs has this time to end by itself. If the controller is told
+    /// to end more than once, by this, by a signal or by another trigger, the earliest deadline holds.
+    ///
+    /// A reconciler that waits for this waits for itself: its run is dropped when the time is over.
+    pub async fn drain(&self, deadline: Duration) -> Report {
+        // If the channel is full or closed, it is ending.
+        _ = self.state.stop.send(Stopper::Within(deadline)).await;
+        self.ended().await
+    }
+
+    /// Waits until the controller has ended.
+    pub async fn ended(&self) -> Report {
+        let mut report = self.state.report.clone();
+        match report.wait_for(Option::is_some).await {
+            Ok(report) => report.unwrap_or_default(),
+            // It was aborted.
+            Err(_) => Report::default(),
+        }
+    }
+
+    /// Whether this process leads, by the clock. `true` if the controller has no
+    /// [`leader`](crate::Controller::leader).
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.state.fence.as_ref().is_none_or(|fence| fence.check().is_ok())
+    }
+
+    /// How the controller is: for a probe.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let state = &self.state;
+        let watch_error = state.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
+        Health {
+            synced: !state.held.lock().unwrap_or_else(PoisonError::into_inner).by_lists,
+            is_leader: self.is_leader(),
+            ended: state.has_ended(),
+            watch_error: watch_error
+                .as_ref()
+                .filter(|(at, _)| at.elapsed() < RECENT)
+                .map(|(_, error)| error.clone()),
+        }
+    }
+
+    /// Ends everything at once: the controller's task does, so that the caller need not wait for it.
+    pub(crate) fn abort(&self) {
+        self.state.abort.send_replace(true);
+    }
+}
+
+fn crew(concurrency: u16) -> requeue::CrewSize {
+    match concurrency {
+        0 => (0..).into(),
+        concurrency => usize::from(concurrency).into(),
+    }
+}
+
+fn start_worker<K, F, Fut, P, Ctx, E>(
+    queue: &WorkQueue<ObjectKey, Causes>,
+    config: &Config,
+    runs: Arc<Runs<K, F, P, Ctx, E>>,
+) -> std::io::Result<Worker>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Send + Sync> + Clone + Send + Sync + 'static,
+    F: Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send + 'static,
+    P: Fn(Arc<K>, &E, Arc<Ctx>) -> Action + Send + Sync + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+    Ctx: Send + Sync + 'static,
+{
+    let worker = Worker::of(queue).workers(crew(config.concurrency));
+    let ended = runs.clone();
+    let executor = Tokio::new().map_err(std::io::Error::other)?;
+    worker.on_end(move |key, report| ended.ended(key, report)).start_on(executor, move |run| {
+        let runs = runs.clone();
+        async move { runs.run(run).await }
+    })
+}
+
+/// What a watch's error becomes: a message, an item of the stream, and a part of the health.
+fn tell_watch_errors<K, E>(
+    name: Arc<str>,
+    last: Arc<Mutex<Option<(tokio::time::Instant, String)>>>,
+    results: Option<Results<K, E>>,
+) -> OnError
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin> + Clone + 'static,
+    E: Send + 'static,
+    Results<K, E>: Send + Sync,
+{
+    Arc::new(move |error| {
+        tracing::warn!(controller = &*name, "a watch failed and begins again: {error}");
+        let told = (tokio::time::Instant::now(), error.to_string());
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        if let Some(results) = &results {
+            // If a thousand results wait, the message above must do.
+            drop(results.try_send(Err(Error::QueueError(error))));
+        }
+    })
+}
+
+/// Lets the controller begin when the lists are there, and ends it.
+async fn supervise(
+    state: &State,
+    tasks: JoinSet<()>,
+    mut synced: mpsc::Receiver<()>,
+    mut stopped: mpsc::Receiver<Stopper>,
+    mut aborted: watch::Receiver<bool>,
+    grace: Duration,
+) -> Report {
+    let mut how = tokio::select! {
+        how = told(&mut stopped, &mut aborted) => how,
+        // Nobody sends: it ends when the last watch has had its list.
+        _ = synced.recv() => {
+            state.hold(|held| held.by_lists = false);
+            told(&mut stopped, &mut aborted).await
+        }
+    };
+    let put_back = state.feed.put_backs();
+    let dropped_before = put_back.dropped();
+    let (mut deadline, mut by_signal) = (None, false);
+    let ended = loop {
+        let time = match how {
+            Stopper::Within(time) => time,
+            Stopper::Graceful | Stopper::Signal => grace,
+        };
+        by_signal |= how == Stopper::Signal;
+        let now = tokio::time::Instant::now();
+        // `None` is never, and so is a time that no clock can show.
+        deadline = [deadline, now.checked_add(time)].into_iter().flatten().min();
+        let left = deadline.map_or(Duration::MAX, |deadline| deadline - now);
+        tokio::select! {
+            ended = state.worker.stop(left) => break ended,
+            sooner = told(&mut stopped, &mut aborted), if !left.is_zero() => how = sooner,
+            () = crate::controller::signalled(), if by_signal && !left.is_zero() => {
+                how = Stopper::Within(Duration::ZERO);
+            }
+        }
+    };
+    drop(tasks); // no watch goes on
+    state.queue.shut_down();
+    let report = Report {
+        done: ended.done.saturating_sub(put_back.all()),
+        cancelled: ended.cancelled + put_back.dropped().saturating_sub(dropped_before),
+        left: ended.ready + ended.waiting,
+    };
+    tracing::info!("the controller has ended: {report:?}");
+    report
+}
+
+/// Lets the controller run while its process leads. After the first list all objects are in the queue; in a later
+/// term of this process they are put there again, for another one may have led meanwhile.
+async fn follow(state: &State, elector: Option<&Elector>, sweep: impl Fn()) {
+    let Some(elector) = elector else { return std::future::pending().await };
+    let mut is_first = true;
+    loop {
+        let term = elector.leading().await;
+        if !std::mem::take(&mut is_first) {
+            sweep();
+        }
+        state.hold(|held| held.by_standby = false);
+        term.lost().await;
+        state.hold(|held| held.by_standby = true);
+    }
+}
+
+/// Waits until the controller is to end.
+async fn told(stopped: &mut mpsc::Receiver<Stopper>, aborted: &mut watch::Receiver<bool>) -> Stopper {
+    tokio::select! {
+        // The other end of both lives as long as this.
+        how = stopped.recv() => how.unwrap_or(Stopper::Within(Duration::ZERO)),
+        _ = aborted.wait_for(|aborted| *aborted) => Stopper::Within(Duration::ZERO),
+    }
+}
