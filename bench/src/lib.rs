@@ -23,6 +23,7 @@ pub mod stress;
 pub mod w1;
 pub mod w10;
 pub mod w11;
+pub mod w12;
 pub mod w2;
 pub mod w3;
 pub mod w4;
@@ -82,6 +83,7 @@ pub const WORKLOADS: &[&str] = &[
     "w9",
     "w10",
     "w11",
+    "w12",
     "fair",
     "stress",
 ];

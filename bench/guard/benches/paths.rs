@@ -63,6 +63,22 @@ fn next<K: Hash + Eq>(Rig { q, mut keys }: Rig<K>) -> Queue<K> {
     q
 }
 
+/// [`next`] in two calls: what `next` must stay below.
+fn done_and_get<K: Hash + Eq>(Rig { q, mut keys }: Rig<K>) -> Queue<K> {
+    let first = keys.pop().expect("a key");
+    let _ = q.add(first);
+    let mut item = q.get_blocking();
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+        item = item.and_then(|item| {
+            black_box(item).done();
+            q.get_blocking()
+        });
+    }
+    drop(item);
+    q
+}
+
 fn bulk<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
@@ -97,6 +113,18 @@ fn w1_next_u64(rig: Rig<u64>) -> Queue<u64> {
 #[bench::fresh(rig(string))]
 fn w1_next_string(rig: Rig<String>) -> Queue<String> {
     next(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(number))]
+fn w1_done_and_get_u64(rig: Rig<u64>) -> Queue<u64> {
+    done_and_get(rig)
+}
+
+#[library_benchmark]
+#[bench::fresh(rig(string))]
+fn w1_done_and_get_string(rig: Rig<String>) -> Queue<String> {
+    done_and_get(rig)
 }
 
 #[library_benchmark]
@@ -160,7 +188,8 @@ fn w5_rate_limited_string(rig: Rig<String>) -> Queue<String> {
 library_benchmark_group!(
     name = paths;
     benchmarks =
-        w1_cycle_u64, w1_cycle_string, w1_next_u64, w1_next_string, w1_bulk_u64, w1_bulk_string,
+        w1_cycle_u64, w1_cycle_string, w1_next_u64, w1_next_string, w1_done_and_get_u64,
+        w1_done_and_get_string, w1_bulk_u64, w1_bulk_string,
         w3_redundant_u64, w3_redundant_string, w4_insert_u64, w5_rate_limited_u64, w5_rate_limited_string
 );
 

@@ -1,0 +1,72 @@
+//! The same of queues with groups; apart: see `paths.rs`.
+
+// what the macros write
+#![allow(missing_docs, unreachable_pub)]
+
+mod rig;
+
+use gungraun::prelude::*;
+use requeue::GroupRules;
+use rig::{Queue, Rig, number, rig_of};
+use std::hint::black_box;
+
+/// A hundred groups, in which the keys are in no order.
+fn group(key: &u64) -> u64 {
+    key % 100
+}
+
+fn groups() -> Rig<u64> {
+    rig_of(number, |builder| builder.group_by(group))
+}
+
+/// The same with ten thousand keys that are ready.
+fn pending() -> Rig<u64> {
+    let rig = groups();
+    for i in 0..10_000 {
+        rig.q.add(number(i)).expect("open");
+    }
+    rig
+}
+
+/// One key of a group at a time: each get reaches a cap, and each end leaves it.
+fn capped() -> Rig<u64> {
+    rig_of(number, |builder| builder.group_by_with(group, GroupRules::new().cap(1)))
+}
+
+/// Tenants, then namespaces.
+fn tiers() -> Rig<u64> {
+    rig_of(number, |builder| builder.group_by(|key: &u64| key % 10).group_by(group))
+}
+
+#[library_benchmark]
+#[bench::fresh(groups())]
+#[bench::pending(pending())]
+#[bench::capped(capped())]
+#[bench::tiers(tiers())]
+fn b3_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+        if let Some(item) = q.get_blocking() {
+            black_box(item).done();
+        }
+    }
+    q
+}
+
+#[library_benchmark]
+#[bench::groups(groups())]
+#[bench::capped(capped())]
+#[bench::tiers(tiers())]
+fn b3_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
+    for key in keys {
+        let _ = black_box(q.add(black_box(key)));
+    }
+    while let Ok(item) = q.try_get() {
+        black_box(item).done();
+    }
+    q
+}
+
+library_benchmark_group!(name = groups; benchmarks = b3_cycle_u64, b3_bulk_u64);
+
+main!(library_benchmark_groups = groups);

@@ -1,0 +1,139 @@
+//! What came of it: the table and the pictures.
+
+use crate::chart::{bars, strips};
+use crate::script::{Ran, Script, counts, percentile, waits};
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+struct Found<'a> {
+    scripts: &'a [Script],
+    ran: &'a [Ran],
+}
+
+impl<'a> Found<'a> {
+    fn script(&self, name: &str) -> Result<&'a Script, String> {
+        self.scripts.iter().find(|script| script.name == name).ok_or(format!("there is no scenario {name}"))
+    }
+
+    /// What the queues did, in the order in which they were played.
+    fn of(&self, name: &str) -> impl Iterator<Item = &'a Ran> {
+        self.ran.iter().filter(move |ran| ran.script == name)
+    }
+}
+
+/// Milliseconds as a reader wants them.
+fn time(ms: f64) -> String {
+    if ms >= 1_000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0} ms") }
+}
+
+/// Writes `RESULTS.md` and the pictures beside it.
+pub(crate) fn write(out: &Path, scripts: &[Script], ran: &[Ran]) -> Result<(), Box<dyn Error>> {
+    let found = Found { scripts, ran };
+    let mut text = String::from("# Side by side in virtual time: the figures\n\n");
+    let said = std::env::var("BEYOND_BUILT").unwrap_or_else(|_| "commit and versions unknown".into());
+    writeln!(
+        text,
+        "{said}. Written by `bench/peers/beyond/run`; [BEYOND.md](../BEYOND.md) says what they mean.\n"
+    )?;
+    overload(&found, out, &mut text)?;
+    urgent(&found, out, &mut text)?;
+    tenants(&found, out, &mut text)?;
+    echo(&found, out, &mut text)?;
+    debounce(&found, out, &mut text)?;
+    Ok(std::fs::write(out.join("RESULTS.md"), text)?)
+}
+
+fn overload(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
+    text.push_str("## Overload: 200 keys, a minute\n\n");
+    text.push_str(
+        "| queue | load | keys that never ran | runs of a key | longest wait |\n|---|---|---|---|---|\n",
+    );
+    for (name, load) in [("overload-2x", "2x"), ("overload-4x", "4x")] {
+        let script = found.script(name)?;
+        let mut rows = Vec::new();
+        for ran in found.of(name) {
+            let (counts, waits) = (counts(script, ran), waits(script, ran, 0..script.keys));
+            let never = counts.iter().filter(|count| **count == 0).count();
+            let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
+            let longest = time(waits.last().copied().unwrap_or(0.0));
+            writeln!(text, "| {} | {load} | {never} | {least} to {most} | {longest} |", ran.queue)?;
+            rows.push((ran.queue.as_str(), never as f64, format!("{never} of 200; longest wait {longest}")));
+        }
+        let title = format!("Keys that never run at {load} overload");
+        bars(&out.join(format!("{name}.svg")), &title, "200 keys, one worker, a minute", &rows, None)?;
+    }
+    Ok(())
+}
+
+fn urgent(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
+    let script = found.script("urgent")?;
+    text.push_str("\n## One urgent key among 100,000\n\n| queue | it waits |\n|---|---|\n");
+    let mut rows = Vec::new();
+    for ran in found.of("urgent") {
+        let waits = waits(script, ran, script.keys - 1..script.keys);
+        let wait = waits.last().copied().unwrap_or(f64::NAN);
+        writeln!(text, "| {} | {} |", ran.queue, time(wait))?;
+        rows.push((ran.queue.as_str(), wait, time(wait)));
+    }
+    let below = "100,000 keys are ready, 2 ms a run; the urgent one comes after 10 s. By powers of ten";
+    bars(&out.join("urgent.svg"), "How long one urgent key waits", below, &rows, Some(0.5))?;
+    Ok(())
+}
+
+fn tenants(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
+    let script = found.script("tenants")?;
+    text.push_str("\n## A noisy tenant of three\n\n| queue | the others wait: p50 | p99 | longest |\n|---|---|---|---|\n");
+    let mut rows = Vec::new();
+    for ran in found.of("tenants") {
+        let waits = waits(script, ran, script.tenants[0]..script.keys);
+        let (p50, p99, most) = (percentile(&waits, 0.5), percentile(&waits, 0.99), percentile(&waits, 1.0));
+        writeln!(text, "| {} | {} | {} | {} |", ran.queue, time(p50), time(p99), time(most))?;
+        rows.push((ran.queue.as_str(), p99, time(p99)));
+    }
+    let below = "two tenants with 10 triggers a second each beside one with 1,000; 200 runs a second. By powers of ten";
+    bars(&out.join("tenants.svg"), "How long the quiet tenants wait, p99", below, &rows, Some(1.0))?;
+    Ok(())
+}
+
+fn echo(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
+    text.push_str("\n## A key that fails and echoes itself, 12 s\n\n| queue | runs |\n|---|---|\n");
+    let mut rows = Vec::new();
+    for ran in found.of("echo") {
+        writeln!(text, "| {} | {} |", ran.queue, ran.runs.len())?;
+        rows.push((ran.queue.as_str(), ran.runs.iter().map(|(_, at)| at / 1e3).collect()));
+    }
+    let below = "back-off from 5 ms, doubled by each failure: 12 runs are due in 12 s. Its own events come after 250 ms";
+    strips(
+        &out.join("echo.svg"),
+        "A key whose runs fail, and which writes its own object",
+        below,
+        12,
+        &rows,
+    )?;
+    Ok(())
+}
+
+fn debounce(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
+    text.push_str("\n## Debounce: a second without a trigger, at the latest five\n\n");
+    text.push_str(
+        "| queue | runs of a burst of 3 s | the first of them at | runs in 60 s of triggers without end |\n",
+    );
+    text.push_str("|---|---|---|---|\n");
+    for (burst, endless) in found.of("debounce-burst").zip(found.of("debounce-endless")) {
+        let first = burst.runs.first().map_or("never".into(), |(_, at)| time(*at));
+        writeln!(text, "| {} | {} | {first} | {} |", burst.queue, burst.runs.len(), endless.runs.len())?;
+    }
+    for (name, seconds, title) in [
+        ("debounce-burst", 6, "Debounce: triggers for 3 s, one each 100 ms"),
+        ("debounce-endless", 60, "Debounce: triggers without end, one each 100 ms"),
+    ] {
+        let rows: Vec<_> = found
+            .of(name)
+            .map(|ran| (ran.queue.as_str(), ran.runs.iter().map(|(_, at)| at / 1e3).collect()))
+            .collect();
+        let below = "to run after a second without a trigger, at the latest after five (kube has no maximum; Go: AddAfter)";
+        strips(&out.join(format!("{name}.svg")), title, below, seconds, &rows)?;
+    }
+    Ok(())
+}
