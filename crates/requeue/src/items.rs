@@ -28,8 +28,8 @@ use std::vec;
 /// it, so take as many as are worked off together.
 ///
 /// ```
-/// use requeue::WorkQueue;
-/// let q = WorkQueue::new();
+/// # use requeue::{FakeClock, WorkQueue};
+/// # let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
 /// q.add_many(["a", "b", "c"]).all()?;
 /// let mut items = q.try_get_many(32)?;
 /// assert!(items.iter().map(|item| *item.key()).eq(["a", "b", "c"]));
@@ -136,7 +136,7 @@ impl<'q, K, V> Items<'q, K, V> {
     /// [`into_iter`](IntoIterator::into_iter).)
     ///
     /// ```
-    /// # let q = requeue::WorkQueue::new();
+    /// # let q = requeue::WorkQueue::builder().clock(requeue::FakeClock::new()).build()?;
     /// q.add_many(["a", "b", "c"]).all()?;
     /// let mut items = q.try_get_many(3)?;
     /// while let Some(item) = items.pop_front() {

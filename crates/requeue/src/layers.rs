@@ -289,7 +289,7 @@ pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
     /// let q = WorkQueue::new();
     /// let q: &dyn RateLimitingQueue<&str> = &q;
     /// q.add_rate_limited("a").expect("open");
-    /// assert!(q.state(&"a").is_some_and(|state| state.waiting_until.is_some()));
+    /// assert_eq!(q.num_requeues(&"a"), 1);
     /// ```
     fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>>;
     /// [`WorkQueue::forget`]

@@ -270,17 +270,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// the triggers before that one are accepted then too.
     ///
     /// ```
-    /// # use requeue::{Add, WorkQueue};
+    /// # use requeue::{Add, FakeClock, WorkQueue};
     /// # use std::time::Duration;
-    /// let q = WorkQueue::new();
+    /// # let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
     /// q.add_many_with([
     ///     ("now", Add::now().into()),
     ///     ("soon", Add::after(Duration::from_secs(1)).replace()),
     ///     ("failed", Add::rate_limited()),
     /// ])
     /// .all()?;
-    /// let stats = q.stats(); // of one instant: the failed key waits for 5 ms only
-    /// assert_eq!(stats.ready + stats.waiting, 3);
+    /// assert_eq!((q.stats().ready, q.stats().waiting), (1, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
@@ -321,7 +320,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// let q = WorkQueue::builder().limiter(limiter::default_per_item()).build()?;
     /// assert_eq!(q.add_rate_limited("a")?, Duration::from_millis(1));
     /// assert_eq!(q.add_rate_limited("a")?, Duration::from_millis(2));
-    /// assert_eq!((q.num_requeues("a"), q.stats().waiting), (2, 1));
+    /// assert_eq!(q.num_requeues("a"), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("AddRateLimited"))]

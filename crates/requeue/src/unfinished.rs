@@ -4,8 +4,9 @@
 /// a panic unwinds through it are put back whatever this says: see [`Items`](crate::Items).)
 ///
 /// ```
-/// # use requeue::{Unfinished, WorkQueue};
-/// let q = WorkQueue::builder().unfinished(Unfinished::Retry).build()?;
+/// # use requeue::{FakeClock, Unfinished, WorkQueue};
+/// # let clock = FakeClock::new();
+/// let q = WorkQueue::builder().unfinished(Unfinished::Retry).clock(clock).build()?;
 /// q.add("a")?;
 /// drop(q.try_get()?);
 /// assert_eq!(q.stats().waiting, 1, "it comes back");
