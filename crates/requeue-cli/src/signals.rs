@@ -50,14 +50,22 @@ impl Listener {
                     _ => (Level::Kill, "killing what runs"),
                 };
                 // Beside: where standard error is not read a message waits, and the
-                // next signal must not.
+                // next signal must not. After what it is about: who reads that we work
+                // off what is ready finds the queue shut.
                 let log = Arc::clone(&log);
                 let say = move || log.note(&format!("{name}: {message}"));
-                let saying = std::thread::Builder::new().spawn(say.clone());
+                let (raised, is_raised) = std::sync::mpsc::channel::<()>();
+                let saying = std::thread::Builder::new().spawn({
+                    let say = say.clone();
+                    move || {
+                        let _ = is_raised.recv(); // returns when `raised` is dropped
+                        say();
+                    }
+                });
                 let alone = saying.is_err();
                 theirs.lock().unwrap_or_else(PoisonError::into_inner).extend(saying);
                 control.raise(level);
-                // Where there is no thread for the message: after what it is about.
+                drop(raised);
                 if alone {
                     say();
                 }
