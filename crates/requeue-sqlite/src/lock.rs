@@ -7,8 +7,8 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// So long a file is waited for on which this process itself works.
-const OUR_OWN: Duration = Duration::from_secs(1);
+/// So long a file, or a queue of it, is waited for on which this process itself works.
+pub(crate) const OUR_OWN: Duration = Duration::from_secs(1);
 
 /// The file beside a file that its runner locks.
 fn beside(path: &Path) -> PathBuf {

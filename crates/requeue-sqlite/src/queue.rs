@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// A file that this process works on: the only one that does.
@@ -43,8 +43,35 @@ struct OpenFile {
     writer: Arc<Writer>,
     /// The next fence.
     fences: Arc<AtomicU64>,
-    /// The queues that are open.
-    open: Mutex<Vec<String>>,
+    open: OpenQueues,
+}
+
+/// The queues of a file that are open, by their names.
+#[derive(Default)]
+struct OpenQueues {
+    names: Mutex<Vec<String>>,
+    /// One of them was closed.
+    closed: Condvar,
+}
+
+impl OpenQueues {
+    /// Notes a queue. One that is open is waited for a while: the committer and workers that were stopped may be about
+    /// to let go of it. False if it stays open.
+    fn insert(&self, name: &str) -> bool {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |names: &mut Vec<String>| names.iter().any(|open| open == name);
+        let waited = self.closed.wait_timeout_while(names, lock::OUR_OWN, is_open);
+        let (mut names, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !waited.timed_out() {
+            names.push(name.to_owned());
+        }
+        !waited.timed_out()
+    }
+
+    fn remove(&self, name: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).retain(|open| open != name);
+        self.closed.notify_all();
+    }
 }
 
 impl fmt::Debug for Sqlite {
@@ -92,7 +119,7 @@ impl Sqlite {
                 writer,
                 // 16 million times the file is opened, 10^12 runs each time
                 fences: Arc::new(AtomicU64::new(epoch << 40)),
-                open: Mutex::default(),
+                open: OpenQueues::default(),
             }),
         })
     }
@@ -255,7 +282,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     ///
     /// # Errors
     ///
-    /// If the queue is open already, if the file has a key or a value that is none of this type, if what
+    /// If the queue is open already (a second is waited for handles and workers to go), if the file has a key or a value that is none of this type, if what
     /// [`front`](Self::front) asks for contradicts itself, or if the file can't be read.
     ///
     /// ```
@@ -268,12 +295,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// ```
     pub fn open(self) -> Result<Queue<K, V>, EngineError> {
         let Self { file, name, front, customize, merge, wall } = self;
-        {
-            let mut open = file.file.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.contains(&name) {
-                return Err(not_applied(format!("the queue {name:?} is open in this process")));
-            }
-            open.push(name.clone());
+        if !file.file.open.insert(&name) {
+            return Err(not_applied(format!("the queue {name:?} is open in this process")));
         }
         let is_open = IsOpen { file: file.clone(), name };
         let writer = file.file.writer.clone();
@@ -344,8 +367,7 @@ struct IsOpen {
 
 impl Drop for IsOpen {
     fn drop(&mut self) {
-        let mut open = self.file.file.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|name| *name != self.name);
+        self.file.file.open.remove(&self.name);
     }
 }
 

@@ -225,3 +225,24 @@ fn many_processes_add_at_once() {
     all.dedup();
     assert_eq!(all.len(), 250);
 }
+
+/// The committer and workers that were stopped let go of a queue a little after its last handle is gone, or seems to be.
+#[test]
+fn a_queue_that_another_thread_is_about_to_let_go_of_opens() {
+    let world = World::new();
+    let file = Sqlite::open(world.file()).unwrap();
+    let open = || file.queue::<String>("orders").open();
+    let mut q = open().unwrap();
+    for _ in 0..100 {
+        let (about, begins) = mpsc::channel();
+        let goes = std::thread::spawn(move || {
+            about.send(()).unwrap();
+            drop(q);
+        });
+        begins.recv().unwrap();
+        q = open().unwrap();
+        goes.join().unwrap();
+    }
+    let why = open().unwrap_err().to_string();
+    assert!(why.contains("\"orders\" is open in this process"), "{why}");
+}

@@ -296,7 +296,9 @@ fn a_batch_of_all_ends_although_keys_come_faster_than_room_is_made_for_them() {
         while q.len() < 1_000 {
             std::thread::yield_now();
         }
-        assert!(q.try_get_many(usize::MAX).expect("ready").len() >= 256);
+        let batch = q.try_get_many(usize::MAX);
+        // before the test can fail: the scope waits for the thread
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(batch.expect("ready").len() >= 256);
     });
 }

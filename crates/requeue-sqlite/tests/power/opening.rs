@@ -17,6 +17,7 @@ fn e2_what_others_add_as_the_queue_is_being_opened_is_in_its_line() {
     let busy = file.queue::<u64>("busy").open().unwrap();
     let ends = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _ends = Ends(&ends);
         threads.spawn(|| {
             (0..)
                 .take_while(|_| !ends.load(SeqCst))
@@ -37,16 +38,23 @@ fn e2_what_others_add_as_the_queue_is_being_opened_is_in_its_line() {
             let began = Instant::now();
             while (q.len() as u64) < round * EACH {
                 if began.elapsed() > Duration::from_secs(10) {
-                    ends.store(true, SeqCst);
                     let rows = client.list("opened").unwrap().len();
                     panic!("round {round}: {} keys are in line, and {rows} in the file", q.len());
                 }
                 std::thread::yield_now();
             }
         }
-        ends.store(true, SeqCst);
     });
     drop((busy, client, file));
+}
+
+/// Ends the two writers however the test ends: without it a failed test would wait for them for ever.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
 
 fn client_add(path: &std::path::Path, key: u64) {
