@@ -1,5 +1,6 @@
 //! What other processes than the one that works may do with a file.
 
+use crate::bell;
 use crate::key::Key;
 use crate::lock;
 use crate::store::{self, Letter, Store, Wall, micros, wall};
@@ -14,7 +15,8 @@ const ANSWERS: Duration = Duration::from_secs(5);
 /// A file as a process has it that does not work on it: it adds, lists, cancels, pauses, beside the one that works or
 /// while there is none.
 ///
-/// Each call is one transaction of its own, and blocks. The process that works hears of it within some 20 ms.
+/// Each call is one transaction of its own, and blocks. The process that works is told of it on Linux, and
+/// looks for it 50 times a second on other systems.
 ///
 /// ```
 /// use requeue_sqlite::{Client, Sqlite, Status};
@@ -238,7 +240,9 @@ impl Client {
         for key in keys {
             put(&begun, number, "add", Some(&key.to_bytes()), delay, priority).map_err(said)?;
         }
-        begun.commit().map_err(unsure)
+        begun.commit().map_err(unsure)?;
+        bell::ring(&self.path);
+        Ok(())
     }
 
     fn write(
@@ -250,7 +254,9 @@ impl Client {
         priority: i16,
     ) -> Result<i64, EngineError> {
         let queue = store::queue_number(&self.connection, queue).map_err(said)?;
-        put(&self.connection, queue, what, key, delay, priority).map_err(unsure)
+        let letter = put(&self.connection, queue, what, key, delay, priority).map_err(unsure)?;
+        bell::ring(&self.path);
+        Ok(letter)
     }
 
     /// Takes away what asks for a run of the key; a run that is on goes on. False if there was nothing.

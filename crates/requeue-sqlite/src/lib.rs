@@ -51,6 +51,7 @@
 //! knew at some instant, and the triggers since then.
 
 mod answer;
+mod bell;
 mod client;
 mod key;
 mod lock;

@@ -7,11 +7,11 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// So long a file, or a queue of it, is waited for on which this process itself works.
-pub(crate) const OUR_OWN: Duration = Duration::from_secs(1);
+/// So long a file, or a queue of it, is waited for that somebody is about to let go of.
+pub(crate) const LETS_GO: Duration = Duration::from_secs(1);
 
 /// The file beside a file that its runner locks.
-fn beside(path: &Path) -> PathBuf {
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-runner");
     name.into()
@@ -29,8 +29,9 @@ pub(crate) fn take(path: &Path) -> Result<File, EngineError> {
             Ok(lock) => return Ok(lock),
             Err(pid) => pid,
         };
-        // threads of a worker that was stopped are about to let go of it
-        if pid == Some(std::process::id()) && begun.elapsed() < OUR_OWN {
+        // Threads of a worker that was stopped may be about to let go of it, and other processes have it for a moment as
+        // they work off what they have added.
+        if begun.elapsed() < LETS_GO {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }

@@ -60,7 +60,7 @@ impl OpenQueues {
     fn insert(&self, name: &str) -> bool {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |names: &mut Vec<String>| names.iter().any(|open| open == name);
-        let waited = self.closed.wait_timeout_while(names, lock::OUR_OWN, is_open);
+        let waited = self.closed.wait_timeout_while(names, lock::LETS_GO, is_open);
         let (mut names, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         if !waited.timed_out() {
             names.push(name.to_owned());
@@ -92,8 +92,8 @@ impl Sqlite {
     ///
     /// # Errors
     ///
-    /// - another process works on the file: its number is in the message (where it is this process itself, a second is
-    ///   waited for handles and workers to go);
+    /// - another process works on the file: its number is in the message (a second is waited for it to go, or for handles
+    ///   and workers of this process);
     /// - [`EngineError::Version`]: a newer version of this crate has made the file;
     /// - the file is no database, or another program's, or cannot be read and written.
     ///
@@ -112,7 +112,7 @@ impl Sqlite {
         let said = |e: &dyn fmt::Display| not_applied(format!("{}: {e}", path.display()));
         let epoch = store.next_epoch().map_err(|e| said(&e))?;
         let last_place = store.last_place().map_err(|e| said(&e))?;
-        let writer = Writer::start(store, last_place).map_err(|e| said(&e))?;
+        let writer = Writer::start(path, store, last_place).map_err(|e| said(&e))?;
         Ok(Self {
             file: Arc::new(OpenFile {
                 path: path.to_owned(),

@@ -245,6 +245,11 @@ impl Store {
         Ok(letters)
     }
 
+    /// Whether the next look at the letters may find some although nobody has written since the last one.
+    pub(crate) fn looks_again(&self) -> bool {
+        self.version.is_none()
+    }
+
     /// The next look at the letters finds them again: they were not written down.
     pub(crate) fn look_again(&mut self) {
         self.version = None;

@@ -10,10 +10,12 @@
 //! each trigger that it is written, in the order of their tickets: only then it is given to the queue in memory, and
 //! only after that its caller hears of it. So the queue in memory never knows of a trigger that is not on the disk.
 
+use crate::bell::Bell;
 use crate::store::{EndRow, Failed, Group, Letter, Place, Store, TriggerRow};
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,8 +28,10 @@ const TRIES_AGAIN: Duration = Duration::from_millis(200);
 /// At most so many triggers are written at once, so that nobody waits for an endless transaction.
 const MOST: usize = 4096;
 
-/// The letters of other processes are looked for so often: a look reads a number in shared memory.
+/// The letters of other processes are looked for so often where there is no bell: a look reads a number in shared memory.
 const LOOKS: Duration = Duration::from_millis(20);
+/// Where there is one, as whoever wrote a letter may have died before it rang.
+const LOOKS_WITH_BELL: Duration = Duration::from_secs(1);
 
 /// What is to be done when a trigger is written, or is not. It must not panic.
 pub(crate) type Told = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
@@ -60,6 +64,8 @@ pub(crate) enum Obeyed {
 /// Whoever has one of these may write. When the last one goes, what is noted is written and the file is closed.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
+    /// Other processes ring it when they have written letters.
+    bell: Option<Bell>,
     committer: Option<JoinHandle<()>>,
 }
 
@@ -110,7 +116,7 @@ impl Writer {
     /// # Errors
     ///
     /// If the system can't start the committer.
-    pub(crate) fn start(store: Store, last_place: u64) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(path: &Path, store: Store, last_place: u64) -> std::io::Result<Arc<Self>> {
         let desk = Desk {
             noted: Mutex::new(Noted { tickets: last_place, ..Noted::default() }),
             store: Mutex::new(store),
@@ -118,10 +124,13 @@ impl Writer {
             wake: Wake::default(),
         };
         let desk = Arc::new(desk);
+        let rung = desk.clone();
+        let bell = Bell::hang(path, move || rung.wake.ask(Asked::Now));
+        let looks = if bell.is_some() { LOOKS_WITH_BELL } else { LOOKS };
         let committer = desk.clone();
         let thread = std::thread::Builder::new().name("requeue-sqlite".into());
-        let committer = Some(thread.spawn(move || committer.commits())?);
-        Ok(Arc::new(Self { desk, committer }))
+        let committer = Some(thread.spawn(move || committer.commits(looks))?);
+        Ok(Arc::new(Self { desk, bell, committer }))
     }
 
     /// The store, for what concerns no group.
@@ -197,6 +206,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        drop(self.bell.take());
         self.desk.wake.ask(Asked::Ends);
         // so that the file is closed when the last handle is gone
         let committer = self.committer.take().filter(|it| it.thread().id() != std::thread::current().id());
@@ -226,6 +236,10 @@ impl Desk {
         if let Some(behind) = behind {
             letters.truncate(behind);
             store.look_again();
+        }
+        // some are left, and nobody will ring for them
+        if !letters.is_empty() && store.looks_again() {
+            self.wake.ask(Asked::Now);
         }
         let (letters, answered) = self.obey(&mut store, letters);
         let (mut group, mut told, waits) = self.next_group(letters, answered);
@@ -325,9 +339,9 @@ impl Desk {
     }
 
     /// The loop of the committer.
-    fn commits(&self) {
+    fn commits(&self, looks: Duration) {
         loop {
-            let asked = self.wake.next();
+            let asked = self.wake.next(looks);
             let written = catch_unwind(AssertUnwindSafe(|| self.commit(lock(&self.store))));
             if asked == Asked::Ends {
                 // nobody waits for a trigger any more, for who does has a writer
@@ -373,12 +387,12 @@ impl Wake {
     }
 
     /// Sleeps until something is asked and it is time for it, or it is time to look for letters.
-    fn next(&self) -> Asked {
+    fn next(&self, looks: Duration) -> Asked {
         let mut asked = lock(&self.asked);
         loop {
             asked = match *asked {
                 Asked::Nothing => {
-                    let waited = self.changed.wait_timeout(asked, LOOKS);
+                    let waited = self.changed.wait_timeout(asked, looks);
                     let (asked, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     if timeout.timed_out() && *asked == Asked::Nothing {
                         return Asked::Nothing;

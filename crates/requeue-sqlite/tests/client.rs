@@ -3,6 +3,7 @@
 use requeue::{Added, Outcome, Run, Worker};
 use requeue_sqlite::{Client, Listed, Queue, Sqlite, Status};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -245,4 +246,21 @@ fn a_queue_that_another_thread_is_about_to_let_go_of_opens() {
     }
     let why = open().unwrap_err().to_string();
     assert!(why.contains("\"orders\" is open in this process"), "{why}");
+}
+
+#[test]
+fn e30_who_looks_at_a_file_is_in_nobodys_way_who_opens_it() {
+    let world = World::new();
+    let (path, over) = (world.file(), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let looks = Client::open(&path).unwrap();
+            while !over.load(SeqCst) {
+                looks.stats("orders").unwrap();
+            }
+        });
+        let opened: Vec<_> = (0..30).map(|_| Sqlite::open(&path).map(drop)).collect();
+        over.store(true, SeqCst);
+        opened.into_iter().for_each(|opened| opened.unwrap());
+    });
 }

@@ -1,0 +1,111 @@
+//! The bell: other processes tell the one that works on a file that they have written to it.
+//!
+//! Who has written opens the [runner's file](crate::lock) for writing and closes it. On Linux the kernel tells the runner
+//! of that (inotify), so that it need not look all the time; on other systems, and where a user may have no more
+//! watches, [`Bell::hang`] gives none, and the runner looks often.
+
+use crate::lock;
+use std::fs::File;
+use std::path::Path;
+
+/// Tells whoever works on the file that there is something new in it.
+pub(crate) fn ring(path: &Path) {
+    // Without a runner there may be no such file, and a runner that hears nothing looks after a while.
+    drop(File::options().write(true).open(lock::beside(path)));
+}
+
+pub(crate) use system::Bell;
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::lock;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::thread::{Builder, JoinHandle};
+
+    /// Somebody listens for rings until this is dropped.
+    pub(crate) struct Bell {
+        /// Closed to end the listener.
+        end: Option<UnixStream>,
+        listener: Option<JoinHandle<()>>,
+    }
+
+    impl Bell {
+        /// Calls this at each ring, from a thread of its own. `None` if the system allows no more watches or threads.
+        pub(crate) fn hang(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
+            let rings = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+            inotify::add_watch(&rings, lock::beside(path), WatchFlags::CLOSE_WRITE).ok()?;
+            let (end, ended) = UnixStream::pair().ok()?;
+            let listener = Builder::new().name("requeue-bell".into());
+            let listener = listener.spawn(move || listen(&rings, &ended, rung)).ok()?;
+            Some(Self { end: Some(end), listener: Some(listener) })
+        }
+    }
+
+    impl Drop for Bell {
+        fn drop(&mut self) {
+            drop(self.end.take());
+            if let Some(listener) = self.listener.take() {
+                drop(listener.join());
+            }
+        }
+    }
+
+    fn listen(rings: &OwnedFd, ended: &UnixStream, rung: impl Fn()) {
+        let mut events = [0; 4096];
+        loop {
+            let mut fds = [PollFd::new(rings, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                Ok(_) if fds[1].revents().is_empty() => {}
+                Ok(_) | Err(_) => return,
+            }
+            // What the events say does not matter.
+            while rustix::io::read(rings, &mut events).is_ok() {}
+            rung();
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::path::Path;
+
+    /// There is none on this system.
+    pub(crate) enum Bell {}
+
+    impl Bell {
+        pub(crate) fn hang(_: &Path, _: impl Fn() + Send + 'static) -> Option<Self> {
+            None
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn each_ring_is_heard_and_the_end_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("q.db");
+        ring(&path); // nobody works on it, and no file is made for that
+        assert!(!lock::beside(&path).exists());
+        let runner = lock::take(&path).unwrap();
+        let (tell, told) = mpsc::channel();
+        let bell = Bell::hang(&path, move || tell.send(()).unwrap()).unwrap();
+        for _ in 0..10 {
+            ring(&path);
+            told.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        drop(bell);
+        ring(&path);
+        assert!(told.recv().is_err());
+        drop(runner);
+    }
+}
