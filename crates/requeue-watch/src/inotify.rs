@@ -87,7 +87,10 @@ fn happened(event: &inotify::Event<'_>) -> Option<Happened> {
         return Some(Happened::Itself { watch, over: what.contains(ReadFlags::IGNORED) });
     }
     Some(match event.file_name() {
-        Some(name) => Happened::Entry { watch, name: OsStr::from_bytes(name.to_bytes()).to_owned() },
+        Some(name) => {
+            let moved = what.contains(ReadFlags::MOVED_TO);
+            Happened::Entry { watch, name: OsStr::from_bytes(name.to_bytes()).to_owned(), moved }
+        }
         None => Happened::Itself { watch, over: false },
     })
 }

@@ -2,14 +2,16 @@
 //!
 //! An event is only a reason to look: it says where, and what stands there *now* is
 //! asked of the disk. So it does not matter how old an event is, and the order of two
-//! matters only in that the last one on a name comes last, which the kernel keeps. Three
+//! matters only in that the last one on a name comes last, which the kernel keeps. Four
 //! rules make sure that nothing is missed:
 //!
 //! 1. **Watch, then list.** What comes into a directory after its watch is set makes an
 //!    event; what came before stands in the list.
 //! 2. **The watch is the identity.** The kernel gives the same number for the same
 //!    directory. Where a path has another number than before, it is another directory,
-//!    and all in it is told anew; where it has the same, the events tell all.
+//!    and all in it is told anew; where it has the same, the events tell all. But a directory
+//!    that was moved here may have been here before, and away for a while in which its
+//!    events were looked for in another one: it is told anew as well.
 //! 3. **Whatever is not known is told anew.** An overflow, a root that comes back.
 //! 4. **A deletion is told again when something came and went unseen.** Whoever is told
 //!    of a deletion may find the file, because it is back; if it has gone again before it
@@ -41,8 +43,8 @@ mod tests;
 /// What the kernel tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// Something about a name in a directory.
-    Entry { watch: Watch, name: OsString },
+    /// Something about a name in a directory. `moved` says that something was moved to that name.
+    Entry { watch: Watch, name: OsString, moved: bool },
     /// Something about a directory itself. `over` says that its watch is no more.
     Itself { watch: Watch, over: bool },
     /// Events were lost.
@@ -148,10 +150,10 @@ impl Tree {
     /// Takes what the kernel tells.
     pub(crate) fn happened(&mut self, disk: &mut impl Disk, happened: Happened) {
         match happened {
-            Happened::Entry { watch, name } => {
+            Happened::Entry { watch, name, moved } => {
                 // Not known: a watch that was given up since.
                 for node in self.watched.get(&watch).cloned().unwrap_or_default() {
-                    self.entry(disk, node, &name);
+                    self.entry(disk, node, &name, moved);
                 }
             }
             Happened::Itself { watch, over } => {
@@ -181,7 +183,7 @@ impl Tree {
     }
 
     /// Something happened to a name in a directory: looks what stands there.
-    fn entry(&mut self, disk: &mut impl Disk, node: Node, name: &OsStr) {
+    fn entry(&mut self, disk: &mut impl Disk, node: Node, name: &OsStr, moved: bool) {
         let Some(dir) = self.dirs.get(&node) else { return };
         if !self.roots[dir.root].wants(name) {
             return;
@@ -198,10 +200,13 @@ impl Tree {
         let verdict = kind.map_or(Verdict::Hidden, |kind| self.judge(node, name, kind));
         match kind.filter(|_| verdict != Verdict::Hidden) {
             Some(Kind::Dir) => {
+                self.tell_ghosts(node, Some(name), kind);
                 self.forget_file(node, name, Some(Event::Delete));
-                self.enter(node, name, verdict, Scan::IfOther);
+                let scan = if moved { Scan::All(Event::Write) } else { Scan::IfOther };
+                self.enter(node, name, verdict, scan);
             }
             Some(Kind::File) => {
+                self.tell_ghosts(node, Some(name), kind);
                 self.forget_dir(disk, node, name, Some(Event::Delete));
                 self.note_file(node, name);
                 self.tell(node, Some(name), Event::Write, found.and_then(|found| found.changed));
@@ -213,7 +218,7 @@ impl Tree {
                 self.forget_file(node, name, event);
                 self.forget_dir(disk, node, name, event);
                 if !known {
-                    self.tell_ghosts(node, name);
+                    self.tell_ghosts(node, Some(name), None);
                 }
             }
         }
@@ -316,6 +321,10 @@ impl Tree {
         }
         for node in order.into_iter().rev() {
             let files = self.dirs.get_mut(&node).map(|dir| std::mem::take(&mut dir.files));
+            if event == Some(Event::Delete) && self.dirs.get(&node).is_some_and(|dir| dir.watch.is_none()) {
+                // what came back with it is not listed yet
+                self.tell_ghosts(node, None, None);
+            }
             if let Some(event) = event {
                 for name in files.unwrap_or_default() {
                     self.tell(node, Some(&name), event, None);
@@ -400,15 +409,23 @@ impl Tree {
         })
     }
 
-    /// Something of this name, or in a directory of this name, came and went.
-    fn tell_ghosts(&mut self, node: Node, name: &OsStr) {
+    /// Something of this name, or in a directory of this name, came and may have gone. What stands there now is told
+    /// otherwise.
+    fn tell_ghosts(&mut self, node: Node, name: Option<&OsStr>, stands: Option<Kind>) {
         if self.ghosts.is_empty() {
             return;
         }
-        let Some((path, _)) = self.names(node, Some(name)) else { return };
-        for (path, relative) in self.ghosts.below(&path) {
-            self.ghosts.insert(path.clone(), relative.clone());
-            self.out.push(Report::Change(Change::new(path, relative, Event::Delete)));
+        let Some((top, _)) = self.names(node, name) else { return };
+        for (path, relative) in self.ghosts.below(&top) {
+            let stands = match stands {
+                Some(Kind::File) => path == top,
+                Some(Kind::Dir) => path != top,
+                Some(Kind::Other) | None => false,
+            };
+            if !stands {
+                self.ghosts.insert(path.clone(), relative.clone());
+                self.out.push(Report::Change(Change::new(path, relative, Event::Delete)));
+            }
         }
     }
 }

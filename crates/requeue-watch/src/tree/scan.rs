@@ -39,12 +39,16 @@ impl Tree {
         match disk.list(&place, links) {
             Ok(list) => {
                 self.unreadable.remove(&node);
-                if other {
+                if scan == Scan::All(Event::Write) {
                     self.tell_ghosts_in(node, &list);
                 }
                 self.compare(disk, node, scan, list);
             }
-            Err(e) if is_gone(&e) => self.lost(disk, node),
+            Err(e) if is_gone(&e) => {
+                // So that it counts as not listed.
+                self.unwatch(disk, node);
+                self.lost(disk, node);
+            }
             Err(e) => {
                 // So that the next look at it lists it, should it be readable then.
                 self.unwatch(disk, node);
@@ -81,8 +85,8 @@ impl Tree {
         }
     }
 
-    /// Another directory stands here than before, perhaps not the first other one: what
-    /// was told as deleted and is not in this one may have been in another.
+    /// Another directory stands here than before, perhaps not the first other one, or may have stood here for a while:
+    /// what was told as deleted and is not in this one may have been in another.
     fn tell_ghosts_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
         if self.ghosts.is_empty() {
             return;
@@ -90,12 +94,11 @@ impl Tree {
         let here = self.place(node);
         let below = self.ghosts.below(&here);
         let names = below.iter().filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
-        let mut names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
-        for (name, _) in list {
-            names.remove(name);
-        }
+        let names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
+        let kinds: HashMap<&OsStr, Kind> =
+            list.iter().map(|(name, kind)| (name.as_os_str(), *kind)).collect();
         for name in names {
-            self.tell_ghosts(node, &name);
+            self.tell_ghosts(node, Some(&name), kinds.get(name.as_os_str()).copied());
         }
     }
 

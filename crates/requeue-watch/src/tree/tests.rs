@@ -31,6 +31,8 @@ struct Fake {
     ever: HashSet<PathBuf>,
     forbidden: HashSet<PathBuf>,
     texts: HashMap<PathBuf, Vec<u8>>,
+    /// Where the directory `away` was before.
+    back: (usize, &'static str),
 }
 
 const TOP: usize = 0;
@@ -49,6 +51,7 @@ impl Fake {
             ever: HashSet::new(),
             forbidden: HashSet::new(),
             texts: HashMap::new(),
+            back: (TOP, "away"),
         };
         fake.mkdir(TOP, "r");
         fake
@@ -92,9 +95,9 @@ impl Fake {
         self.watches.iter().position(|w| *w == Some(inode)).map(|at| Watch(at as i32))
     }
 
-    fn entry(&mut self, dir: usize, name: &str) {
+    fn entry(&mut self, dir: usize, name: &str, moved: bool) {
         if let Some(watch) = self.watch_of(dir) {
-            self.send(Happened::Entry { watch, name: name.into() });
+            self.send(Happened::Entry { watch, name: name.into(), moved });
         }
     }
 
@@ -103,7 +106,7 @@ impl Fake {
             self.inodes.push(Inode::Dir(BTreeMap::new()));
             let inode = self.inodes.len() - 1;
             self.children_mut(parent).insert(name.to_owned(), inode);
-            self.entry(parent, name);
+            self.entry(parent, name, false);
         }
     }
 
@@ -119,10 +122,10 @@ impl Fake {
                 self.inodes.push(Inode::File(version));
                 let inode = self.inodes.len() - 1;
                 self.children_mut(parent).insert(name.to_owned(), inode);
-                self.entry(parent, name);
+                self.entry(parent, name, false);
             }
         }
-        self.entry(parent, name);
+        self.entry(parent, name, false);
     }
 
     fn remove(&mut self, parent: usize, name: &str) {
@@ -138,7 +141,7 @@ impl Fake {
             }
         }
         self.children_mut(parent).remove(name);
-        self.entry(parent, name);
+        self.entry(parent, name, false);
     }
 
     fn rename(&mut self, from: (usize, &str), to: (usize, &str)) {
@@ -149,8 +152,8 @@ impl Fake {
         }
         self.children_mut(from.0).remove(from.1);
         self.children_mut(to.0).insert(to.1.to_owned(), inode);
-        self.entry(from.0, from.1);
-        self.entry(to.0, to.1);
+        self.entry(from.0, from.1, false);
+        self.entry(to.0, to.1, true);
         if let Some(watch) = self.watch_of(inode) {
             self.send(Happened::Itself { watch, over: false });
         }
@@ -191,11 +194,17 @@ impl Fake {
         let dir = dirs[self.dice.usize(..dirs.len())];
         let other = dirs[self.dice.usize(..dirs.len())];
         let (name, second) = (NAMES[self.dice.usize(..4)], NAMES[self.dice.usize(..4)]);
-        match self.dice.usize(..17) {
+        match self.dice.usize(..23) {
             0..6 => self.write(dir, name),
             6..10 => self.mkdir(dir, name),
             10..12 => self.remove(dir, name),
-            _ => self.rename((dir, name), (other, second)),
+            12..17 => self.rename((dir, name), (other, second)),
+            // to where it was before, which may be where another one came meanwhile
+            17..20 => {
+                self.rename((dir, name), (TOP, "away"));
+                self.back = (dir, name);
+            }
+            _ => self.rename((TOP, "away"), self.back),
         }
         self.ever.extend(self.files(Path::new("r")).into_keys());
     }
@@ -384,9 +393,14 @@ fn history(seed: u64, room: usize) -> (Fake, Vec<String>) {
     (disk, missed)
 }
 
+/// `REQUEUE_WATCH_SEEDS=600000` is the long form, some three minutes in a release build.
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    1..=std::env::var("REQUEUE_WATCH_SEEDS").map_or(600, |n| n.parse().expect("a number"))
+}
+
 #[test]
-fn whatever_happens_meanwhile_the_last_state_of_every_file_is_seen() {
-    for seed in 1..=200 {
+fn in_any_history_the_last_state_of_every_file_is_seen() {
+    for seed in seeds() {
         let (disk, missed) = history(seed, usize::MAX);
         assert!(missed.is_empty(), "{missed:#?}");
         assert_eq!(disk.overflows, 0);
@@ -394,9 +408,9 @@ fn whatever_happens_meanwhile_the_last_state_of_every_file_is_seen() {
 }
 
 #[test]
-fn an_overflow_loses_nothing() {
+fn in_a_history_with_overflows_nothing_is_lost() {
     let mut overflows = 0;
-    for seed in 1..=200 {
+    for seed in seeds() {
         let (disk, missed) = history(seed, 4);
         assert!(missed.is_empty(), "{missed:#?}");
         overflows += disk.overflows;
@@ -623,4 +637,28 @@ fn a_watch_that_the_kernel_takes_away_is_set_again() {
     disk.write(d, "y");
     program.settle(&mut tree, &mut disk);
     assert_eq!(program.events(), pairs(&[("r/d/y", Event::Write)]));
+}
+
+/// The kernel tells of what is deleted in a directory that is elsewhere for a moment; where that is looked for, another
+/// directory stands, which has such a file.
+#[test]
+fn a_directory_that_was_away_while_another_stood_there_is_told_anew() {
+    let (mut tree, mut disk, mut program) = two_files(&[], false);
+    let (r, d) = (at(&disk, "r"), at(&disk, "r/d"));
+    disk.mkdir(r, "e");
+    let e = at(&disk, "r/e");
+    disk.write(e, "y");
+    program.settle(&mut tree, &mut disk);
+    disk.rename((r, "d"), (TOP, "away"));
+    disk.rename((r, "e"), (r, "d"));
+    disk.remove(d, "y");
+    while let Some(event) = disk.events.pop_front() {
+        tree.happened(&mut disk, event);
+    }
+    program.take(&mut tree, &disk);
+    disk.rename((r, "d"), (r, "e"));
+    disk.rename((TOP, "away"), (r, "d"));
+    program.settle(&mut tree, &mut disk);
+    assert_eq!(program.seen[Path::new("r/d/y")], None);
+    assert_eq!(tree.counts().0, 2);
 }
