@@ -45,6 +45,15 @@ impl<K: 'static, V: 'static, S> Source for WorkQueue<K, V, S> {
     }
 }
 
+impl<Q: Source + ?Sized> Source for Arc<Q> {
+    type Key = Q::Key;
+    type Value = Q::Value;
+
+    fn front(&self) -> Front<Q::Key, Q::Value> {
+        (**self).front()
+    }
+}
+
 /// A queue as workers and engines have it. It is not a handle: it does not keep the queue open.
 ///
 /// ```
