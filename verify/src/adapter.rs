@@ -378,12 +378,29 @@ pub struct Drained {
     pub waiting: usize,
 }
 
+/// Functions of the suite that say nothing about a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftOut {
+    /// Why.
+    pub why: &'static str,
+    /// They fail, each time, because the queue does not have what they ask for. Then they are run all the same, so that
+    /// none stands here that could do without.
+    pub fails: bool,
+    /// Their names.
+    pub tests: &'static [&'static str],
+}
+
 /// The queue under test: a handle, whose clones are the same queue.
 pub trait Adapter: Clone + Send + Sync + 'static {
     /// What `get` hands out.
     type Held<'q>: Held<'q>;
     /// What a get of several keys hands out.
     type Many<'q>: Many<'q, One = Self::Held<'q>>;
+
+    /// The functions of the suite that say nothing about this queue, by the reason.
+    fn leaves_out() -> &'static [LeftOut] {
+        &[]
+    }
 
     /// Builds the queue.
     fn build(config: Config) -> Fallible<Self>;

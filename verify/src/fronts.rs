@@ -11,7 +11,7 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddNow, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions,
-    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Order, ReadyOrder,
+    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Op, Order, ReadyOrder,
     Refused, Restore, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub trait Manner: Clone + Send + Sync + 'static {
     fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError>;
     /// Waits for room.
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value>;
+    /// Waits for a call of an engine.
+    fn op<T, E>(op: Op<T, E>) -> Result<T, E>;
     /// Waits for a drain.
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained;
     /// What a guard of this front is like.
@@ -64,6 +66,9 @@ impl Manner for Threads {
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
         add.wait()
     }
+    fn op<T, E>(op: Op<T, E>) -> Result<T, E> {
+        op.wait()
+    }
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
         drain.wait()
     }
@@ -93,6 +98,9 @@ macro_rules! awaits {
             }
             fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
                 $block_on(add)
+            }
+            fn op<T, E>(op: Op<T, E>) -> Result<T, E> {
+                $block_on(op)
             }
             fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained {
                 $block_on(drain)
@@ -209,7 +217,7 @@ impl<M> fmt::Debug for Guard<'_, M> {
     }
 }
 
-fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
+pub(crate) fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
     Guard(M::guard(item), PhantomData)
 }
 
@@ -222,7 +230,7 @@ impl<M> fmt::Debug for Guards<'_, M> {
     }
 }
 
-fn guards<'q, M: Manner>(items: Items<'q, Key, Value>) -> Guards<'q, M> {
+pub(crate) fn guards<'q, M: Manner>(items: Items<'q, Key, Value>) -> Guards<'q, M> {
     Guards(M::guards(items), PhantomData)
 }
 
@@ -246,7 +254,7 @@ impl<M> Front<M> {
 }
 
 /// What a trigger asks for, in the library's words.
-fn how(when: When, value: Option<Value>, priority: i16, debounce: Option<Debounce>) -> Add<Value> {
+pub(crate) fn how(when: When, value: Option<Value>, priority: i16, debounce: Option<Debounce>) -> Add<Value> {
     let (plain, said) = when.parts();
     let how = match plain {
         When::RateLimited => Add::rate_limited(),
@@ -280,7 +288,7 @@ pub(crate) fn accepted(added: Added) -> Fallible<Accepted> {
     })
 }
 
-fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
+pub(crate) fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOptions {
     let options = DrainOptions::default().waiting_keys(match waiters {
         Waiters::Drop => WaitingKeys::Drop,
         Waiters::RunNow => WaitingKeys::RunNow,
@@ -339,7 +347,7 @@ pub(crate) fn drained(answer: requeue::Drained) -> Drained {
     }
 }
 
-fn no_key(error: GetError) -> Nothing {
+pub(crate) fn no_key(error: GetError) -> Nothing {
     match error {
         GetError::TimedOut => Nothing::TimedOut,
         GetError::ShutDown => Nothing::ShutDown,
@@ -370,62 +378,193 @@ fn with_groups(mut builder: Builder<Key, Value>, fair: Fair) -> Builder<Key, Val
     }
 }
 
+/// A builder of a queue that does as `config` says.
+pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fallible<Builder<Key, Value>> {
+    builder = builder.name("under test").clock(config.clock);
+    builder = match config.order {
+        Line::Fifo => builder,
+        Line::Lifo => builder.order(Order::Lifo),
+        Line::Own(order) => builder.custom_order(Ordered::new(order)),
+        Line::Priority(None) => builder.priorities(),
+        Line::Priority(Some(max_wait)) => builder.priorities().max_wait(max_wait),
+        Line::Fair(fair) => with_groups(builder, fair),
+    };
+    if config.absorbed {
+        builder = builder.timers_absorbed(true);
+    }
+    if config.in_backoff != InBackoff::default() {
+        builder = builder.in_backoff(in_backoff(config.in_backoff));
+    }
+    if let Some(debounce) = config.debounce {
+        builder = builder.debounce(debounce);
+    }
+    if let Some(bound) = config.bound {
+        builder = builder.bound(bound);
+    }
+    if let Some(dropped) = config.dropped {
+        builder = builder.drop_oldest(move |key: &Key, value| {
+            dropped.lock().unwrap_or_else(PoisonError::into_inner).push((key.id, value));
+        });
+    }
+    if let Some(Rate { keys, nanos, burst }) = config.rate {
+        builder = builder.rate(f64::from(keys) * 1e9 / f64::from(nanos), burst);
+    }
+    if config.unfinished_retries {
+        builder = builder.unfinished(Unfinished::Retry);
+    }
+    // The limiter whose delays the tests without one of their own expect.
+    builder = match (config.limiter, config.exponential) {
+        (Some(limiter), _) => builder.limiter(limiter),
+        (None, Some(Exponential { base, max, expire_after })) => {
+            let limiter = requeue::limiter::Exponential::new(base, max);
+            let limiter = limiter.map_err(|error| Failed(error.to_string()))?;
+            match expire_after {
+                Some(after) => builder.limiter(limiter.expire_after(after)),
+                None => builder.limiter(limiter),
+            }
+        }
+        (None, None) => builder.limiter(requeue::limiter::default_per_item()),
+    };
+    if let Some(metrics) = config.metrics {
+        builder = builder.metrics(metrics);
+    }
+    Ok(builder)
+}
+
+/// The calls of an adapter that hand out and look: the same ones of the queue in memory and of a durable one.
+macro_rules! hands_out_and_looks {
+    () => {
+        fn num_requeues(&self, key: &Key) -> Fallible<u32> {
+            Ok(self.0.num_requeues(key))
+        }
+
+        fn get(&self) -> Fallible<Option<Guard<'_, M>>> {
+            Ok(M::get(self.0.get()).map(guard))
+        }
+
+        fn get_timeout(&self, limit: Duration) -> Fallible<Result<Guard<'_, M>, Nothing>> {
+            Ok(M::get_timeout(self.0.get().timeout(limit)).map(guard).map_err(no_key))
+        }
+
+        fn try_get(&self) -> Fallible<Result<Guard<'_, M>, Nothing>> {
+            Ok(self.0.try_get().map(guard).map_err(|error| match error {
+                TryGetError::Empty => Nothing::Empty,
+                TryGetError::ShutDown => Nothing::ShutDown,
+            }))
+        }
+
+        fn getting(&self) -> Polled<'_, Option<Guard<'_, M>>> {
+            let get = self.0.get();
+            Box::pin(async move { Ok(get.await.map(guard)) })
+        }
+
+        fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Guard<'_, M>, Nothing>> {
+            let get = self.0.get().timeout(limit);
+            Box::pin(async move { Ok(get.await.map(guard).map_err(no_key)) })
+        }
+
+        fn get_many(&self, most: usize) -> Fallible<Option<Guards<'_, M>>> {
+            Ok(M::get_many(self.0.get_many(most)).map(guards))
+        }
+
+        fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Guards<'_, M>, Nothing>> {
+            Ok(M::get_many_timeout(self.0.get_many(most).timeout(limit)).map(guards).map_err(no_key))
+        }
+
+        fn try_get_many(&self, most: usize) -> Fallible<Result<Guards<'_, M>, Nothing>> {
+            Ok(self.0.try_get_many(most).map(guards).map_err(|error| match error {
+                TryGetError::Empty => Nothing::Empty,
+                TryGetError::ShutDown => Nothing::ShutDown,
+            }))
+        }
+
+        fn getting_many(&self, most: usize) -> Polled<'_, Option<Guards<'_, M>>> {
+            let get = self.0.get_many(most);
+            Box::pin(async move { Ok(get.await.map(guards)) })
+        }
+
+        fn done(&self, key: &Key) -> Fallible<bool> {
+            Ok(self.0.done(key).is_ok())
+        }
+
+        fn len(&self) -> Fallible<usize> {
+            Ok(self.0.len())
+        }
+
+        fn is_empty(&self) -> Fallible<bool> {
+            Ok(self.0.is_empty())
+        }
+
+        fn counts(&self) -> Fallible<Counts> {
+            Ok(counts(self.0.stats()))
+        }
+
+        fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
+            let Some(state) = self.0.state(key) else { return Ok(None) };
+            let seen = seen(state);
+            // A key of which only failures are left is as good as unknown here.
+            Ok(Some(seen).filter(|seen| Seen { group_paused: false, ..*seen } != Seen::default()))
+        }
+
+        fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
+            let cursor = Cursor::from_number(from);
+            let snapshot = self.0.snapshot().page(most).resume(cursor);
+            let mut snapshot = only.into_iter().fold(snapshot, requeue::Snapshot::only);
+            let Some(page) = snapshot.next() else {
+                return Err(Failed("a snapshot without a page".to_owned()));
+            };
+            let keys = page.keys.into_iter().map(|(key, state)| (key.id, seen(state), state.failures));
+            Ok(Page {
+                keys: keys.collect(),
+                totals: counts(page.totals),
+                next: page.next.map(Cursor::number),
+            })
+        }
+
+        fn is_paused(&self) -> Fallible<bool> {
+            Ok(self.0.is_paused())
+        }
+
+        fn close(&self) -> Fallible<()> {
+            self.0.close();
+            Ok(())
+        }
+
+        fn shutting_down(&self) -> Fallible<bool> {
+            Ok(self.0.shutting_down())
+        }
+
+        fn shut_down(&self) -> Fallible<Down> {
+            Ok(down(self.0.shut_down()))
+        }
+
+        fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
+            let drain = self.0.shut_down_with(options(waiters, deadline));
+            Box::pin(async move { Ok(drained(drain.await)) })
+        }
+
+        fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
+            let drain = match (waiters, deadline) {
+                (Waiters::Drop, None) => self.0.shut_down_with_drain(),
+                _ => self.0.shut_down_with(options(waiters, deadline)),
+            };
+            Ok(drained(M::drain(drain)))
+        }
+    };
+}
+pub(crate) use hands_out_and_looks;
+
 impl<M: Manner> Adapter for Front<M> {
     type Held<'q> = Guard<'q, M>;
     type Many<'q> = Guards<'q, M>;
 
     fn build(config: Config) -> Fallible<Self> {
-        let mut builder = WorkQueue::merging(Value::merge).name("under test").clock(config.clock);
-        builder = match config.order {
-            Line::Fifo => builder,
-            Line::Lifo => builder.order(Order::Lifo),
-            Line::Own(order) => builder.custom_order(Ordered::new(order)),
-            Line::Priority(None) => builder.priorities(),
-            Line::Priority(Some(max_wait)) => builder.priorities().max_wait(max_wait),
-            Line::Fair(fair) => with_groups(builder, fair),
-        };
-        if config.absorbed {
-            builder = builder.timers_absorbed(true);
-        }
-        if config.in_backoff != InBackoff::default() {
-            builder = builder.in_backoff(in_backoff(config.in_backoff));
-        }
-        if let Some(debounce) = config.debounce {
-            builder = builder.debounce(debounce);
-        }
-        if let Some(bound) = config.bound {
-            builder = builder.bound(bound);
-        }
-        if let Some(dropped) = config.dropped {
-            builder = builder.drop_oldest(move |key: &Key, value| {
-                dropped.lock().unwrap_or_else(PoisonError::into_inner).push((key.id, value));
-            });
-        }
-        if let Some(Rate { keys, nanos, burst }) = config.rate {
-            builder = builder.rate(f64::from(keys) * 1e9 / f64::from(nanos), burst);
-        }
-        if config.unfinished_retries {
-            builder = builder.unfinished(Unfinished::Retry);
-        }
-        // The limiter whose delays the tests without one of their own expect.
-        builder = match (config.limiter, config.exponential) {
-            (Some(limiter), _) => builder.limiter(limiter),
-            (None, Some(Exponential { base, max, expire_after })) => {
-                let limiter = requeue::limiter::Exponential::new(base, max);
-                let limiter = limiter.map_err(|error| Failed(error.to_string()))?;
-                match expire_after {
-                    Some(after) => builder.limiter(limiter.expire_after(after)),
-                    None => builder.limiter(limiter),
-                }
-            }
-            (None, None) => builder.limiter(requeue::limiter::default_per_item()),
-        };
-        if let Some(metrics) = config.metrics {
-            builder = builder.metrics(metrics);
-        }
+        let builder = configure(WorkQueue::merging(Value::merge), config)?;
         let queue = builder.build().map_err(|error| Failed(error.to_string()))?;
         Ok(Self(queue, PhantomData))
     }
+
+    hands_out_and_looks!();
 
     fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>> {
         let q = &self.0;
@@ -475,89 +614,6 @@ impl<M: Manner> Adapter for Front<M> {
         Ok(())
     }
 
-    fn num_requeues(&self, key: &Key) -> Fallible<u32> {
-        Ok(self.0.num_requeues(key))
-    }
-
-    fn get(&self) -> Fallible<Option<Guard<'_, M>>> {
-        Ok(M::get(self.0.get()).map(guard))
-    }
-
-    fn get_timeout(&self, limit: Duration) -> Fallible<Result<Guard<'_, M>, Nothing>> {
-        Ok(M::get_timeout(self.0.get().timeout(limit)).map(guard).map_err(no_key))
-    }
-
-    fn try_get(&self) -> Fallible<Result<Guard<'_, M>, Nothing>> {
-        Ok(self.0.try_get().map(guard).map_err(|error| match error {
-            TryGetError::Empty => Nothing::Empty,
-            TryGetError::ShutDown => Nothing::ShutDown,
-        }))
-    }
-
-    fn getting(&self) -> Polled<'_, Option<Guard<'_, M>>> {
-        let get = self.0.get();
-        Box::pin(async move { Ok(get.await.map(guard)) })
-    }
-
-    fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Guard<'_, M>, Nothing>> {
-        let get = self.0.get().timeout(limit);
-        Box::pin(async move { Ok(get.await.map(guard).map_err(no_key)) })
-    }
-
-    fn get_many(&self, most: usize) -> Fallible<Option<Guards<'_, M>>> {
-        Ok(M::get_many(self.0.get_many(most)).map(guards))
-    }
-
-    fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Guards<'_, M>, Nothing>> {
-        Ok(M::get_many_timeout(self.0.get_many(most).timeout(limit)).map(guards).map_err(no_key))
-    }
-
-    fn try_get_many(&self, most: usize) -> Fallible<Result<Guards<'_, M>, Nothing>> {
-        Ok(self.0.try_get_many(most).map(guards).map_err(|error| match error {
-            TryGetError::Empty => Nothing::Empty,
-            TryGetError::ShutDown => Nothing::ShutDown,
-        }))
-    }
-
-    fn getting_many(&self, most: usize) -> Polled<'_, Option<Guards<'_, M>>> {
-        let get = self.0.get_many(most);
-        Box::pin(async move { Ok(get.await.map(guards)) })
-    }
-
-    fn done(&self, key: &Key) -> Fallible<bool> {
-        Ok(self.0.done(key).is_ok())
-    }
-
-    fn len(&self) -> Fallible<usize> {
-        Ok(self.0.len())
-    }
-
-    fn is_empty(&self) -> Fallible<bool> {
-        Ok(self.0.is_empty())
-    }
-
-    fn counts(&self) -> Fallible<Counts> {
-        Ok(counts(self.0.stats()))
-    }
-
-    fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
-        let Some(state) = self.0.state(key) else { return Ok(None) };
-        let seen = seen(state);
-        // A key of which only failures are left is as good as unknown here.
-        Ok(Some(seen).filter(|seen| Seen { group_paused: false, ..*seen } != Seen::default()))
-    }
-
-    fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
-        let cursor = Cursor::from_number(from);
-        let snapshot = self.0.snapshot().page(most).resume(cursor);
-        let mut snapshot = only.into_iter().fold(snapshot, requeue::Snapshot::only);
-        let Some(page) = snapshot.next() else {
-            return Err(Failed("a snapshot without a page".to_owned()));
-        };
-        let keys = page.keys.into_iter().map(|(key, state)| (key.id, seen(state), state.failures));
-        Ok(Page { keys: keys.collect(), totals: counts(page.totals), next: page.next.map(Cursor::number) })
-    }
-
     fn restore(
         &self,
         key: Key,
@@ -591,10 +647,6 @@ impl<M: Manner> Adapter for Front<M> {
         Ok(self.0.lift_rate())
     }
 
-    fn is_paused(&self) -> Fallible<bool> {
-        Ok(self.0.is_paused())
-    }
-
     fn pause_key(&self, key: Key) -> Fallible<bool> {
         Ok(self.0.pause_key(key))
     }
@@ -614,32 +666,6 @@ impl<M: Manner> Adapter for Front<M> {
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
         let took = if forget { self.0.cancel_and_forget(key) } else { self.0.cancel(key) };
         Ok(took.map(cancelled))
-    }
-
-    fn close(&self) -> Fallible<()> {
-        self.0.close();
-        Ok(())
-    }
-
-    fn shutting_down(&self) -> Fallible<bool> {
-        Ok(self.0.shutting_down())
-    }
-
-    fn shut_down(&self) -> Fallible<Down> {
-        Ok(down(self.0.shut_down()))
-    }
-
-    fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
-        let drain = self.0.shut_down_with(options(waiters, deadline));
-        Box::pin(async move { Ok(drained(drain.await)) })
-    }
-
-    fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
-        let drain = match (waiters, deadline) {
-            (Waiters::Drop, None) => self.0.shut_down_with_drain(),
-            _ => self.0.shut_down_with(options(waiters, deadline)),
-        };
-        Ok(drained(M::drain(drain)))
     }
 }
 

@@ -13,6 +13,7 @@
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 pub mod adapter;
+pub mod durable;
 pub mod fronts;
 pub mod limits;
 pub mod lockstep;

@@ -115,6 +115,22 @@ fn every_rule_in_scope_has_a_row() {
 }
 
 #[test]
+fn what_a_durable_queue_leaves_out_is_in_the_suite_and_stands_there_once() {
+    use requeue_verify::adapter::Adapter;
+    let (suite, mut left_out) = (suite(), BTreeSet::new());
+    for row in requeue_verify::durable::DurableThreads::leaves_out() {
+        for test in row.tests {
+            assert!(suite.contains(*test), "`{test}` is no function of the suite");
+            assert!(left_out.insert(test), "`{test}` is left out twice");
+        }
+    }
+    // every other one is run by `conformance!`, which has all of them: see below
+    for file in ["tests/durable_threads.rs", "tests/durable_tasks.rs"] {
+        assert!(read(&here().join(file)).contains("requeue_verify::conformance!("), "{file}");
+    }
+}
+
+#[test]
 fn every_function_of_the_suites_is_run() {
     for (folder, tests, all) in [
         ("src/suite", suite(), "macro_rules! conformance"),

@@ -8,8 +8,9 @@ use crate::writer::{Intake, Obeyed, Told, Writer};
 use requeue::engine::{Asked, Front, Journal, Known, Source};
 use requeue::limiter::{Exponential, RateLimiter};
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Clock, EngineError, Fence, Instant, KeyState, Op, Refused,
-    Restore, Unfinished, WorkQueue,
+    Add, AddFailed, Added, AsyncQueue, Builder, Cancelled, Clock, Drain, DrainOptions, EngineError, Fence,
+    Get, GetMany, Instant, Item, Items, KeyState, NotHeld, Op, Phase, Refused, Restore, ShutDown, Snapshot,
+    Stats, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -216,8 +217,11 @@ pub struct QueueBuilder<K: Key, V = ()> {
     front: Builder<K, V>,
     customize: Vec<Customize<K, V>>,
     merge: Option<Arc<MergeBytes>>,
-    wall: fn() -> Wall,
+    wall: WallClock,
 }
+
+/// The time of day.
+type WallClock = Arc<dyn Fn() -> Wall + Send + Sync>;
 
 impl<K: Key, V> fmt::Debug for QueueBuilder<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,7 +241,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             Err(_) => unreachable!("5 ms is less than 1,000 s"),
         };
         let front = front.name(name).unfinished(Unfinished::Retry);
-        Self { file: file.clone(), name: name.to_owned(), front, customize: Vec::new(), merge, wall }
+        Self {
+            file: file.clone(),
+            name: name.to_owned(),
+            front,
+            customize: Vec::new(),
+            merge,
+            wall: Arc::new(wall),
+        }
     }
 
     /// What keys that fail wait for. Without this call 5 ms, doubled for each failure in a row, and 1,000 s at most. It
@@ -258,7 +269,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self.front(move |front| front.limiter(limiter))
     }
 
-    /// Builds the queue in memory otherwise: with priorities, metrics, groups, another clock. A bound is not kept.
+    /// Builds the queue in memory otherwise: with priorities, metrics, groups, another clock. With a bound
+    /// [`open`](Self::open) refuses it. A debounce and what is said about a back-off hold in memory alone: after a restart
+    /// a key that was to run is ready.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -274,8 +287,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
 
     /// The time of day, in microseconds since 1970: for tests.
     #[doc(hidden)]
-    pub fn wall(self, wall: fn() -> i64) -> Self {
-        Self { wall, ..self }
+    pub fn wall(self, wall: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self { wall: Arc::new(wall), ..self }
     }
 
     /// Opens the queue: what the file has of it is ready or waiting.
@@ -307,7 +320,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             queue: number,
             applied: AtomicU64::new(0),
             fences: file.file.fences.clone(),
-            clocks: Arc::new(BothClocks { queue: OnceLock::new(), wall }),
+            clocks: Arc::new(BothClocks { queue: OnceLock::new(), wall: wall.clone() }),
             giving_up: Mutex::default(),
             values: PhantomData,
         });
@@ -387,18 +400,26 @@ struct Pen<K, V> {
 struct BothClocks {
     /// Set before the queue is worked on.
     queue: OnceLock<Arc<dyn Clock>>,
-    wall: fn() -> Wall,
+    wall: WallClock,
 }
 
 impl Clocks for BothClocks {
-    fn now(&self) -> (Instant, Wall) {
-        (self.queue.get().map_or(Instant::ORIGIN, Clock::now), (self.wall)())
+    fn wall(&self) -> Wall {
+        (self.wall)()
+    }
+
+    fn until(&self, due: Instant) -> Duration {
+        due.saturating_since(self.queue.get().map_or(Instant::ORIGIN, Clock::now))
     }
 }
 
 impl<K: Key, V: Serialize> Journal<K, V> for Pen<K, V> {
     fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
-        let dead = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        // of a key that is held it tells in the middle of its run
+        let held = known.as_ref().is_some_and(|known| known.held);
+        let mut giving_up = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner);
+        let dead = if held { None } else { giving_up.remove(key) };
+        drop(giving_up);
         let image = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
             // what can't be written can't have been added
             let value = value.and_then(|value| key::encode(value).ok());
@@ -539,13 +560,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
                 return Err(AddFailed { key, value: how.into_value(), error }).into();
             }
         };
-        let value = how.into_value();
         let Inner { front, pen, merge, .. } = &*self.inner;
-        if let Some(reason) = Source::front(front).refuses(asked.priority) {
-            return Err(AddFailed::from(requeue::AddError { key, value, reason })).into();
+        if Source::front(front).refuses(asked.priority).is_some() {
+            // so that it counts as refused: no queue opens again
+            return front.add_with(key, how).map_err(AddFailed::from).into();
         }
+        let value = how.into_value();
         let says_nothing = asked.delay.is_none() && asked.priority == 0 && value.is_none();
-        if says_nothing && front.state(&key).is_some_and(|state| state.ready || state.dirty) {
+        if says_nothing && Source::front(front).joins(front, &key) {
             // A trigger that is on the disk has made it so, and its row stays until a run has ended that begins
             // after this.
             return Ok(Added::Coalesced).into();
@@ -559,7 +581,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             key: key.to_bytes().into(),
             ticket: 0,
             at: (pen.clocks.wall)(),
-            delay: asked.delay,
+            delay: asked.delay.filter(|delay| !delay.is_zero()),
             priority: asked.priority,
             value: encoded,
         };
@@ -578,7 +600,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     }
 
     /// Takes away what asks for a run of the key: that it is ready or waiting, its value, and the run that is to follow
-    /// the one that is on. True if there was something. When this has ended that is on the disk.
+    /// the one that is on; and says what that was, as [`WorkQueue::cancel`]. When this has ended that is on the disk.
     ///
     /// # Errors
     ///
@@ -591,21 +613,237 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # let dir = tempfile::tempdir()?;
     /// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders to close").open()?;
     /// q.add_after(4711, Duration::from_secs(1800)).wait()?;
-    /// assert!(q.cancel(&4711).wait()?); // it is paid
+    /// assert!(q.cancel(&4711).wait()?.is_some()); // it is paid
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel(&self, key: &K) -> Op<bool> {
-        let Inner { front, pen, .. } = &*self.inner;
-        let cancelled = front.cancel(key).is_some();
-        if !cancelled {
-            return Ok(false).into();
-        }
-        let answer = Arc::new(Answer::default());
-        let tells = answer.clone();
-        pen.writer.push_wait(Box::new(move |written: Result<(), EngineError>| {
-            tells.tell(written.map(|()| true).map_err(|e| EngineError::Unknown(e.into())));
-        }));
-        Op::of(Writing::new(answer, pen.writer.clone()))
+    pub fn cancel(&self, key: &K) -> Op<Option<Cancelled<V>>> {
+        self.when_written(self.inner.front.cancel(key))
+    }
+
+    /// [`cancel`](Self::cancel) and [`forget`](Self::forget) in one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cancel`](Self::cancel).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// q.try_get()?.retry().expect("the queue is open");
+    /// q.cancel_and_forget(&4711).wait()?;
+    /// assert!(q.state(&4711).is_none() && q.num_requeues(&4711) == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_and_forget(&self, key: &K) -> Op<Option<Cancelled<V>>> {
+        self.when_written(self.inner.front.cancel_and_forget(key))
+    }
+
+    /// The next key, as [`WorkQueue::get`]: await it, or wait for it.
+    ///
+    /// The guard ends the run in memory, and the end is written as that of a worker's run is: within 10 ms, or when
+    /// [`written`](Self::written) says so. A guard that is dropped without a word puts its key back as a failure. What is
+    /// released by [`detach`](requeue::Item::detach) runs again if the process dies before [`done`](Self::done).
+    ///
+    /// # Cancel safety
+    ///
+    /// A key is taken only in the poll that returns it.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// let item = q.get().wait().expect("the queue is open"); // in async code: q.get().await
+    /// assert_eq!(*item.key(), 4711);
+    /// item.succeed();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self) -> Get<'_, K, V> {
+        self.inner.front.get()
+    }
+
+    /// Blocks until there is a key: [`WorkQueue::get_blocking`]. `None` if the queue is shut down and worked off.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// assert!(q.get_blocking().is_some_and(|item| *item.key() == 4711));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "dropping the item puts its key back; None says that the queue is worked off"]
+    pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
+        self.inner.front.get_blocking()
+    }
+
+    /// A key if one is ready: [`WorkQueue::try_get`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(q.try_get().is_err()); // nothing is ready
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
+        self.inner.front.try_get()
+    }
+
+    /// Up to `most` keys at once: [`WorkQueue::get_many`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Keys are taken only in the poll that returns them.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// for key in [1, 2, 3] {
+    ///     q.add(key).wait()?;
+    /// }
+    /// assert_eq!(q.get_many(8).wait().map(|items| items.len()), Some(3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many(&self, most: usize) -> GetMany<'_, K, V> {
+        self.inner.front.get_many(most)
+    }
+
+    /// Up to `most` of the keys that are ready: [`WorkQueue::try_get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(q.try_get_many(8).is_err()); // nothing is ready
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
+        self.inner.front.try_get_many(most)
+    }
+
+    /// Ends the run of a key: [`WorkQueue::done`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotHeld`]: nobody has the key.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// let (key, _value) = q.try_get()?.detach();
+    /// q.done(&key)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn done(&self, key: &K) -> Result<(), NotHeld> {
+        self.inner.front.done(key)
+    }
+
+    /// When this has ended, all is on the disk that had changed when it was called: the ends of runs.
+    ///
+    /// # Errors
+    ///
+    /// If that could not be written ([`EngineError::Unknown`]). It is kept, and written later.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// q.try_get()?.succeed();
+    /// q.written().wait()?; // the run is not repeated whatever happens now
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn written(&self) -> Op<()> {
+        self.when_written(())
+    }
+
+    /// Forgets the failures of a key: [`WorkQueue::forget`]. When this has ended that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// As for [`written`](Self::written).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// q.try_get()?.retry().expect("the queue is open");
+    /// q.forget(&4711).wait()?;
+    /// assert_eq!(q.num_requeues(&4711), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forget(&self, key: &K) -> Op<()> {
+        self.inner.front.forget(key);
+        self.written()
+    }
+
+    /// Hands nothing out from now on, in this process and in those that open the file later: [`WorkQueue::pause`]. True if it
+    /// was not paused. When this has ended that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// As for [`written`](Self::written).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// assert!(q.pause().wait()?);
+    /// assert!(q.try_get().is_err() && q.is_paused());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> Op<bool> {
+        let paused = self.inner.front.pause();
+        self.note_pause(true, paused)
+    }
+
+    /// Hands keys out again: [`WorkQueue::resume`]. True if it was paused. When this has ended that is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// As for [`written`](Self::written).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.pause().wait()?;
+    /// assert!(q.resume().wait()? && !q.is_paused());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume(&self) -> Op<bool> {
+        let resumed = self.inner.front.resume();
+        self.note_pause(false, resumed)
+    }
+
+    /// Whether it is [paused](Self::pause).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(!q.is_paused());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.inner.front.is_paused()
     }
 
     /// How many keys are ready.
@@ -668,6 +906,138 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     #[must_use]
     pub fn state(&self, key: &K) -> Option<KeyState> {
         self.inner.front.state(key)
+    }
+
+    /// How many keys are ready, held, dirty and waiting.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// assert_eq!(q.stats().ready, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.front.stats()
+    }
+
+    /// The keys that are known, a page at a time: [`WorkQueue::snapshot`].
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// let page = q.snapshot().next().expect("a first page");
+    /// assert_eq!(page.keys[0].0, 4711);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn snapshot(&self) -> Snapshot<'_, K, V> {
+        self.inner.front.snapshot()
+    }
+
+    /// How far shutdown is: [`WorkQueue::phase`].
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert_eq!(q.phase(), requeue::Phase::Open);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.inner.front.phase()
+    }
+
+    /// Whether triggers are refused: [`WorkQueue::shutting_down`].
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(!q.shutting_down());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn shutting_down(&self) -> bool {
+        self.inner.front.shutting_down()
+    }
+
+    /// Takes no more triggers from outside, and goes on with what is known: [`WorkQueue::close`].
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.close();
+    /// assert!(q.add(4711).wait().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        self.inner.front.close();
+    }
+
+    /// Takes no more, and hands out what is ready: [`WorkQueue::shut_down`]. What waits is dropped from memory, and stays in the
+    /// file: when that is opened again it waits for what was left.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add_after(4711, std::time::Duration::from_secs(1800)).wait()?;
+    /// assert_eq!(q.shut_down().dropped, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down(&self) -> ShutDown {
+        self.inner.front.shut_down()
+    }
+
+    /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. What waits stays in the file.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// assert!(q.shut_down_with_drain().wait().complete);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
+        self.inner.front.shut_down_with_drain()
+    }
+
+    /// The same with what is said of waiting keys and of a deadline: [`WorkQueue::shut_down_with`].
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// use requeue::DrainOptions;
+    /// let now = DrainOptions::default().timeout(std::time::Duration::ZERO);
+    /// assert!(q.shut_down_with(now).wait().complete);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
+        self.inner.front.shut_down_with(options)
+    }
+
+    /// Answers so when the disk has what is noted by now.
+    fn when_written<T: Send + 'static>(&self, so: T) -> Op<T> {
+        let writer = &self.inner.pen.writer;
+        let answer = Arc::new(Answer::default());
+        let tells = answer.clone();
+        writer.push_wait(Box::new(move |written: Result<(), EngineError>| {
+            tells.tell(written.map(|()| so).map_err(|e| EngineError::Unknown(e.into())));
+        }));
+        Op::of(Writing::new(answer, writer.clone()))
+    }
+
+    fn note_pause(&self, paused: bool, so: bool) -> Op<bool> {
+        let Pen { writer, queue, .. } = &*self.inner.pen;
+        writer.push_pause(*queue, paused);
+        self.when_written(so)
     }
 
     /// A trigger is written: the queue in memory gets it.

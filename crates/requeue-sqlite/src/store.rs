@@ -100,7 +100,10 @@ pub(crate) struct Image {
 
 /// The clock of a queue, and that on the wall.
 pub(crate) trait Clocks: Send + Sync {
-    fn now(&self) -> (Instant, Wall);
+    fn wall(&self) -> Wall;
+
+    /// How long it is until then by the queue's clock.
+    fn until(&self, due: Instant) -> Duration;
 }
 
 /// What another process asks of a queue.
@@ -138,12 +141,18 @@ pub(crate) struct Group {
     pub(crate) answered: Vec<(i64, Option<String>)>,
     /// Letters that only the file is to take note of.
     pub(crate) letters: Vec<Letter>,
+    /// The queues that are paused from now on, or not any more.
+    pub(crate) paused: HashMap<i64, bool>,
 }
 
 impl Group {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { ends, triggers, answered, letters } = self;
-        ends.is_empty() && triggers.is_empty() && answered.is_empty() && letters.is_empty()
+        let Self { ends, triggers, answered, letters, paused } = self;
+        ends.is_empty()
+            && triggers.is_empty()
+            && answered.is_empty()
+            && letters.is_empty()
+            && paused.is_empty()
     }
 }
 
@@ -332,6 +341,9 @@ impl Store {
                     .execute(params![letter, answer])?,
             };
         }
+        for (queue, paused) in &group.paused {
+            pause(&begun, *queue, *paused)?;
+        }
         for letter in &group.letters {
             obey(&begun, letter)?;
         }
@@ -462,16 +474,9 @@ fn migrate(begun: &Transaction<'_>, path: &Path) -> Result<(), EngineError> {
 
 fn write_end(begun: &Transaction<'_>, queue: i64, key: &[u8], end: &EndRow) -> rusqlite::Result<()> {
     let image = match (&end.image, &end.dead) {
-        (Some(image), _) if image.held => {
-            let mut held = begun.prepare_cached(
-                "update item set ready = 1, due = null, delay = null where queue = ?1 and key = ?2",
-            )?;
-            held.execute(params![queue, key])?;
-            return Ok(());
-        }
         (Some(image), _) => image,
         (None, Some(why)) => {
-            let (_, at) = end.clocks.now();
+            let at = end.clocks.wall();
             let mut dead = begun.prepare_cached(
                 "insert or replace into item(queue, key, ord, ready, failures, attempt, priority, first, dead, error)
                  values(?1, ?2, 0, 0, 0, 1, 0, ?3, 1, ?4)",
@@ -485,8 +490,16 @@ fn write_end(begun: &Transaction<'_>, queue: i64, key: &[u8], end: &EndRow) -> r
             return Ok(());
         }
     };
-    let (now, at) = end.clocks.now();
-    let delay = image.due.map(|due| micros(due.saturating_since(now)));
+    let at = end.clocks.wall();
+    let delay = image.due.map(|due| micros(end.clocks.until(due)));
+    let due = delay.map(|delay| at.saturating_add(delay));
+    if image.held {
+        let mut held = begun.prepare_cached(
+            "update item set ready = 1, due = ?3, delay = ?4, failures = ?5 where queue = ?1 and key = ?2",
+        )?;
+        held.execute(params![queue, key, due, delay, image.failures])?;
+        return Ok(());
+    }
     let mut known = begun.prepare_cached(
         "insert or replace into item(queue, key, ord, ready, due, delay, failures, attempt, priority, first, value)
          values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -496,7 +509,7 @@ fn write_end(begun: &Transaction<'_>, queue: i64, key: &[u8], end: &EndRow) -> r
         key,
         signed(image.ord),
         image.ready,
-        delay.map(|delay| at.saturating_add(delay)),
+        due,
         delay,
         image.failures,
         image.attempt,

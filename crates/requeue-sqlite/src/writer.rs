@@ -179,6 +179,11 @@ impl Writer {
         }
     }
 
+    /// Notes that a queue is paused from now on, or not any more.
+    pub(crate) fn push_pause(&self, queue: i64, paused: bool) {
+        lock(&self.desk.noted).group.paused.insert(queue, paused);
+    }
+
     /// Notes who is told when the ends are written that were noted before.
     pub(crate) fn push_wait(&self, told: Told) {
         lock(&self.desk.noted).waits.push(told);
@@ -308,6 +313,7 @@ impl Desk {
         let most = if letters.is_empty() { noted_now.min(MOST) } else { noted_now };
         let mut group = Group {
             ends: std::mem::take(&mut noted.group.ends),
+            paused: std::mem::take(&mut noted.group.paused),
             triggers: noted.group.triggers.drain(..most).collect(),
             ..Group::default()
         };
@@ -369,6 +375,9 @@ impl Desk {
         for (place, end) in group.ends {
             // what was noted meanwhile knows more
             noted.group.ends.entry(place).or_insert(end);
+        }
+        for (queue, paused) in group.paused {
+            noted.group.paused.entry(queue).or_insert(paused);
         }
         drop(noted);
         let why = why.to_string();

@@ -643,6 +643,9 @@ impl<K, V, S> Builder<K, V, S> {
             (true, Order::Fifo) => self.config.order = Order::Priority { max_wait: self.max_wait },
             (true, _) => return Err(BuildError::OrderAndPriorities),
         }
+        if self.bound.is_some() && self.journal.is_some() {
+            return Err(BuildError::EngineAndBound);
+        }
         let drop_oldest = self.on_dropped.is_some();
         match self.bound {
             Some(0) => return Err(BuildError::BoundOfZero),

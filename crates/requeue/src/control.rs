@@ -1,7 +1,6 @@
 //! Calls that take a hand in what the queue does with a key (rule B7).
 
 use crate::hold::Shared;
-use crate::journal::Known;
 use crate::key::AsKey;
 use crate::{Cancelled, WorkQueue};
 use std::borrow::Borrow;
@@ -15,15 +14,7 @@ impl<K, V> Shared<K, V> {
     {
         let mut hold = self.enter(&mut None);
         let (cancelled, gone) = hold.cancel(key, hash, forget);
-        self.tell_journal(|journal| match &gone {
-            Some(key) => journal.changed(key, None),
-            None => {
-                let known = hold.core.slot_of(key, hash).and_then(|slot| hold.core.known_of(slot));
-                if let Some((key, state, value)) = known {
-                    journal.changed(key, Known::of(&state, value));
-                }
-            }
-        });
+        self.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
         hold.close();
         drop(gone);
         cancelled

@@ -1,12 +1,11 @@
 //! How a run ends: the guard's part in it, and what follows the lock hold.
 
 use crate::hold::{Hold, Shared};
-use crate::journal::Known;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
-use requeue_core::{Core, Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
+use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -53,23 +52,35 @@ impl<K> Ending<'_, K> {
         value: Option<V>,
         reading: Option<Instant>,
     ) -> Result<Duration, RefusedEnd<V>> {
+        self.end_as(shared, how, value, reading, true)
+    }
+
+    /// [`end`](Self::end), of which the journal hears if it is `told`.
+    fn end_as<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        how: How<'_>,
+        value: Option<V>,
+        reading: Option<Instant>,
+        told: bool,
+    ) -> Result<Duration, RefusedEnd<V>> {
         let ended = match self {
             Self::Keeping(run) => shared.hold(reading).with(|hold| {
                 let ended = hold.core.end_keeping(run, how, value)?;
-                tell_end(shared, &hold.core, run);
+                if told {
+                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(run.slot()));
+                }
                 Ok(ended)
             })?,
-            Self::Taking(Some(run)) if shared.journal.is_some() => {
-                // the journal wants the key, which is nobody's any more if its run is taken
-                let delay = Ending::Keeping(run).end(shared, how, value, reading)?;
-                self.give_back(shared);
-                return Ok(delay);
-            }
             Self::Taking(slot) => {
                 let mut hold = shared.hold(reading);
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
+                let at = run.slot();
                 let ended = hold.core.end(run, how, value);
+                if let (true, Ok(ended)) = (told, &ended) {
+                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(at));
+                }
                 hold.close();
                 match ended {
                     Ok(ended) => ended,
@@ -83,16 +94,6 @@ impl<K> Ending<'_, K> {
         let delay = ended.delay;
         after_end(shared, ended);
         Ok(delay)
-    }
-
-    /// Gives the run back, which has ended.
-    fn give_back<V>(&mut self, shared: &Shared<K, V>) {
-        if let Self::Taking(slot) = self {
-            if let Some(run) = slot.take() {
-                let ended = shared.lock().with(|hold| hold.core.give_back(run));
-                after_end(shared, ended);
-            }
-        }
     }
 
     /// Ends the run with a failure, and puts its payload back. With `instead`
@@ -162,10 +163,9 @@ impl<K> Ending<'_, K> {
 
     pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
         let panic = self.forget_own(shared);
-        if shared.journal.is_some() {
-            let _ = self.end(shared, How::Succeed, None::<V>, None);
-        } else {
-            self.finish(shared, true, None);
+        match self {
+            Self::Taking(run) => finish(shared, run, true, None),
+            Self::Keeping(_) => _ = self.end(shared, How::Succeed, None::<V>, None),
         }
         panic.resume();
     }
@@ -190,28 +190,11 @@ impl<K> Ending<'_, K> {
         panic
     }
 
-    pub(crate) fn done<V>(&mut self, shared: &Shared<K, V>) {
-        self.finish(shared, false, None);
+    /// Ends a run whose retry was refused: in memory it is done. The journal does not hear of it, so that an engine
+    /// goes on to have the key as it was before the run, and the next process runs it again.
+    pub(crate) fn end_refused<V>(&mut self, shared: &Shared<K, V>, reading: Option<Instant>) {
+        let _ = self.end_as(shared, How::Done, None::<V>, reading, false);
     }
-
-    /// Ends the run as done or as succeeded.
-    #[inline]
-    fn finish<V>(&mut self, shared: &Shared<K, V>, succeeded: bool, reading: Option<Instant>) {
-        if let Self::Taking(slot) = self {
-            finish(shared, slot, succeeded, reading);
-        } else {
-            let how = if succeeded { How::Succeed } else { How::Done };
-            let _ = self.end(shared, how, None, reading);
-        }
-    }
-}
-
-/// The journal hears of a key whose run has just ended.
-fn tell_end<K, V>(shared: &Shared<K, V>, core: &Core<K, V>, run: &RunRef<K>) {
-    shared.tell_journal(|journal| {
-        let known = core.known_of(run.slot());
-        journal.changed(run.key(), known.and_then(|(_, state, value)| Known::of(&state, value)));
-    });
 }
 
 /// Ends a run as done or as succeeded, if it was not ended.
@@ -227,6 +210,7 @@ pub(crate) fn finish<K, V>(
     let Some(run) = slot.take() else { return };
     match hold.core.finish_at_once(run) {
         Ok((key, worked)) => {
+            shared.tell_known(&hold.core, Some(&key), |_| None);
             hold.close();
             shared.tell_worked(worked, RunEnd::Done);
             drop(key);
@@ -239,7 +223,9 @@ pub(crate) fn finish<K, V>(
 /// would be moved through memory in the other case too.
 #[inline(never)]
 fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
+    let slot = run.slot();
     let ended = hold.core.finish_in_full(run, succeeded);
+    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
     hold.close();
     after_end(shared, ended);
 }
@@ -299,16 +285,17 @@ fn abandon<K, V>(
     payload: &mut Option<V>,
     mut reading: Option<Instant>,
 ) {
+    if shared.unfinished == Unfinished::Done {
+        return finish(shared, run, false, reading);
+    }
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
-    if shared.unfinished == Unfinished::Done
-        || ending.retry(shared, None, payload, &mut reading, &Cell::new(None)).is_err()
-    {
-        ending.finish(shared, false, reading);
+    if ending.retry(shared, None, payload, &mut reading, &Cell::new(None)).is_err() {
+        ending.end_refused(shared, reading);
     }
 }
 
-/// Ends a run without reading the clock or asking anybody.
+/// Ends a run without reading the clock or asking anybody. The journal hears of no end that users' code prevented.
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {

@@ -16,7 +16,7 @@ pub use crate::op::Call;
 pub use crate::source::{Front, Source};
 
 use crate::add::{Add, When};
-use crate::{AddError, AddResult, Builder, Clock, Refused, WorkQueue};
+use crate::{AddError, AddResult, Builder, Clock, Metrics, Refused, WorkQueue};
 use requeue_core::{Delay, Policy};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// So much later; `None` is now.
+    /// So much later; `None` is now, and so is a delay of nothing.
     pub delay: Option<Duration>,
     /// The priority.
     pub priority: i16,
@@ -63,7 +63,7 @@ impl Asked {
         }
         let delay = match when {
             When::Now => None,
-            When::After(delay) if *policy == Policy::Earliest => (!delay.is_zero()).then_some(*delay),
+            When::After(delay) if *policy == Policy::Earliest => Some(*delay),
             When::After(_) => return Err("an engine keeps the earliest timer of a key"),
             When::At(_) => return Err("an engine keeps no instant of the queue's clock"),
             When::RateLimited => return Err("an engine keeps no trigger that a limiter delays"),
@@ -75,10 +75,10 @@ impl Asked {
 impl<K, V, S> Builder<K, V, S> {
     /// The queue is the front of an engine, which writes down what is known of its keys.
     ///
-    /// What it is told is whole only where keys are ended by a [`Worker`](crate::Worker), or by
-    /// [`succeed`](crate::Item::succeed), [`retry`](crate::Item::retry), [`again`](crate::Item::again) and
-    /// [`give_up`](crate::Item::give_up). A run that ends by [`done`](crate::Item::done) is not told: the store goes on
-    /// to have its key as one that is to run. Nor is what is forgotten or dropped for room.
+    /// It is told of each end of a run, and of what is cancelled or forgotten. It is not told of a run whose retry was
+    /// refused because the queue is shut down, nor of one whose guard was dropped where users' code panics: the store goes
+    /// on to have the key as it was before that run, and the next process runs it again. Nor is it told of waiting keys
+    /// that a shutdown drops. Such a queue has no bound.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -127,6 +127,37 @@ impl<K, V> Front<K, V> {
         self.shared.lock().with(|hold| hold.core.shutting_down()).then_some(Refused::ShutDown)
     }
 
+    /// Adds the key if that changes nothing that an engine has to write: it is in line, or runs again after its run, and has
+    /// no lower priority than 0. False if it was not added.
+    ///
+    /// # Panics
+    ///
+    /// As for [`add`](WorkQueue::add).
+    ///
+    /// ```
+    /// # use requeue::{Source, WorkQueue};
+    /// let q = WorkQueue::<u32>::new();
+    /// assert!(!q.front().joins(&q, &4711));
+    /// q.add(4711)?;
+    /// assert!(q.front().joins(&q, &4711));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn joins<S>(&self, queue: &WorkQueue<K, V, S>, key: &K) -> bool
+    where
+        K: Hash + Eq,
+        S: BuildHasher,
+    {
+        let hash = queue.hash(key);
+        self.shared.hold(None).with(|hold| {
+            let is_asked = hold
+                .core
+                .state(key, hash)
+                .is_some_and(|state| (state.ready || state.dirty) && state.priority >= 0);
+            is_asked && matches!(hold.core.add_known(key, hash), Ok(Some(_)))
+        })
+    }
+
     /// Gives the queue a trigger that was written: of what [`Asked`] says.
     ///
     /// # Errors
@@ -170,6 +201,9 @@ impl<K, V> Front<K, V> {
             shared.tell_journal(|journal| journal.applied(ticket));
             added
         });
+        if reading.is_some() && added.is_ok() {
+            shared.tell(Metrics::retried);
+        }
         added.map(|accepted| accepted.added)
     }
 }

@@ -113,6 +113,8 @@ pub enum BuildError {
     DropOldestWithoutBound,
     /// Keys were to be dropped for room, and the order is one of the user's own.
     DropOldestAndOwnOrder,
+    /// A bound was asked for, and the queue is an engine's front.
+    EngineAndBound,
     /// Groups that take turns were asked for, and another order too.
     OrderAndGroups,
     /// Priorities were to count within groups, and there are no groups, or no priorities.
@@ -147,6 +149,7 @@ messages!(BuildError {
         call .bound(…) on the builder too, or leave out .drop_oldest(…)",
     DropOldestAndOwnOrder => "with an order of your own the queue does not choose which key to drop: \
         leave out .drop_oldest(…), or .custom_order(…)",
+    EngineAndBound => "an engine keeps no bound: leave out .bound(…), or count in front of the queue",
     MaxWaitWithoutPriorities => "only a queue with priorities or groups passes keys over: \
         call .priorities() or .group_by(…) on the builder too, or leave out .max_wait(…)",
     OrderAndGroups => "groups that take turns are an order, first in first out within each of them: \

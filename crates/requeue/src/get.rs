@@ -72,10 +72,13 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     ) -> Took<Self::Taken> {
         // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
+            let slot = run.slot();
             match hold.core.finish_at_once(run) {
                 Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
                 Err(run) => left.in_full = Some(hold.core.finish_in_full(run, false)),
             }
+            let gone = left.key.as_ref().or(left.in_full.as_ref().and_then(|ended| ended.key.as_ref()));
+            hold.shared().tell_known(&hold.core, gone, |_| Some(slot));
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),

@@ -99,7 +99,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
     ) -> Took<Self::Taken> {
         let Self { most, items, asked } = self;
         if !items.is_empty() {
-            end_in(hold, owner.shared(), items, false, &mut left.ended);
+            end_in(hold, owner.shared(), items, false, true, &mut left.ended);
             items.clear();
             // these may have been the last runs that a drain waited for
             hold.core.conclude();

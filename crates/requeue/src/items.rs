@@ -182,21 +182,26 @@ pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<En
     Vec::with_capacity(if leaves_something(shared) { runs } else { 0 })
 }
 
-/// In a hold: ends the runs of those items that are this queue's. Users' code
-/// has no part in it.
+/// In a hold: ends the runs of those items that are this queue's, and tells the journal if
+/// `told`. Users' code has no part in it.
 #[inline]
 pub(crate) fn end_in<K, V>(
     hold: &mut Hold<'_, K, V>,
     shared: &Arc<Shared<K, V>>,
     items: &mut [Item<'_, K, V>],
     succeeded: bool,
+    told: bool,
     left: &mut Vec<Ended<K, V>>,
 ) {
     let leaves = leaves_something(shared);
     let core = &mut hold.core;
     for item in items {
         if let Some(run) = item.take_run(shared) {
+            let slot = run.slot();
             let ended = core.finish(run, succeeded);
+            if told {
+                shared.tell_known(core, ended.key.as_ref(), |_| Some(slot));
+            }
             if leaves {
                 left.push(ended);
             }
@@ -208,7 +213,7 @@ pub(crate) fn end_in<K, V>(
 fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.hold(None);
-    end_in(&mut hold, shared, items, succeeded, &mut left);
+    end_in(&mut hold, shared, items, succeeded, true, &mut left);
     hold.close();
     after_ends(shared, left);
 }
@@ -272,7 +277,12 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
             let mut hold = if clock_works { shared.hold(None) } else { shared.lock() };
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
+                let slot = run.slot();
                 let ended = hold.core.put_back(run, item.take_value());
+                // a queue that is over has put nothing back
+                if !hold.core.is_over() {
+                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
+                }
                 // only where the run had been ended under its guard, or the queue is over
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
                     left.push(ended);
@@ -304,7 +314,7 @@ pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
 fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.lock();
-    end_in(&mut hold, shared, items, false, &mut left);
+    end_in(&mut hold, shared, items, false, false, &mut left);
     hold.close();
     quietly(|| after_ends(shared, left));
 }
@@ -328,10 +338,14 @@ fn retry_all<K, V>(
                 let core = &mut hold.core;
                 for item in rest.by_ref() {
                     let Some(run) = item.take_run(shared) else { continue };
+                    let slot = run.slot();
                     retried += 1;
                     let ended = match core.end(run, How::Retry(RetryDelay::Limited(limit)), item.take_value())
                     {
-                        Ok(ended) => ended,
+                        Ok(ended) => {
+                            shared.tell_known(core, ended.key.as_ref(), |_| Some(slot));
+                            ended
+                        }
                         Err((run, refused)) => {
                             retried -= 1;
                             if let Some(value) = refused.value {

@@ -343,7 +343,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         key.with_key(|key| {
             self.shared.forget_own(key);
             let hash = self.hash(key);
-            let gone = self.shared.hold(None).with(|hold| hold.core.forget(key, hash));
+            let gone = self.shared.hold(None).with(|hold| {
+                let gone = hold.core.forget(key, hash);
+                self.shared.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
+                gone
+            });
             drop(gone);
         });
     }
@@ -393,7 +397,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
-        let ended = self.shared.hold(None).with(|hold| hold.core.done(key, hash))?;
+        let ended = self.shared.hold(None).with(|hold| {
+            let ended = hold.core.done(key, hash)?;
+            self.shared.tell_known(&hold.core, ended.key.as_ref(), |core| core.slot_of(key, hash));
+            Ok(ended)
+        })?;
         after_end(&self.shared, ended);
         Ok(())
     }

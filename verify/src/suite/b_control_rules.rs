@@ -184,7 +184,7 @@ pub fn b7_a_run_that_begins_and_ends_while_its_key_is_cloned_is_as_any_other<A: 
     probe.clone.clear();
     assert_eq!(q.work_off(), [2, 1]);
     q.has(0, 0, 0, 0);
-    assert_eq!(q.snapshot(10, None), []);
+    assert_eq!(q.snapshot(10, None), [0_u64; 0]);
 }
 
 pub fn b7_a_clone_that_panics_leaves_the_queue_as_it_was<A: Adapter>() {
@@ -199,5 +199,5 @@ pub fn b7_a_clone_that_panics_leaves_the_queue_as_it_was<A: Adapter>() {
     q.has(3, 0, 0, 0);
     assert_eq!(q.work_off(), [1, 2, 3]);
     assert_eq!(probe.drop.runs(), 1, "nothing keeps it");
-    assert_eq!(q.snapshot(10, None), []);
+    assert_eq!(q.snapshot(10, None), [0_u64; 0]);
 }

@@ -7,7 +7,7 @@ macro_rules! tests {
     ($adapter:ty, $file:ident: $($name:ident,)*) => {$(
         #[test]
         fn $name() {
-            $crate::watchdog::run(stringify!($name), $crate::suite::$file::$name::<$adapter>);
+            $crate::suite::run::<$adapter>(stringify!($name), $crate::suite::$file::$name::<$adapter>);
         }
     )*};
 }

@@ -447,22 +447,22 @@ impl<K, V> Core<K, V> {
         self.find(hash, key)
     }
 
-    /// The key of this slot, and what is known of it: its state and its payload. `None` if nothing is.
+    /// The key of this slot, which is taken, and what is known of it: its state, `None` if a guard alone still lends it; and
+    /// its payload.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
     /// # let mut core = Core::<&str, u32>::new(Config::default());
     /// core.add(&mut Trigger::new("a", Some(3)), 7, Delay::Now)?;
     /// let slot = core.slot_of("a", 7).expect("it is ready");
-    /// let (key, state, value) = core.known_of(slot).expect("it is ready");
-    /// assert_eq!((*key, state.ready, value), ("a", true, Some(&3)));
+    /// let (key, state, value) = core.known_of(slot);
+    /// assert_eq!((*key, state.is_some_and(|state| state.ready), value), ("a", true, Some(&3)));
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     #[doc(hidden)]
     #[must_use]
-    pub fn known_of(&self, slot: u32) -> Option<(&K, KeyState, Option<&V>)> {
-        let state = self.state_of(slot)?;
-        Some((self.arena.key(slot), state, self.values.get(slot).and_then(Option::as_ref)))
+    pub fn known_of(&self, slot: u32) -> (&K, Option<KeyState>, Option<&V>) {
+        (self.arena.key(slot), self.state_of(slot), self.values.get(slot).and_then(Option::as_ref))
     }
 
     /// How often the key was put back since it was last forgotten.

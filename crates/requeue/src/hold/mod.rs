@@ -16,7 +16,7 @@ use crate::Instant;
 use crate::adders::{Adders, OnDropped};
 use crate::clock::{Clock, Parker};
 use crate::filter::Filter;
-use crate::journal::Journal;
+use crate::journal::{Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::Lock;
 use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
@@ -66,6 +66,8 @@ pub(crate) trait Holders: Send + Sync {
 pub(crate) struct Shared<K, V> {
     state: Lock<State<K, V>>,
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
+    /// The engine that writes down what is known of keys.
+    pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
     /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
     /// looked at under the lock.
     timed: atomic::AtomicBool,
@@ -80,8 +82,6 @@ pub(crate) struct Shared<K, V> {
     pub(crate) bell: Bell,
     /// Who is told of keys that were dropped for room.
     pub(crate) on_dropped: Option<OnDropped<K, V>>,
-    /// The engine that writes down what is known of keys.
-    pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
     /// Whether keys have priorities.
     pub(crate) priorities: bool,
     /// Whether it has a bound.
@@ -305,6 +305,37 @@ impl<K, V> Shared<K, V> {
         if let Some(journal) = &self.journal {
             quietly(|| tell(&**journal));
         }
+    }
+
+    /// The journal hears what is known of a key from now on: nothing if it is gone, otherwise what is known of its slot.
+    #[inline(always)]
+    pub(crate) fn tell_known(
+        &self,
+        core: &Core<K, V>,
+        gone: Option<&K>,
+        slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
+    ) {
+        if self.journal.is_some() {
+            self.tell_known_in_full(core, gone, slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_known_in_full(
+        &self,
+        core: &Core<K, V>,
+        gone: Option<&K>,
+        slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
+    ) {
+        self.tell_journal(|journal| match gone {
+            Some(key) => journal.changed(key, None),
+            None => {
+                if let Some((key, state, value)) = slot(core).map(|slot| core.known_of(slot)) {
+                    journal.changed(key, state.and_then(|state| Known::of(&state, value)));
+                }
+            }
+        });
     }
 
     /// What `shut_down` does; once more where a handle is dropped.

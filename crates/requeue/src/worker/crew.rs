@@ -218,7 +218,7 @@ impl<K, V> Crew<K, V> {
         };
         if fate == Fate::Refused {
             // shut down, and counted as refused
-            ending.done(queue);
+            ending.end_refused(queue, None);
         }
         fate
     }
@@ -249,7 +249,7 @@ impl<K, V> Crew<K, V> {
         quietly(|| ending.give_up(queue));
         // a limiter that cannot forget either
         if !ending.has_ended(queue) {
-            ending.done(queue);
+            ending.end_refused(queue, None);
         }
         Fate::GaveUp
     }
