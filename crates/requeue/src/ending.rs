@@ -208,9 +208,13 @@ pub(crate) fn finish<K, V>(
     let mut hold = shared.hold(reading);
     // only now: what runs before may panic, and the guard must still have it
     let Some(run) = slot.take() else { return };
+    if shared.journal.is_some() {
+        let ended = finish_told(shared, &mut hold, run, succeeded);
+        hold.close();
+        return after_end(shared, ended);
+    }
     match hold.core.finish_at_once(run) {
         Ok((key, worked)) => {
-            shared.tell_known(&hold.core, Some(&key), |_| None);
             hold.close();
             shared.tell_worked(worked, RunEnd::Done);
             drop(key);
@@ -223,11 +227,25 @@ pub(crate) fn finish<K, V>(
 /// would be moved through memory in the other case too.
 #[inline(never)]
 fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
-    let slot = run.slot();
     let ended = hold.core.finish_in_full(run, succeeded);
-    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
     hold.close();
     after_end(shared, ended);
+}
+
+/// In a hold: ends a run as done or as succeeded, and tells the journal. Apart, so that a queue without one does not pay
+/// for it.
+#[cold]
+#[inline(never)]
+pub(crate) fn finish_told<K, V>(
+    shared: &Shared<K, V>,
+    hold: &mut Hold<'_, K, V>,
+    run: RunRef<K>,
+    succeeded: bool,
+) -> Ended<K, V> {
+    let slot = run.slot();
+    let ended = hold.core.finish(run, succeeded);
+    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
+    ended
 }
 
 /// What follows the end of a run outside the lock: the metrics hear of it, and

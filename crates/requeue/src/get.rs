@@ -1,6 +1,6 @@
 //! Waiting for a key.
 
-use crate::ending::{after_end, end_in_drop, finish};
+use crate::ending::{after_end, end_in_drop, finish, finish_told};
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -72,13 +72,15 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     ) -> Took<Self::Taken> {
         // only now: what runs before may panic, and the run must still be there
         if let Some(run) = self.ending.take() {
-            let slot = run.slot();
-            match hold.core.finish_at_once(run) {
-                Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
-                Err(run) => left.in_full = Some(hold.core.finish_in_full(run, false)),
+            let shared = hold.shared();
+            if shared.journal.is_some() {
+                left.in_full = Some(finish_told(shared, hold, run, false));
+            } else {
+                match hold.core.finish_at_once(run) {
+                    Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
+                    Err(run) => left.in_full = Some(hold.core.finish_in_full(run, false)),
+                }
             }
-            let gone = left.key.as_ref().or(left.in_full.as_ref().and_then(|ended| ended.key.as_ref()));
-            hold.shared().tell_known(&hold.core, gone, |_| Some(slot));
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),

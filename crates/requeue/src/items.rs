@@ -1,6 +1,6 @@
 //! Keys that were taken together, and are ended together.
 
-use crate::ending::after_end;
+use crate::ending::{after_end, finish_told};
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -194,14 +194,19 @@ pub(crate) fn end_in<K, V>(
     left: &mut Vec<Ended<K, V>>,
 ) {
     let leaves = leaves_something(shared);
+    if told && shared.journal.is_some() {
+        for run in items.iter_mut().filter_map(|item| item.take_run(shared)) {
+            let ended = finish_told(shared, hold, run, succeeded);
+            if leaves {
+                left.push(ended);
+            }
+        }
+        return;
+    }
     let core = &mut hold.core;
     for item in items {
         if let Some(run) = item.take_run(shared) {
-            let slot = run.slot();
             let ended = core.finish(run, succeeded);
-            if told {
-                shared.tell_known(core, ended.key.as_ref(), |_| Some(slot));
-            }
             if leaves {
                 left.push(ended);
             }
