@@ -22,6 +22,9 @@ _requeue() {
             requeue,cancel)
                 cmd="requeue__subcmd__cancel"
                 ;;
+            requeue,check)
+                cmd="requeue__subcmd__check"
+                ;;
             requeue,help)
                 cmd="requeue__subcmd__help"
                 ;;
@@ -57,6 +60,9 @@ _requeue() {
                 ;;
             requeue__subcmd__help,cancel)
                 cmd="requeue__subcmd__help__subcmd__cancel"
+                ;;
+            requeue__subcmd__help,check)
+                cmd="requeue__subcmd__help__subcmd__check"
                 ;;
             requeue__subcmd__help,help)
                 cmd="requeue__subcmd__help__subcmd__help"
@@ -95,7 +101,7 @@ _requeue() {
 
     case "${cmd}" in
         requeue)
-            opts="-h -V --help --version run plan add ls state cancel retry pause resume purge stats help"
+            opts="-h -V --help --version run plan add ls state cancel retry pause resume purge stats check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -109,7 +115,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --queue --json --after --priority --null --help"
+            opts="-0 -h --engine --queue --json --after --at --every --priority --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -124,6 +130,14 @@ _requeue() {
                     return 0
                     ;;
                 --after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --at)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -160,8 +174,30 @@ _requeue() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        requeue__subcmd__check)
+            opts="-h --engine --queue --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --engine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         requeue__subcmd__help)
-            opts="run plan add ls state cancel retry pause resume purge stats help"
+            opts="run plan add ls state cancel retry pause resume purge stats check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -189,6 +225,20 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__help__subcmd__cancel)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        requeue__subcmd__help__subcmd__check)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -542,7 +592,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -j -q -h --null --priority --max-wait --group-by --group-cap --group-rate --merge --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
+            opts="-0 -j -q -h --null --priority --max-wait --group-by --group-cap --group-rate --merge --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -597,6 +647,25 @@ _requeue() {
                     return 0
                     ;;
                 --bound)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --queue)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

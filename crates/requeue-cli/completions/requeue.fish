@@ -37,6 +37,7 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "pause" -d 'Hand out
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "resume" -d 'End a pause'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "stats" -d 'Count the keys of a durable queue'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "check" -d 'Check the file of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
@@ -55,6 +56,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Every
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l queue -d 'With --state, the name of the queue in FILE [default: default]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
@@ -102,6 +105,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directo
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'Run nothing for what is there at the start, only for changes; the same as --on write,delete'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l stay -d 'With --state, go on after the end of the input until a signal comes: keys come by `requeue add`'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
@@ -127,6 +131,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'P
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Higher ones run first, in a queue that has priorities' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
@@ -165,18 +171,23 @@ complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Whe
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "add" -d 'Add keys to a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "resume" -d 'End a pause'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "stats" -d 'Count the keys of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "add" -d 'Add keys to a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "resume" -d 'End a pause'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "stats" -d 'Count the keys of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "check" -d 'Check the file of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "bucket" -d 'All keys at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "per-key-bucket" -d 'Each key at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "exponential" -d 'A delay that doubles with each failure of a key'

@@ -83,6 +83,7 @@ The program:
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
   a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
   With --merge also REQUEUE_PAYLOAD, unless no trigger of the run had a value.
+  With --state also REQUEUE_FENCE: a number that grows from run to run, over restarts.
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
   Its standard input is empty, and it runs in a process group of its own. One that reads
@@ -101,6 +102,18 @@ What the end of a run means:
   anything else            failure: retry after base-delay x 2^failures
   A key that cannot be given to a program (it or its value holds a NUL, or is too long)
   gives up without a run.
+
+Keeping:
+  With --state FILE a line is accepted when it is on the disk, and what was accepted goes
+  on after any end of requeue, also kill -9 and power cuts: with its failures, its delay,
+  its priority and its values. A run whose end is not on the disk runs again. How far the
+  input was read is yours to know: who begins again with the same lines runs them again.
+  Other processes add, list and cancel meanwhile: requeue add --engine sqlite:FILE.
+  At the end of the input what is ready is worked off, retries included; keys that wait
+  for a time of their own stay in FILE. With --stay it goes on until a signal comes. The
+  first one lets what is ready run, as always; what is left then is in FILE, and the
+  status is 0 unless a run failed for good, a second signal came, or input was unread.
+  While FILE can't be written to (a full disk) runs go on, and no more input is read.
 
 Watching:
   Keys are paths as find prints them: PATH as it was given, and what is below it. Files
@@ -279,6 +292,18 @@ pub(crate) struct Run {
     /// Keep at most N keys that wait, are retried or run; further input is read when some are done
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = bound, help_heading = "Running")]
     pub(crate) bound: Option<NonZeroUsize>,
+
+    /// Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Keeping")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// With --state, the name of the queue in FILE [default: default]
+    #[arg(long, value_name = "NAME", requires = "state", help_heading = "Keeping")]
+    queue: Option<String>,
+
+    /// With --state, go on after the end of the input until a signal comes: keys come by `requeue add`
+    #[arg(long, requires = "state", help_heading = "Keeping")]
+    pub(crate) stay: bool,
 
     /// Run at most N programs at a time [default: number of cores]
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
@@ -461,6 +486,9 @@ impl Run {
     ///
     /// Options that contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some((option, why)) = self.not_with_state() {
+            return Err(format!("{option} and --state do not go together: {why}"));
+        }
         if let Some(option) = self.needs_watch() {
             return Err(format!("{option} needs --watch PATH"));
         }
@@ -515,6 +543,7 @@ impl Run {
             (self.left_to.as_deref(), "--left-to"),
             (self.joblog.as_deref(), "--joblog"),
             (self.metrics_to.as_deref(), "--metrics-to"),
+            (self.state.as_deref(), "--state"),
         ];
         let given: Vec<_> = files.iter().filter_map(|(path, option)| Some(((*path)?, *option))).collect();
         let pairs = given.iter().enumerate().flat_map(|(i, a)| given[i + 1..].iter().map(move |b| (a, b)));
@@ -536,6 +565,33 @@ impl Run {
             (self.resync.is_some(), "--resync"),
         ];
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
+    }
+
+    /// An option that contradicts `--state`, and why.
+    fn not_with_state(&self) -> Option<(&'static str, &'static str)> {
+        let given = [
+            (!self.watch.is_empty(), "--watch", "what is there is found anew at each start"),
+            (self.dry_run, "--dry-run", "it runs nothing, and keeps nothing"),
+            (self.bound.is_some(), "--bound", "the file keeps whatever it has accepted"),
+            (self.debounced().is_some(), "--debounce", "the file keeps no times of quiet"),
+            (
+                self.in_backoff != InBackoff::Run,
+                "--in-backoff",
+                "a trigger that the file has makes its key run as soon as it can",
+            ),
+            (
+                self.left_to.is_some(),
+                "--left-to",
+                "what is left stays in the file of --state, and runs from there",
+            ),
+        ];
+        let contradiction = given.into_iter().find(|(given, ..)| *given && self.state.is_some());
+        contradiction.map(|(_, option, why)| (option, why))
+    }
+
+    /// Which queue of the file of `--state`.
+    pub(crate) fn queue_name(&self) -> &str {
+        self.queue.as_deref().unwrap_or(engine::DEFAULT)
     }
 
     /// Whether standard input has keys.

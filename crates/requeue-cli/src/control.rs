@@ -95,6 +95,11 @@ impl Control {
         (!self.reached(Level::WorkOff)).then(begin)
     }
 
+    /// Where the level has risen, or rises now, the queue is shut down when this returns.
+    pub(crate) fn settle(&self) {
+        drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Raises the level to at least `level`.
     pub(crate) fn raise(&self, level: Level) {
         {

@@ -42,7 +42,7 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
         }
         let (key, line) = match piece {
             Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
-            Piece::Key(_) | Piece::Repeated => return true,
+            Piece::Key(_) | Piece::Repeated | Piece::Pause => return true,
             Piece::TooLong { start, .. } => (start, Err(Unpassable::TooLong)),
             Piece::NoKey(line, why) => (line, Err(why)),
         };

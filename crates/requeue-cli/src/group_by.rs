@@ -1,10 +1,10 @@
 //! Which group a key belongs to: `--group-by`.
 
 use regex::bytes::Regex;
-use requeue::{Builder, GroupRules};
+use requeue::GroupRules;
 
 use crate::args::Run;
-use crate::intake::Cause;
+use crate::queue::Shape;
 use crate::tally::Key;
 
 /// How the group of a key is found.
@@ -57,8 +57,8 @@ pub(crate) fn at_once(rate: f64) -> u32 {
 }
 
 /// The queue takes turns between the groups that the options ask for.
-pub(crate) fn with_groups(builder: Builder<Key, Cause>, args: &Run) -> Builder<Key, Cause> {
-    let Some(group_by) = args.group_by.clone() else { return builder };
+pub(crate) fn with_groups(args: &Run) -> Shape {
+    let Some(group_by) = args.group_by.clone() else { return Box::new(|builder| builder) };
     let rules = GroupRules::new();
     let rules = match args.group_cap {
         Some(most) => rules.cap(most.get()),
@@ -68,7 +68,7 @@ pub(crate) fn with_groups(builder: Builder<Key, Cause>, args: &Run) -> Builder<K
         Some(rate) => rules.rate(rate, at_once(rate)),
         None => rules,
     };
-    builder.group_by_with(move |key: &Key| group_by.group(key), rules)
+    Box::new(move |builder| builder.group_by_with(move |key: &Key| group_by.group(key), rules))
 }
 
 #[cfg(test)]

@@ -6,21 +6,26 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::{Add, AddNow, Added, Debounce, Only};
 use requeue_watch::Event;
+use serde::{Deserialize, Serialize};
 
 use crate::args::Run;
+use crate::control::Control;
 use crate::line::Beside;
+use crate::log::Log;
 use crate::payload::Payload;
 use crate::queue::Queue;
+use crate::state::State;
 use crate::tally::{Distinct, Key, Tally};
 use crate::watched::Watched;
 
 /// Why a key is to be run: what its triggers since the last run have left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Option<Payload>", into = "Option<Payload>")]
 pub(crate) struct Cause {
     /// The number of the latest trigger.
     number: u64,
@@ -36,6 +41,19 @@ pub(crate) struct Cause {
 pub(crate) struct Seen {
     pub(crate) event: Event,
     pub(crate) relative: PathBuf,
+}
+
+/// What `--state` keeps of it: it watches nothing.
+impl From<Cause> for Option<Payload> {
+    fn from(cause: Cause) -> Self {
+        cause.payload
+    }
+}
+
+impl From<Option<Payload>> for Cause {
+    fn from(payload: Option<Payload>) -> Self {
+        Self { payload, ..Self::default() }
+    }
 }
 
 impl Cause {
@@ -70,6 +88,8 @@ pub(crate) enum Begin {
 #[derive(Debug)]
 pub(crate) struct Intake {
     queue: Queue,
+    /// Where what comes is written before the queue gets it.
+    state: Option<Arc<State>>,
     /// Only where keys are files that are watched.
     pub(crate) watched: Option<Watched>,
     /// The key that stands for all.
@@ -85,7 +105,7 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(queue: Queue, args: &Run) -> Self {
+    pub(crate) fn new(queue: Queue, state: Option<Arc<State>>, args: &Run) -> Self {
         Self {
             queue,
             watched: Watched::new(args),
@@ -94,7 +114,9 @@ impl Intake {
             is_bounded: args.bound.is_some(),
             numbers: AtomicU64::new(1),
             set_aside: Mutex::default(),
-            has_payloads: args.merge.is_some(),
+            // what --state keeps stays in its file
+            has_payloads: args.merge.is_some() && state.is_none(),
+            state,
             distinct: Mutex::default(),
         }
     }
@@ -104,9 +126,15 @@ impl Intake {
         self.one.as_deref().unwrap_or(key)
     }
 
-    /// Adds a key, and counts it; false once the queue takes none any more.
+    /// Adds a key, and counts it; false once the queue takes none any more. Under `--state` that is
+    /// only begun, and [`settle`](Self::settle) counts it.
     pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
         let key = self.key(key);
+        if let Some(state) = &self.state {
+            let cause = beside.payload.map(|payload| self.cause(None, Some(payload)));
+            state.begin(key, cause, beside.priority);
+            return true;
+        }
         if let (None, Some(watched)) = (&seen, &self.watched) {
             watched.know(key);
         }
@@ -120,13 +148,34 @@ impl Intake {
             _ => self.add_cause(key, self.cause(seen, beside.payload), beside.priority, debounce),
         };
         let Some(added) = added else { return false };
+        self.count(tally, key, added);
+        true
+    }
+
+    fn count(&self, tally: &Tally, key: &[u8], added: Added) {
         Tally::add(&tally.triggers);
         if matches!(added, Added::Coalesced) {
             Tally::add(&tally.coalesced);
         } else if lock(&self.distinct).is_new(key) {
             Tally::add(&tally.keys);
         }
-        true
+    }
+
+    /// The key that was added last came once more, and a run that begins for the one begins for both.
+    pub(crate) fn repeat(&self, tally: &Tally) {
+        if !self.state.as_ref().is_some_and(|state| state.repeat()) {
+            Tally::add(&tally.triggers);
+            Tally::add(&tally.coalesced);
+        }
+    }
+
+    /// Waits until what was added is as safe as it is to be. Gives the number of lines that will not be.
+    pub(crate) fn settle(&self, tally: &Tally, control: &Control, log: &Log) -> u64 {
+        let Some(state) = &self.state else { return 0 };
+        state.settle(control, log, |key, added, lines| {
+            self.count(tally, key, added);
+            (1..lines).for_each(|_| self.count(tally, key, Added::Coalesced));
+        })
     }
 
     /// Counts a key that the queue took no more: it is left.
@@ -257,6 +306,7 @@ mod tests {
         let queue: Queue = builder.build().unwrap();
         let intake = Intake {
             queue: queue.clone(),
+            state: None,
             watched: None,
             one: None,
             debounce: Some(Debounce::new(QUIET).max(2 * QUIET)),

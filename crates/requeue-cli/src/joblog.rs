@@ -227,6 +227,7 @@ impl Resume {
     /// Whether this key is passed over. It must see every piece.
     pub(crate) fn skips(&mut self, piece: &Piece<'_>) -> bool {
         self.last = match piece {
+            Piece::Pause => return false,
             Piece::Key(key) => !self.well.is_empty() && self.well.contains(*key),
             Piece::Repeated => self.last,
             Piece::TooLong { .. } | Piece::NoKey(..) => false,

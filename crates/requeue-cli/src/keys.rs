@@ -37,6 +37,8 @@ pub(crate) enum Piece<'a> {
     },
     /// A line in which no key was found, and why.
     NoKey(&'a [u8], Unpassable),
+    /// What was read in one go has been told. The next comes when it comes.
+    Pause,
 }
 
 /// Cuts a stream of bytes into keys.
@@ -163,7 +165,7 @@ pub(crate) fn read_keys(
                 return Ok(End::Input);
             }
             Ok(n) => {
-                if !splitter.feed(&chunk[..n], each) {
+                if !splitter.feed(&chunk[..n], each) || !each(Piece::Pause) {
                     return Ok(End::Stopped);
                 }
             }
@@ -228,7 +230,7 @@ mod tests {
                 Piece::Key(key) => keys.push(key.to_vec()),
                 Piece::Repeated => keys.push(keys[keys.len() - 1].clone()),
                 Piece::TooLong { bytes, .. } => keys.push(format!("too long: {bytes}").into()),
-                Piece::NoKey(..) => unreachable!("a line is cut by whoever reads it"),
+                Piece::NoKey(..) | Piece::Pause => unreachable!("a line is cut by whoever reads it"),
             }
             true
         };

@@ -69,7 +69,7 @@ impl Format {
                 Ok((_, key, Some(_))) => (nothing, Piece::NoKey(key, Unpassable::PayloadTooLong)),
                 _ => (nothing, piece),
             },
-            Piece::Repeated | Piece::NoKey(..) => (nothing, piece),
+            Piece::Repeated | Piece::NoKey(..) | Piece::Pause => (nothing, piece),
         }
     }
 

@@ -42,6 +42,7 @@ mod room;
 mod run;
 mod show;
 mod signals;
+mod state;
 mod summary;
 mod tally;
 mod template;

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// What becomes of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -14,7 +15,8 @@ pub(crate) enum Merge {
 }
 
 /// The values of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub(crate) enum Payload {
     /// The latest.
     Last(Vec<u8>),
@@ -27,6 +29,69 @@ pub(crate) enum Payload {
     },
     /// How many triggers there were.
     Count(u64),
+}
+
+/// A payload as the file of `--state` has it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kept {
+    Last(Bytes),
+    Concat { values: Vec<Bytes>, longest: usize },
+    Count(u64),
+}
+
+/// As text where they are: who lists the queue reads it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Bytes {
+    Text(String),
+    Other(Vec<u8>),
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Other(bytes.to_vec()),
+        }
+    }
+}
+
+impl From<Bytes> for Vec<u8> {
+    fn from(bytes: Bytes) -> Self {
+        match bytes {
+            Bytes::Text(text) => text.into_bytes(),
+            Bytes::Other(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Payload> for Kept {
+    fn from(payload: Payload) -> Self {
+        match &payload {
+            Payload::Last(value) => Self::Last(value[..].into()),
+            Payload::Concat { longest, .. } => {
+                Self::Concat { values: payload.values().map(Bytes::from).collect(), longest: *longest }
+            }
+            Payload::Count(count) => Self::Count(*count),
+        }
+    }
+}
+
+impl From<Kept> for Payload {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Last(value) => Self::Last(value.into()),
+            Kept::Concat { values, longest } => {
+                let with_length = |value| {
+                    let value = Vec::from(value);
+                    [&value.len().to_ne_bytes()[..], &value].concat()
+                };
+                Self::Concat { values: values.into_iter().flat_map(with_length).collect(), longest }
+            }
+            Kept::Count(count) => Self::Count(count),
+        }
+    }
 }
 
 const LENGTH: usize = size_of::<usize>();
@@ -119,6 +184,25 @@ mod tests {
         let all = joined(std::iter::repeat_with(part).take(100_000));
         let length = text(&all).unwrap().len();
         assert!((1_000..1_200).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn what_is_kept_is_what_it_was() {
+        let concat = |value: &[u8]| Some(Payload::concat(value, 100));
+        let all = [
+            (Some(Payload::Last(b"a".to_vec())), r#"{"last":"a"}"#),
+            (Some(Payload::Last(b"\xff".to_vec())), r#"{"last":[255]}"#),
+            (
+                joined([concat(b"a"), concat(b""), concat(b"b\n")]),
+                r#"{"concat":{"values":["a","","b\n"],"longest":100}}"#,
+            ),
+            (Some(Payload::Count(7)), r#"{"count":7}"#),
+            (None, "null"),
+        ];
+        for (payload, text) in all {
+            assert_eq!(serde_json::to_string(&payload).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Option<Payload>>(text).unwrap(), payload);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError};
+use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError, RateLimiter};
 use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
 use requeue_prometheus::QueueSink;
 
@@ -13,44 +13,69 @@ use crate::args::Run;
 use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
 use crate::listen;
+use crate::run::USAGE;
+use crate::state::State;
 use crate::tally::Key;
 
 /// Keys, each with what it is to be run for, where that is known.
 pub(crate) type Queue = WorkQueue<Key, Cause>;
 
-/// The queue that the options ask for, which tells `sink` what happens.
+/// A queue, and its file if it is in one.
+pub(crate) type Opened = (Queue, Option<Arc<State>>);
+
+/// What the options make of a queue that is being built.
+pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Cause>>;
+
+/// The queue that the options ask for, which tells `sink` what happens; and its file, if it is in one.
 ///
+/// # Errors
+///
+/// The exit status, and why: what the library refuses of the options, or what is wrong with the file.
+pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
+    let shape = shape(args, sink).map_err(|e| (1, e.to_string()))?;
+    if args.state.is_none() {
+        let built = shape(WorkQueue::merging(Cause::merge)).build();
+        return Ok((built.map_err(|e| (1, e.to_string()))?, None));
+    }
+    let state = State::open(args, shape).map_err(|why| (USAGE, why))?;
+    Ok((state.queue(), Some(Arc::new(state))))
+}
+
 /// A run absorbs the timers that were set before it: a success after a failure is not
 /// run again by the old back-off.
 ///
 /// # Errors
 ///
 /// What the library refuses of the options, beyond what was refused before.
-pub(crate) fn build(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Queue, Box<dyn Error + Send + Sync>> {
+fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
-    let builder = WorkQueue::merging(Cause::merge).timers_absorbed(true).in_backoff(args.in_backoff.into());
-    let builder = match (&args.limiter, args.retry_rate) {
-        (Some(limiter), _) => builder.limiter((limiter.clone().seeded(seed).build()?, counts())),
-        (None, None) => builder.limiter(back_off(args, seed)?),
+    let limited: Shape = match (&args.limiter, args.retry_rate) {
+        (Some(limiter), _) => limited((limiter.clone().seeded(seed).build()?, counts())),
+        (None, None) => limited(back_off(args, seed)?),
         (None, Some(rate)) => {
             let burst = args.retry_burst.unwrap_or(1);
-            builder.limiter((back_off(args, seed)?, Bucket::new(rate, burst)?))
+            limited((back_off(args, seed)?, Bucket::new(rate, burst)?))
         }
     };
-    let builder = if args.priority { builder.priorities() } else { builder };
-    let builder = with_groups(builder, args);
-    let builder = match args.rate {
-        Some(rate) => builder.rate(rate, at_once(rate)),
-        None => builder,
-    };
-    let builder = args.max_wait.into_iter().fold(builder, Builder::max_wait);
-    let builder = args.bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
-    let builder = match sink {
-        None => builder,
-        Some(sink) => builder.name(listen::NAME).metrics(sink),
-    };
-    Ok(builder.build()?)
+    let grouped = with_groups(args);
+    let (in_backoff, priority, rate) = (args.in_backoff.into(), args.priority, args.rate);
+    let (max_wait, bound) = (args.max_wait, args.bound);
+    Ok(Box::new(move |builder| {
+        let builder = grouped(limited(builder.timers_absorbed(true).in_backoff(in_backoff)));
+        let builder = if priority { builder.priorities() } else { builder };
+        let builder = rate.into_iter().fold(builder, |builder, rate| builder.rate(rate, at_once(rate)));
+        let builder = max_wait.into_iter().fold(builder, Builder::max_wait);
+        let builder = bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
+        match sink {
+            None => builder,
+            Some(sink) => builder.name(listen::NAME).metrics(sink),
+        }
+    }))
+}
+
+fn limited(limiter: impl RateLimiter<Key> + 'static) -> Shape {
+    Box::new(move |builder| builder.limiter(limiter))
 }
 
 fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterError> {

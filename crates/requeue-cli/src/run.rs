@@ -29,9 +29,10 @@ use crate::loops::Loops;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue, Keys};
-use crate::queue::{self, Retries};
+use crate::queue::{self, Opened, Retries};
 use crate::room::Room;
 use crate::signals::{self, Listener};
+use crate::state;
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Key, Tally};
 use crate::template::{Template, Unpassable};
@@ -85,8 +86,13 @@ pub(crate) fn run(args: Run) -> u8 {
         Ok(listening) => listening,
         Err(why) => return refuse(USAGE, &format!("--listen {why}")),
     };
+    let sink = exports.as_ref().map(|exports: &Arc<Exports>| Arc::clone(&exports.sink));
+    let opened = match queue::open(&args, sink) {
+        Ok(opened) => opened,
+        Err((status, why)) => return refuse(status, &why),
+    };
     let sources = Sources { watcher, resume };
-    match control(args, template, sources, files, (exports, listening)) {
+    match control(args, template, sources, opened, files, (exports, listening)) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
@@ -116,6 +122,7 @@ fn control(
     args: Run,
     template: Template,
     sources: Sources,
+    (queue, state): Opened,
     files: Files,
     (exports, listening): (Option<Arc<Exports>>, Option<Listening>),
 ) -> io::Result<u8> {
@@ -124,8 +131,7 @@ fn control(
     limits::raise_for(workers_wanted(&args), args.listen.is_some());
     limits::check().map_err(io::Error::other)?;
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
-    let queue = queue::build(&args, sink.clone()).map_err(io::Error::other)?;
-    let intake = Arc::new(Intake::new(queue.clone(), &args));
+    let intake = Arc::new(Intake::new(queue.clone(), state.clone(), &args));
     let shutter = Arc::clone(&intake);
     let control = Arc::new(Control::new(move |level| {
         shutter.shut_down(level >= Level::LastRuns);
@@ -135,6 +141,7 @@ fn control(
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
     let shop = Arc::new(Shop {
         queue: queue.clone(),
+        state,
         keeper: Keeper {
             timeout: args.timeout,
             grace: args.grace,
@@ -173,6 +180,9 @@ fn control(
             if resume.unreadable == 1 { "1 line is" } else { &format!("{} lines are", resume.unreadable) };
         log.note(&format!("--joblog: {lines} no row, and passed over"));
     }
+    if let Some(found) = shop.state.as_ref().and_then(|state| state.found()) {
+        log.note(&found);
+    }
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     let keys = Keys {
         typed: shop.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
@@ -208,6 +218,9 @@ fn control(
             None => read(),
             Some(watcher) => watch::feed(&shop, watcher, read),
         };
+        if shop.args.stay && input == End::Input && error.is_none() {
+            state::stay(&control);
+        }
         keys.ended.store(true, Ordering::Relaxed);
         see_off(&shop);
         worker.join();
@@ -236,6 +249,7 @@ fn workers_wanted(args: &Run) -> usize {
 fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
     let (tally, control) = (&shop.tally, &shop.keeper.control);
     let format = &shop.format;
+    let mut lost = 0;
     let mut each = |piece: Piece<'_>| {
         let (beside, piece) = format.read(piece);
         match piece {
@@ -247,21 +261,27 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
                 }
             }
             Piece::Repeated => {
-                Tally::add(&tally.triggers);
-                Tally::add(&tally.coalesced);
+                shop.intake.repeat(tally);
                 if let Some(sink) = &shop.sink {
                     sink.coalesced(1);
                 }
             }
             Piece::TooLong { start, bytes } => give_up_too_long(shop, start, bytes),
             Piece::NoKey(line, why) => give_up_unread(shop, line.to_vec(), why),
+            Piece::Pause => lost += shop.intake.settle(tally, control, &shop.log),
         }
-        true
+        lost == 0
     };
     let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();
     let (separator, longest) = (shop.args.separator(), (shop.args.longest_key(), format.folds()));
-    match keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each) {
+    let read = keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each);
+    lost += shop.intake.settle(tally, control, &shop.log);
+    if let (Some(state), 1..) = (&shop.state, lost) {
+        shop.log.note(&state.lost(lost));
+    }
+    match read {
+        Ok(_) if lost > 0 => (End::Stopped, None),
         Ok(end) => (end, None),
         Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
     }
@@ -291,7 +311,17 @@ fn give_up_unread(shop: &Shop, key: Key, why: Unpassable) {
 fn see_off(shop: &Shop) {
     let (control, queue) = (&shop.keeper.control, &shop.queue);
     let limit = shop.args.drain_timeout;
-    let drain = control.before_the_end(|| queue::drain(queue, Retries::WorkOff, limit));
+    let retries = match &shop.state {
+        None => Retries::WorkOff,
+        // Its own waiting keys may be due next year. Those it has waited for already that wait for a retry.
+        Some(state) => {
+            if !state.work_off(control, limit) {
+                out_of_time(shop, limit);
+            }
+            Retries::Drop
+        }
+    };
+    let drain = control.before_the_end(|| queue::drain(queue, retries, limit));
     let complete = drain.is_some_and(|drain| drain.wait().complete);
     if !complete && control.reached(Level::WorkOff) {
         // A signal has a time of its own, also when it came during the wait above.
@@ -334,6 +364,10 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));
     }
+    let in_file = shop.state.as_ref().map(|state| state.finish()).transpose();
+    if let Err(why) = &in_file {
+        trouble.push(why.clone());
+    }
     let unwritten = shop.files.finish(&shop.args, &gave_up, &left, exports);
     let failed_to_lacks = unwritten.iter().any(|(option, _)| *option == "--failed-to");
     trouble.extend(unwritten.into_iter().map(|(_, what)| what));
@@ -346,10 +380,13 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
         complain(&format!("{name}: cannot be executed: {e}"));
         return status;
     }
-    let left = left.len();
+    // those of the file wait for their next run as well that this process never saw
+    let left = in_file.ok().flatten().and_then(|left| usize::try_from(left).ok()).unwrap_or(left.len());
     let unread = ending.input == End::Stopped;
-    let mut status = u8::from(!gave_up.is_empty() || left > 0 || unread);
-    if let Some(signal) = ending.signal.filter(|_| left > 0 || unread) {
+    // What waits in a file is nobody's failure, unless we were made to leave what was ready or running.
+    let owes = left > 0 && (shop.state.is_none() || shop.keeper.control.reached(Level::LastRuns));
+    let mut status = u8::from(!gave_up.is_empty() || owes || unread);
+    if let Some(signal) = ending.signal.filter(|_| owes || unread) {
         status = 128 + u8::try_from(signal).unwrap_or(0);
     }
     if !trouble.is_empty() && status == 0 {

@@ -26,6 +26,7 @@ use crate::loops::{self, Loops};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
 use crate::output;
 use crate::queue::Queue;
+use crate::state::State;
 use crate::tally::{GaveUp, Key, Tally};
 use crate::template::Template;
 
@@ -39,6 +40,8 @@ type Job = requeue::Run<Key, Cause>;
 pub(crate) struct Shop {
     pub(crate) args: Run,
     pub(crate) queue: Queue,
+    /// The file of the queue, if it is in one.
+    pub(crate) state: Option<Arc<State>>,
     pub(crate) template: Template,
     /// How lines of the input are read, and written.
     pub(crate) format: Format,
@@ -114,7 +117,7 @@ impl Shop {
         let _leave = LeaveOnPanic(self);
         let Some(cause) = self.let_in(job) else {
             self.let_go(job);
-            return left();
+            return self.left();
         };
         let failures = self.queue.num_requeues(job.key());
         let seen = match self.intake.sees(&self.tally, job.key(), &cause, failures) {
@@ -135,7 +138,7 @@ impl Shop {
                 Err((status, e)) => {
                     self.let_go(job);
                     self.program_is_unusable(status, e);
-                    return left();
+                    return self.left();
                 }
             };
             let verdict = match (&self.intake.watched, &turn.seen) {
@@ -188,6 +191,16 @@ impl Shop {
         self.tally.let_go(job.key(), beside(job));
     }
 
+    /// The queue lets go of the key; what is to be said of it is said. A file keeps it as it was before
+    /// its run, which is what becomes of a retry that is refused: nothing is left before the queue is shut down.
+    fn left(&self) -> Outcome {
+        if self.state.is_none() {
+            return Outcome::GiveUp("left".into());
+        }
+        self.keeper.control.settle();
+        Outcome::Retry("left".into())
+    }
+
     /// Runs PROGRAM for this key. An error means that it cannot be run for any.
     fn attempt(&self, job: &Job, turn: &Try) -> Result<Verdict, (u8, io::Error)> {
         let (key, attempt) = (job.key(), turn.attempt);
@@ -202,6 +215,10 @@ impl Shop {
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
             .env("REQUEUE_FAILURES", turn.failures.to_string());
+        match job.fence() {
+            Some(fence) => command.env("REQUEUE_FENCE", fence.to_string()),
+            None => command.env_remove("REQUEUE_FENCE"),
+        };
         match &turn.seen {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.
@@ -284,16 +301,17 @@ impl Shop {
                     _ => attempt,
                 };
                 let beside = Some(beside(job));
+                let outcome = Outcome::GiveUp(why.clone().into());
                 self.tally.give_up(GaveUp { key: key.to_vec(), beside, why, attempts });
                 if self.args.fail_fast {
                     self.keeper.control.raise(Level::LastRuns);
                 }
-                left()
+                outcome
             }
             Verdict::AtOnce(why) => {
                 self.let_go(job);
                 self.log.left(subject, Some(&why));
-                left()
+                self.left()
             }
             Verdict::Gone(why) => {
                 self.tally.done(key);
@@ -302,18 +320,21 @@ impl Shop {
             }
             Verdict::NotBegun => {
                 self.let_go(job);
-                left()
+                self.left()
             }
             Verdict::Left(why) => {
                 self.let_go(job);
                 self.log.left(subject, why.as_ref());
-                left()
+                self.left()
             }
         }
     }
 
     /// What became of a retry is known only when the queue was asked.
     fn ended(&self, key: &Key, run: &RunReport<'_>) {
+        if let Some(state) = &self.state {
+            state.tell_trouble(&self.log);
+        }
         let subject = Subject { key, attempt: run.attempt };
         let error = match run.failure {
             Some(requeue::Failure::Error(error)) => error,
@@ -343,9 +364,4 @@ impl Shop {
 /// What the triggers had beside the key.
 fn beside(job: &Job) -> Beside {
     Beside { priority: job.priority(), payload: job.value().and_then(|cause| cause.payload.clone()) }
-}
-
-/// The queue lets go of the key; what is to be said of it is said.
-fn left() -> Outcome {
-    Outcome::GiveUp("left".into())
 }

@@ -3,7 +3,7 @@
 use crate::bell;
 use crate::key::Key;
 use crate::lock;
-use crate::store::{self, Letter, Store, Wall, micros, wall};
+use crate::store::{self, Letter, Store, Wall, duration, micros, wall};
 use requeue::EngineError;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
@@ -94,6 +94,8 @@ pub struct Listed {
     pub age: Duration,
     /// Why its last run gave up.
     pub error: Option<String>,
+    /// So long after each run it comes again, until it is cancelled.
+    pub every: Option<Duration>,
 }
 
 /// How many keys of a queue do what.
@@ -142,10 +144,13 @@ fn put(
     key: Option<&[u8]>,
     delay: Option<Duration>,
     priority: i16,
+    every: Option<Duration>,
 ) -> rusqlite::Result<i64> {
-    let letter = "insert into inbox(queue, what, at, key, delay, priority) values(?1, ?2, ?3, ?4, ?5, ?6) returning id";
+    let letter = "insert into inbox(queue, what, at, key, delay, priority, every)
+                  values(?1, ?2, ?3, ?4, ?5, ?6, ?7) returning id";
+    let (delay, every) = (delay.map(micros), every.map(micros));
     let number =
-        store::written(connection, letter, params![queue, what, wall(), key, delay.map(micros), priority])?;
+        store::written(connection, letter, params![queue, what, wall(), key, delay, priority, every])?;
     number.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
@@ -234,11 +239,49 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
+        self.add_all(queue, keys, delay, priority, None)
+    }
+
+    /// [`add_many`](Self::add_many) for keys that come again so long after each run, as
+    /// [`Queue::add_every`](crate::Queue::add_every) says. [`cancel`](Self::cancel) ends that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// client.add_every("jobs", &["report".to_owned()], Duration::from_secs(3600), None, 0)?;
+    /// assert_eq!(client.list("jobs")?[0].every, Some(Duration::from_secs(3600)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_every<K: Key>(
+        &mut self,
+        queue: &str,
+        keys: &[K],
+        every: Duration,
+        delay: Option<Duration>,
+        priority: i16,
+    ) -> Result<(), EngineError> {
+        self.add_all(queue, keys, delay, priority, Some(every))
+    }
+
+    fn add_all<K: Key>(
+        &mut self,
+        queue: &str,
+        keys: &[K],
+        delay: Option<Duration>,
+        priority: i16,
+        every: Option<Duration>,
+    ) -> Result<(), EngineError> {
         let number = store::queue_number(&self.connection, queue).map_err(said)?;
         let begun =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(said)?;
         for key in keys {
-            put(&begun, number, "add", Some(&key.to_bytes()), delay, priority).map_err(said)?;
+            put(&begun, number, "add", Some(&key.to_bytes()), delay, priority, every).map_err(said)?;
         }
         begun.commit().map_err(unsure)?;
         bell::ring(&self.path);
@@ -254,12 +297,13 @@ impl Client {
         priority: i16,
     ) -> Result<i64, EngineError> {
         let queue = store::queue_number(&self.connection, queue).map_err(said)?;
-        let letter = put(&self.connection, queue, what, key, delay, priority).map_err(unsure)?;
+        let letter = put(&self.connection, queue, what, key, delay, priority, None).map_err(unsure)?;
         bell::ring(&self.path);
         Ok(letter)
     }
 
-    /// Takes away what asks for a run of the key; a run that is on goes on. False if there was nothing.
+    /// Takes away what asks for a run of the key; a run that is on goes on. A key that comes again after each run does not
+    /// any more. False if there was nothing.
     ///
     /// # Errors
     ///
@@ -390,6 +434,28 @@ impl Client {
         }
     }
 
+    /// Has SQLite check the whole file (`PRAGMA integrity_check`): what is wrong with it, a line each. None if it is well.
+    ///
+    /// It reads all of it. Who works on the file goes on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
+    /// assert!(client.check()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check(&self) -> Result<Vec<String>, EngineError> {
+        let mut faults = self.connection.prepare("pragma integrity_check").map_err(said)?;
+        let faults = faults.query_map([], |row| row.get(0)).map_err(said)?;
+        let faults: Vec<String> = faults.collect::<Result<_, _>>().map_err(said)?;
+        Ok(faults.into_iter().filter(|fault| fault != "ok").collect())
+    }
+
     /// The names of the queues of the file.
     ///
     /// # Errors
@@ -452,8 +518,8 @@ impl Client {
 
     fn listed(&self, queue: &str, key: Option<&[u8]>) -> Result<Vec<Listed>, EngineError> {
         let now = wall();
-        let keys = "select key, ready, due, failures, attempt, priority, value, first, dead, error
-                    from item join queue on queue.id = item.queue
+        let keys = "select key, ready, due, failures, attempt, priority, value, first, dead, error, every
+                    from item join queue on queue.id = item.queue left join schedule using (queue, key)
                     where queue.name = ?1 and (?2 is null or key = ?2) order by dead, ready desc, ord, due, key";
         let mut keys = self.connection.prepare(keys).map_err(said)?;
         let keys = keys.query_map(params![queue, key], |row| read(row, now)).map_err(said)?;
@@ -523,5 +589,6 @@ fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
         value: value.map(|value| String::from_utf8_lossy(&value).into_owned()),
         age: since(row.get(7)?, now),
         error: row.get(9)?,
+        every: row.get::<_, Option<i64>>(10)?.map(duration),
     })
 }

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Writing};
 use crate::key::{self, Key};
 use crate::lock;
-use crate::store::{Clocks, EndRow, Image, Letter, MergeBytes, Store, Stored, TriggerRow, Wall, wall};
+use crate::store::{Clocks, EndRow, Image, Letter, MergeBytes, Place, Store, Stored, TriggerRow, Wall, wall};
 use crate::writer::{Intake, Obeyed, Told, Writer};
 use requeue::engine::{Asked, Front, Journal, Known, Source};
 use requeue::limiter::{Exponential, RateLimiter};
@@ -16,11 +16,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// A file that this process works on: the only one that does.
@@ -190,6 +189,21 @@ impl Sqlite {
     pub fn commits(&self) -> u64 {
         self.file.writer.with_store(|store| store.commits)
     }
+
+    /// Why the last transaction was not written, while the file can't be written: the disk is full, say. `None` when the
+    /// last one was. Ends of runs are kept meanwhile, and tried again five times a second.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// assert_eq!(file.trouble(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.file.writer.trouble()
+    }
 }
 
 impl Sqlite {
@@ -321,8 +335,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             applied: AtomicU64::new(0),
             fences: file.file.fences.clone(),
             clocks: Arc::new(BothClocks { queue: OnceLock::new(), wall: wall.clone() }),
-            giving_up: Mutex::default(),
-            values: PhantomData,
+            runs: Mutex::new(Runs { giving_up: HashMap::new(), every: HashMap::new() }),
+            inner: OnceLock::new(),
         });
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.journal(pen.clone()).build().map_err(|e| not_applied(e.to_string()))?;
@@ -333,6 +347,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let inner = Arc::new(Inner { front, pen, merge, _is_open: is_open });
         let front = &inner.front;
         let intake: Weak<Inner<K, V>> = Arc::downgrade(&inner);
+        drop(inner.pen.inner.set(intake.clone()));
         writer.take_in(number, intake, |store| {
             store.read(number, |stored| {
                 let Stored { key, ready, due, delay, failures, attempt, priority, value } = stored;
@@ -363,6 +378,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
                 }
                 Ok(())
             })?;
+            for (key, every) in store.schedule(number).map_err(said)? {
+                let key = K::from_bytes(key).map_err(EngineError::Codec)?;
+                inner.pen.runs().every.insert(key.clone(), every);
+                if front.state(&key).is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
+                    // its last run ended, and the process before the next was noted
+                    inner.pen.comes_again(&key, None);
+                }
+            }
             if store.is_paused(number).map_err(said)? {
                 front.pause();
             }
@@ -385,16 +408,24 @@ impl Drop for IsOpen {
 }
 
 /// What the queue in memory tells of the ends of its runs, on its way into the file.
-struct Pen<K, V> {
+struct Pen<K: Key, V> {
     writer: Arc<Writer>,
     queue: i64,
     /// The last trigger that is in the queue in memory. Written and read under its lock.
     applied: AtomicU64,
     fences: Arc<AtomicU64>,
     clocks: Arc<BothClocks>,
+    runs: Mutex<Runs<K>>,
+    /// Set before the queue is worked on.
+    inner: OnceLock<Weak<Inner<K, V>>>,
+}
+
+/// What is known of the ends of runs before they come.
+struct Runs<K> {
     /// Why the runs give up that are about to end.
-    giving_up: Mutex<HashMap<K, String>>,
-    values: PhantomData<fn(V)>,
+    giving_up: HashMap<K, String>,
+    /// The keys that come again so long after each run.
+    every: HashMap<K, Duration>,
 }
 
 struct BothClocks {
@@ -413,25 +444,75 @@ impl Clocks for BothClocks {
     }
 }
 
-impl<K: Key, V: Serialize> Journal<K, V> for Pen<K, V> {
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Pen<K, V> {
+    fn runs(&self) -> MutexGuard<'_, Runs<K>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, key: &K) -> Place {
+        (self.queue, key.to_bytes().into())
+    }
+
+    /// Notes a trigger of a key that comes again after each run. The transaction that has the end of its run has it too.
+    fn comes_again(&self, key: &K, every: Option<Duration>) {
+        let every = every.filter(|every| !every.is_zero());
+        let row = TriggerRow {
+            queue: self.queue,
+            key: key.to_bytes().into(),
+            ticket: 0,
+            at: (self.clocks.wall)(),
+            delay: every,
+            priority: 0,
+            value: None,
+            every: None,
+        };
+        let (inner, key, asked) =
+            (self.inner.get().cloned(), key.clone(), Asked { delay: every, priority: 0 });
+        self.writer.push(row, |ticket| {
+            Box::new(move |written| {
+                // where the queue is closed by now the file has it
+                if let (Ok(()), Some(inner)) = (written, inner.and_then(|inner| inner.upgrade())) {
+                    drop(Queue { inner }.apply(key, None, asked, ticket));
+                }
+            })
+        });
+    }
+
+    /// The key does not come again after its runs any more. False if it did not anyway.
+    fn unschedule(&self, key: &K) -> bool {
+        let known = self.runs().every.remove(key).is_some();
+        if known {
+            self.writer.push_unscheduled(self.place(key));
+        }
+        known
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for Pen<K, V> {
     fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
         // of a key that is held it tells in the middle of its run
         let held = known.as_ref().is_some_and(|known| known.held);
-        let mut giving_up = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner);
-        let dead = if held { None } else { giving_up.remove(key) };
-        drop(giving_up);
+        let mut runs = self.runs();
+        let dead = if held { None } else { runs.giving_up.remove(key) };
+        let every = runs.every.get(key).copied();
+        drop(runs);
+        // One that failed comes again by its back-off, and one that is ready runs first.
+        let is_over = !held && known.as_ref().is_none_or(|known| known.failures == 0 && !known.ready);
         let image = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
             // what can't be written can't have been added
             let value = value.and_then(|value| key::encode(value).ok());
             Image { ord: 0, ready, held, due, failures, attempt, priority, value }
         });
         let applied = self.applied.load(Relaxed);
-        self.writer.push_end((self.queue, key.to_bytes().into()), |ord| EndRow {
+        self.writer.push_end(self.place(key), |ord| EndRow {
             image: image.map(|image| Image { ord, ..image }),
             dead,
             applied,
             clocks: self.clocks.clone(),
         });
+        if let (true, Some(every)) = (is_over, every) {
+            self.comes_again(key, Some(every));
+        }
     }
 
     fn applied(&self, ticket: u64) {
@@ -439,8 +520,7 @@ impl<K: Key, V: Serialize> Journal<K, V> for Pen<K, V> {
     }
 
     fn gives_up(&self, key: &K, why: &dyn fmt::Display) {
-        let mut giving_up = self.giving_up.lock().unwrap_or_else(PoisonError::into_inner);
-        giving_up.insert(key.clone(), why.to_string());
+        self.runs().giving_up.insert(key.clone(), why.to_string());
     }
 
     fn fence(&self) -> Fence {
@@ -552,7 +632,34 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        let how = how.into();
+        self.ask(key, how.into(), None)
+    }
+
+    /// Asks for a run of the key as `how` says, and for another one so long after each run of it that is not tried again,
+    /// whether it was well or gave up. Over restarts as well: what was missed while nobody worked is one run.
+    /// [`cancel`](Self::cancel) ends it, and a further call changes the time.
+    ///
+    /// A time of zero makes the key run all the time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_with`](Self::add_with).
+    ///
+    /// ```
+    /// # use requeue::Add;
+    /// # use requeue_sqlite::Sqlite;
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<String>("jobs").open()?;
+    /// q.add_every("report".into(), Duration::from_secs(3600), Add::now()).wait()?;
+    /// q.cancel(&"report".into()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_every(&self, key: K, every: Duration, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how.into(), Some(every))
+    }
+
+    fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
         let asked = match Asked::of(&how) {
             Ok(asked) => asked,
             Err(why) => {
@@ -566,7 +673,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             return front.add_with(key, how).map_err(AddFailed::from).into();
         }
         let value = how.into_value();
-        let says_nothing = asked.delay.is_none() && asked.priority == 0 && value.is_none();
+        let says_nothing = asked.delay.is_none() && asked.priority == 0 && value.is_none() && every.is_none();
         if says_nothing && Source::front(front).joins(front, &key) {
             // A trigger that is on the disk has made it so, and its row stays until a run has ended that begins
             // after this.
@@ -584,6 +691,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             delay: asked.delay.filter(|delay| !delay.is_zero()),
             priority: asked.priority,
             value: encoded,
+            every,
         };
         let (answer, queue) = (Arc::new(Answer::default()), self.clone());
         let tells = answer.clone();
@@ -591,7 +699,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             Box::new(move |written| {
                 let applied = match written {
                     Err(error) => Err(AddFailed { key, value, error }),
-                    Ok(()) => queue.apply(key, value, asked, ticket),
+                    Ok(()) => queue.apply_every(key, value, asked, ticket, every),
                 };
                 tells.tell(applied);
             })
@@ -617,6 +725,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, key: &K) -> Op<Option<Cancelled<V>>> {
+        // first: a run that ends now does not come again
+        self.inner.pen.unschedule(key);
         self.when_written(self.inner.front.cancel(key))
     }
 
@@ -637,6 +747,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_and_forget(&self, key: &K) -> Op<Option<Cancelled<V>>> {
+        self.inner.pen.unschedule(key);
         self.when_written(self.inner.front.cancel_and_forget(key))
     }
 
@@ -846,6 +957,22 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.is_paused()
     }
 
+    /// The queue in memory that hands the keys out: to look at, to shut down, to drain. What is added to it by its own
+    /// methods is not in the file.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
+    /// q.add(4711).wait()?;
+    /// assert_eq!(q.in_memory().stats().ready, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_memory(&self) -> &WorkQueue<K, V> {
+        &self.inner.front
+    }
+
     /// How many keys are ready.
     ///
     /// ```
@@ -1040,6 +1167,21 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.when_written(so)
     }
 
+    /// [`apply`](Self::apply) for one that may come again after each run: noted before there can be one.
+    fn apply_every(
+        &self,
+        key: K,
+        value: Option<V>,
+        asked: Asked,
+        ticket: u64,
+        every: Option<Duration>,
+    ) -> Result<Added, AddFailed<K, V>> {
+        if let Some(every) = every {
+            self.inner.pen.runs().every.insert(key.clone(), every);
+        }
+        self.apply(key, value, asked, ticket)
+    }
+
     /// A trigger is written: the queue in memory gets it.
     fn apply(&self, key: K, value: Option<V>, asked: Asked, ticket: u64) -> Result<Added, AddFailed<K, V>> {
         let front = &self.inner.front;
@@ -1063,10 +1205,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<K, V> {
     fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError> {
-        let Letter { queue, at, key, delay, priority, .. } = letter;
+        let Letter { queue, at, key, delay, priority, every, .. } = letter;
         let known = K::from_bytes(key.clone()).map_err(EngineError::Codec)?;
-        if let Some(reason) = Source::front(&self.front).refuses(*priority) {
-            return Err(not_applied(reason.to_string()));
+        match Source::front(&self.front).refuses(*priority) {
+            None => {}
+            Some(Refused::ShutDown) => return Err(EngineError::ShutDown),
+            Some(reason) => return Err(not_applied(reason.to_string())),
         }
         let row = TriggerRow {
             queue: *queue,
@@ -1076,27 +1220,35 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
             delay: *delay,
             priority: *priority,
             value: None,
+            every: *every,
         };
         // it has waited in the file for a while
         let since = (self.pen.clocks.wall)().saturating_sub(*at);
         let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
         let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
         let asked = Asked { delay, priority: *priority };
-        let queue = Queue { inner: self };
+        let (queue, every) = (Queue { inner: self }, *every);
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
-                drop(queue.apply(known, None, asked, ticket));
+                drop(queue.apply_every(known, None, asked, ticket, every));
             }
         };
         Ok((row, Box::new(told)))
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.front.shutting_down()
     }
 
     fn obey(&self, letter: &Letter) -> Obeyed {
         let key = || K::from_bytes(letter.key.clone());
         match &*letter.what {
             "cancel" => Obeyed::Answer(match key() {
-                Ok(key) if self.front.cancel(&key).is_some() => "cancelled".to_owned(),
-                Ok(_) => "nothing".to_owned(),
+                Ok(key) => {
+                    let was_scheduled = self.pen.unschedule(&key);
+                    let cancelled = self.front.cancel(&key).is_some() || was_scheduled;
+                    if cancelled { "cancelled" } else { "nothing" }.to_owned()
+                }
                 Err(e) => e.to_string(),
             }),
             "retry" => match key() {

@@ -11,9 +11,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// "requeue" in the file's header, so that nobody takes it for something else, and we take nothing else for ours.
 const APPLICATION: i32 = i32::from_be_bytes(*b"rque");
-/// The version of the schema.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the schema that this program writes.
+#[expect(clippy::cast_possible_truncation, reason = "there are few")]
+pub(crate) const VERSION: u32 = 1 + MIGRATIONS.len() as u32;
 
+/// What each version has changed, from 2 on. A new file goes through all of them as well.
+const MIGRATIONS: [&str; 1] = ["
+alter table inbox add column every integer;
+-- Keys that come again so many microseconds after each run, until they are cancelled.
+create table schedule(
+    queue integer not null,
+    key blob not null,
+    every integer not null,
+    primary key(queue, key)
+) strict, without rowid;
+"];
+
+/// Version 1. It is not changed any more.
 const SCHEMA: &str = "
 create table queue(
     id integer primary key,
@@ -65,6 +79,10 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(micros.unsigned_abs())
+}
+
 fn signed(ticket: u64) -> i64 {
     i64::try_from(ticket).unwrap_or(i64::MAX)
 }
@@ -83,6 +101,8 @@ pub(crate) struct TriggerRow {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
     pub(crate) value: Option<(Vec<u8>, Arc<MergeBytes>)>,
+    /// From now on the key comes again so long after each run.
+    pub(crate) every: Option<Duration>,
 }
 
 /// What the queue in memory knows of a key after the end of a run.
@@ -115,6 +135,7 @@ pub(crate) struct Letter {
     pub(crate) key: Vec<u8>,
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
+    pub(crate) every: Option<Duration>,
 }
 
 /// The end of a run as it is written: all that is known of the key then.
@@ -137,6 +158,8 @@ pub(crate) struct Group {
     /// The last end of each key, as each says all.
     pub(crate) ends: HashMap<Place, EndRow>,
     pub(crate) triggers: Vec<TriggerRow>,
+    /// Keys that do not come again any more.
+    pub(crate) unscheduled: Vec<Place>,
     /// Letters of which the queue in memory has taken note, with their answers.
     pub(crate) answered: Vec<(i64, Option<String>)>,
     /// Letters that only the file is to take note of.
@@ -147,9 +170,10 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { ends, triggers, answered, letters, paused } = self;
+        let Self { ends, triggers, unscheduled, answered, letters, paused } = self;
         ends.is_empty()
             && triggers.is_empty()
+            && unscheduled.is_empty()
             && answered.is_empty()
             && letters.is_empty()
             && paused.is_empty()
@@ -306,6 +330,13 @@ impl Store {
         line.into_iter().try_for_each(|(_, stored)| each(stored))
     }
 
+    /// The keys of a queue that come again after each run, and after how long.
+    pub(crate) fn schedule(&mut self, queue: i64) -> rusqlite::Result<Vec<(Vec<u8>, Duration)>> {
+        let mut schedule = self.connection.prepare("select key, every from schedule where queue = ?1")?;
+        let schedule = schedule.query_map([queue], |row| Ok((row.get(0)?, duration(row.get(1)?))))?;
+        schedule.collect()
+    }
+
     /// Writes a group, all or nothing. It is on the disk when this returns.
     pub(crate) fn write(&mut self, group: &Group) -> Result<(), Failed> {
         let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -329,6 +360,9 @@ impl Store {
                     write_trigger(&begun, trigger).map_err(|e| e.of(0))?;
                 }
             }
+        }
+        for (queue, key) in &group.unscheduled {
+            unschedule(&begun, *queue, key)?;
         }
         for (nth, trigger) in group.triggers.iter().enumerate() {
             write_trigger(&begun, trigger).map_err(|e| e.of(nth))?;
@@ -369,7 +403,8 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, EngineError> {
         Some(ErrorCode::NotADatabase) => not_applied(format!("{}: it is no SQLite database", path.display())),
         _ => not_applied(format!("{}: {e}", path.display())),
     };
-    let mut connection = Connection::open(path).map_err(said)?;
+    // so that no name is one of SQLite's own: ":memory:", or a URI
+    let mut connection = Connection::open(Path::new(".").join(path)).map_err(said)?;
     configure(&connection).map_err(said)?;
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(said)?;
     migrate(&begun, path)?;
@@ -458,16 +493,21 @@ fn migrate(begun: &Transaction<'_>, path: &Path) -> Result<(), EngineError> {
     if !is_new && application != i64::from(APPLICATION) {
         return Err(not_applied(format!("{}: it is a database of another program", path.display())));
     }
-    if version > i64::from(VERSION) {
-        let found = u32::try_from(version).unwrap_or(u32::MAX);
+    let found = u32::try_from(version).unwrap_or(u32::MAX);
+    if found > VERSION {
         return Err(EngineError::Version { found, known: VERSION });
     }
     if is_new {
         let made = begun
             .execute_batch(SCHEMA)
-            .and_then(|()| begun.pragma_update(None, "application_id", APPLICATION))
-            .and_then(|()| begun.pragma_update(None, "user_version", VERSION));
+            .and_then(|()| begun.pragma_update(None, "application_id", APPLICATION));
         made.map_err(not_applied)?;
+    }
+    for migration in MIGRATIONS.iter().skip(found.saturating_sub(1) as usize) {
+        begun.execute_batch(migration).map_err(not_applied)?;
+    }
+    if found < VERSION {
+        begun.pragma_update(None, "user_version", VERSION).map_err(not_applied)?;
     }
     Ok(())
 }
@@ -521,7 +561,7 @@ fn write_end(begun: &Transaction<'_>, queue: i64, key: &[u8], end: &EndRow) -> r
 }
 
 fn write_trigger(begun: &Transaction<'_>, trigger: &TriggerRow) -> Result<(), NotWritten> {
-    let TriggerRow { queue, key, ticket, at, delay, priority, value } = trigger;
+    let TriggerRow { queue, key, ticket, at, delay, priority, value, every } = trigger;
     let value = match value {
         None => None,
         Some((newer, merge)) => {
@@ -550,7 +590,17 @@ fn write_trigger(begun: &Transaction<'_>, trigger: &TriggerRow) -> Result<(), No
     )?;
     let due = delay.map(|delay| at.saturating_add(delay));
     asked.execute(params![queue, key, signed(*ticket), delay.is_none(), due, delay, priority, at, value])?;
+    if let Some(every) = every {
+        let scheduled = "insert or replace into schedule(queue, key, every) values(?1, ?2, ?3)";
+        begun.prepare_cached(scheduled)?.execute(params![queue, key, micros(*every)])?;
+    }
     Ok(())
+}
+
+/// The key does not come again after its runs any more. False if it did not anyway.
+fn unschedule(begun: &Transaction<'_>, queue: i64, key: &[u8]) -> rusqlite::Result<bool> {
+    let mut gone = begun.prepare_cached("delete from schedule where queue = ?1 and key = ?2")?;
+    Ok(gone.execute(params![queue, key])? > 0)
 }
 
 /// So many letters are read at once.
@@ -559,7 +609,7 @@ const MOST_LETTERS: u32 = 1000;
 /// The oldest letters that nobody has answered.
 fn unread(connection: &Connection) -> rusqlite::Result<Vec<Letter>> {
     let mut letters = connection.prepare_cached(
-        "select id, queue, what, at, key, delay, priority from inbox where answer is null order by id limit ?1",
+        "select id, queue, what, at, key, delay, priority, every from inbox where answer is null order by id limit ?1",
     )?;
     let letters = letters.query_map([MOST_LETTERS], |row| {
         Ok(Letter {
@@ -568,8 +618,9 @@ fn unread(connection: &Connection) -> rusqlite::Result<Vec<Letter>> {
             what: row.get(2)?,
             at: row.get(3)?,
             key: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
-            delay: row.get::<_, Option<i64>>(5)?.map(|micros| Duration::from_micros(micros.unsigned_abs())),
+            delay: row.get::<_, Option<i64>>(5)?.map(duration),
             priority: row.get(6)?,
+            every: row.get::<_, Option<i64>>(7)?.map(duration),
         })
     })?;
     letters.collect()
@@ -577,14 +628,14 @@ fn unread(connection: &Connection) -> rusqlite::Result<Vec<Letter>> {
 
 /// Does what a letter asks for where the queue is not open: in the file alone.
 fn obey(begun: &Transaction<'_>, letter: &Letter) -> rusqlite::Result<()> {
-    let Letter { id, queue, what, at, key, delay, priority } = letter;
+    let Letter { id, queue, what, at, key, delay, priority, every } = letter;
     let answer = match &**what {
         "add" => {
             // the instant is larger than any ticket yet, so it is the end of the line
             let ticket = at.unsigned_abs();
             let (key, queue, value) = (key.as_slice().into(), *queue, None);
-            let trigger =
-                TriggerRow { queue, key, ticket, at: *at, delay: *delay, priority: *priority, value };
+            let (at, delay, priority, every) = (*at, *delay, *priority, *every);
+            let trigger = TriggerRow { queue, key, ticket, at, delay, priority, value, every };
             match write_trigger(begun, &trigger) {
                 Ok(()) => None,
                 Err(NotWritten::Store(e)) => return Err(e),
@@ -594,7 +645,8 @@ fn obey(begun: &Transaction<'_>, letter: &Letter) -> rusqlite::Result<()> {
         "cancel" => {
             let mut gone =
                 begun.prepare_cached("delete from item where queue = ?1 and key = ?2 and not dead")?;
-            Some(if gone.execute(params![queue, key])? > 0 { "cancelled" } else { "nothing" }.to_owned())
+            let known = gone.execute(params![queue, key])? > 0;
+            Some(if unschedule(begun, *queue, key)? || known { "cancelled" } else { "nothing" }.to_owned())
         }
         "retry" => {
             let mut ready = begun.prepare_cached(

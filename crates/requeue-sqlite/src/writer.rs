@@ -41,6 +41,9 @@ pub(crate) trait Intake: Send + Sync {
     /// A trigger that is to be written, and who is told when it is.
     fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError>;
 
+    /// Whether it takes no more.
+    fn is_shut_down(&self) -> bool;
+
     /// Does what the letter asks for in memory, and answers. Also whether the file alone is to do it as well.
     fn obey(&self, letter: &Letter) -> Obeyed;
 }
@@ -75,6 +78,8 @@ struct Desk {
     store: Mutex<Store>,
     /// The queues that are open, by their numbers.
     intakes: Mutex<HashMap<i64, Weak<dyn Intake>>>,
+    /// Why the last group was not written.
+    trouble: Mutex<Option<String>>,
     wake: Wake,
 }
 
@@ -121,6 +126,7 @@ impl Writer {
             noted: Mutex::new(Noted { tickets: last_place, ..Noted::default() }),
             store: Mutex::new(store),
             intakes: Mutex::default(),
+            trouble: Mutex::default(),
             wake: Wake::default(),
         };
         let desk = Arc::new(desk);
@@ -138,6 +144,10 @@ impl Writer {
         call(&mut lock(&self.desk.store))
     }
 
+    pub(crate) fn trouble(&self) -> Option<String> {
+        lock(&self.desk.trouble).clone()
+    }
+
     /// Reads what the file has of a queue, and the letters to it come to it from then on: nobody writes between the two,
     /// or a letter would be in the file alone.
     pub(crate) fn take_in(
@@ -150,8 +160,13 @@ impl Writer {
         read(&mut store)?;
         lock(&self.desk.intakes).insert(queue, intake);
         store.look_again();
-        drop(store);
-        self.ask();
+        // what others have added by now is in the line when this returns
+        while self.desk.commit(store) {
+            store = lock(&self.desk.store);
+            if !store.looks_again() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -182,6 +197,12 @@ impl Writer {
     /// Notes that a queue is paused from now on, or not any more.
     pub(crate) fn push_pause(&self, queue: i64, paused: bool) {
         lock(&self.desk.noted).group.paused.insert(queue, paused);
+    }
+
+    /// Notes that a key does not come again after its runs any more.
+    pub(crate) fn push_unscheduled(&self, place: Place) {
+        lock(&self.desk.noted).group.unscheduled.push(place);
+        self.desk.wake.ask(Asked::Soon);
     }
 
     /// Notes who is told when the ends are written that were noted before.
@@ -227,9 +248,16 @@ impl Desk {
         !(noted.group.triggers.is_empty() && noted.waits.is_empty())
     }
 
-    /// Writes one group, and tells everybody. False if it was not written.
+    /// Writes one group, and tells everybody. False if it was not written, or letters could not be read.
     fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
-        let mut letters = store.letters().unwrap_or_default();
+        let letters = store.letters();
+        let is_read = letters.is_ok();
+        let mut letters = letters.unwrap_or_default();
+        // What is added to a queue that takes no more was accepted all the same: it stays in the inbox until the queue is
+        // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
+        // same key.
+        letters
+            .retain(|letter| letter.what != "add" || self.intake(letter).is_none_or(|it| !it.is_shut_down()));
         // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
         // waits for that, as it may mean the same key.
         let mut triggers = false;
@@ -251,13 +279,14 @@ impl Desk {
         loop {
             if group.is_empty() {
                 waits.into_iter().for_each(|told| told(Ok(())));
-                return true;
+                return is_read;
             }
             match store.write(&group) {
                 Ok(()) => {
+                    *lock(&self.trouble) = None;
                     told.extend(waits);
                     told.into_iter().for_each(|told| told(Ok(())));
-                    return true;
+                    return is_read;
                 }
                 // users' code has refused one trigger: the others go on without it
                 Err(Failed::Trigger(nth, error)) => {
@@ -278,13 +307,17 @@ impl Desk {
         }
     }
 
+    /// The queue of this letter, if it is open.
+    fn intake(&self, letter: &Letter) -> Option<Arc<dyn Intake>> {
+        lock(&self.intakes).get(&letter.queue).and_then(Weak::upgrade)
+    }
+
     /// The queues that are open do what letters ask for. Returns the letters that are to be written as triggers, or
     /// that the file is to do; and the answers to the others.
     fn obey(&self, store: &mut Store, letters: Vec<Letter>) -> (Vec<Routed>, Answered) {
         let (mut left, mut answered) = (Vec::new(), Vec::new());
         for letter in letters {
-            let intake = lock(&self.intakes).get(&letter.queue).and_then(Weak::upgrade);
-            match intake {
+            match self.intake(&letter) {
                 // what waits or is dead is in the file, and so is what is ready
                 Some(_)
                     if letter.what == "retry" && !store.knows(letter.queue, &letter.key).unwrap_or(true) =>
@@ -314,6 +347,7 @@ impl Desk {
         let mut group = Group {
             ends: std::mem::take(&mut noted.group.ends),
             paused: std::mem::take(&mut noted.group.paused),
+            unscheduled: std::mem::take(&mut noted.group.unscheduled),
             triggers: noted.group.triggers.drain(..most).collect(),
             ..Group::default()
         };
@@ -337,6 +371,8 @@ impl Desk {
                         answered.push((letter.id, None));
                     }
                 }
+                // it was shut down just now, and the letter stays where it is
+                Err(EngineError::ShutDown) if is_add => {}
                 Err(e) => answered.push((letter.id, Some(e.to_string()))),
             }
         }
@@ -379,8 +415,10 @@ impl Desk {
         for (queue, paused) in group.paused {
             noted.group.paused.entry(queue).or_insert(paused);
         }
+        noted.group.unscheduled.extend(group.unscheduled);
         drop(noted);
         let why = why.to_string();
+        *lock(&self.trouble) = Some(why.clone());
         told.into_iter().for_each(|told| told(Err(error(why.clone().into()))));
         false
     }

@@ -264,3 +264,17 @@ fn e30_who_looks_at_a_file_is_in_nobodys_way_who_opens_it() {
         opened.into_iter().for_each(|opened| opened.unwrap());
     });
 }
+
+#[test]
+fn e1_what_others_add_while_the_queue_shuts_down_runs_when_the_file_is_opened_again() {
+    let world = World::new();
+    let file = Sqlite::open(world.file()).unwrap();
+    let q: Queue<String> = file.queue("orders").open().unwrap();
+    q.in_memory().shut_down();
+    world.add("late", None);
+    // an answer to a later letter tells that the earlier one was looked at
+    assert!(!world.client.cancel("orders", &key("other")).unwrap());
+    drop((q, file));
+    let (_worker, ran) = work(&world.open(), |_| Outcome::Done);
+    assert_eq!(ran.recv().unwrap(), "late");
+}

@@ -5,7 +5,7 @@ use requeue_sqlite::{Queue, Sqlite};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,7 +35,7 @@ struct Saw {
     fence: Fence,
 }
 
-/// Runs what is ready, each run once, with this outcome, until nothing has come for a while.
+/// Runs what is ready, with this outcome, until nothing is left.
 fn work(q: &Queue<String>, outcome: fn() -> Outcome) -> Vec<Saw> {
     let (tell, told) = mpsc::channel();
     let worker = Worker::of(q)
@@ -46,9 +46,20 @@ fn work(q: &Queue<String>, outcome: fn() -> Outcome) -> Vec<Saw> {
             outcome()
         })
         .unwrap();
-    let saw: Vec<_> = std::iter::from_fn(|| told.recv_timeout(SECOND / 4).ok()).collect();
-    assert!(worker.stop(10 * SECOND).wait().complete);
-    saw
+    until(|| {
+        let stats = q.in_memory().stats();
+        stats.ready + stats.held + stats.waiting == 0
+    });
+    assert!(worker.stop(60 * SECOND).wait().complete);
+    told.try_iter().collect()
+}
+
+fn until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < 30 * SECOND, "it does not come");
+        std::thread::sleep(SECOND / 500);
+    }
 }
 
 fn keys(saw: &[Saw]) -> Vec<&str> {
@@ -294,7 +305,7 @@ fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_i
     drop(dir.open());
     set_version(&dir.file(), 99);
     let error = Sqlite::open(dir.file()).unwrap_err();
-    assert!(matches!(error, EngineError::Version { found: 99, known: 1 }), "{error}");
+    assert!(matches!(error, EngineError::Version { found: 99, known: 2 }), "{error}");
 
     let other = dir.0.path().join("other.db");
     rusqlite(&other).execute_batch("create table t(x)").unwrap();
@@ -309,6 +320,104 @@ fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_i
 
     let error = Sqlite::open(dir.0.path().join("no/such/dir.db")).unwrap_err().to_string();
     assert!(error.contains("dir.db"), "{error}");
+}
+
+#[test]
+fn e28_a_file_of_version_1_goes_on() {
+    let dir = Dir::new();
+    rusqlite(&dir.file()).execute_batch(include_str!("versions/1.sql")).unwrap();
+    let q = dir.open();
+    until(|| q.len() == 4);
+    assert_eq!(q.num_requeues(&"failed".to_owned()), 3);
+    q.add_every("again".into(), 3600 * SECOND, Add::after(60 * SECOND)).wait().unwrap();
+    assert!(q.cancel(&"again".into()).wait().unwrap().is_some());
+    let saw = work(&q, || Outcome::Done);
+    assert_eq!(keys(&saw), ["overdue", "failed", "ready", "letter"]);
+    assert!(saw.iter().all(|saw| saw.fence > Fence(8 << 40)), "{saw:?}");
+    assert_eq!(saw[1].attempt, 4);
+    drop(q);
+    let version: u32 =
+        rusqlite(&dir.file()).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 2);
+}
+
+fn due(q: &Queue<String>, key: &str) -> bool {
+    q.state(&key.to_owned()).is_some_and(|known| known.waiting_until.is_some())
+}
+
+/// One run of the key, which ends so. Then its next one is noted.
+fn once(q: &Queue<String>, outcome: fn() -> Outcome) {
+    let worker = Worker::of(q).workers(1).max_attempts(1).start_threads(move |_| outcome()).unwrap();
+    until(|| due(q, "report"));
+    assert!(worker.stop(60 * SECOND).wait().complete);
+}
+
+#[test]
+fn e8_a_key_comes_again_after_each_run_over_restarts_until_it_is_cancelled() {
+    let dir = Dir::new();
+    let hour = 3600 * SECOND;
+    let q = dir.open();
+    q.add_every("report".into(), hour, Add::now()).wait().unwrap();
+    assert_eq!(q.len(), 1);
+    once(&q, || Outcome::Done);
+    drop(q);
+    // it waits as it did before; and one that was missed is one run
+    let q = dir.open();
+    assert!(due(&q, "report") && q.is_empty());
+    drop(q);
+    let overdue = "update item set due = 1, ready = 0";
+    assert_eq!(rusqlite(&dir.file()).execute(overdue, []).unwrap(), 1);
+    let q = dir.open();
+    until(|| q.len() == 1);
+    // also one that gives up comes again
+    once(&q, || Outcome::GiveUp("no paper".into()));
+    assert!(q.cancel(&"report".into()).wait().unwrap().is_some());
+    assert!(q.cancel(&"report".into()).wait().unwrap().is_none());
+    drop(q);
+    assert!(dir.open().state(&"report".to_owned()).is_none());
+    let left: u32 =
+        rusqlite(&dir.file()).query_row("select count(*) from schedule", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn e8_a_key_that_is_cancelled_as_it_runs_does_not_come_again() {
+    let dir = Dir::new();
+    let q = dir.open();
+    q.add_every("report".into(), Duration::ZERO, Add::now()).wait().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = std::sync::Mutex::new(ends);
+    let worker = Worker::of(&q)
+        .workers(1)
+        .start_threads(move |_| {
+            begun.send(()).unwrap();
+            ends.lock().unwrap().recv().unwrap();
+        })
+        .unwrap();
+    for _ in 0..3 {
+        begins.recv().unwrap();
+        end.send(()).unwrap();
+    }
+    begins.recv().unwrap();
+    q.cancel(&"report".into()).wait().unwrap();
+    end.send(()).unwrap();
+    until(|| q.state(&"report".to_owned()).is_none());
+    assert!(worker.stop(60 * SECOND).wait().complete);
+    drop((worker, q));
+    assert!(dir.open().state(&"report".to_owned()).is_none());
+}
+
+#[test]
+fn e8_a_key_whose_next_run_was_not_noted_as_the_process_died_comes_when_the_file_is_opened() {
+    let dir = Dir::new();
+    let q = dir.open();
+    q.add_every("report".into(), 3600 * SECOND, Add::now()).wait().unwrap();
+    drop(q);
+    rusqlite(&dir.file()).execute("delete from item", []).unwrap();
+    let q = dir.open();
+    until(|| q.len() == 1);
+    once(&q, || Outcome::Done);
 }
 
 fn rusqlite(path: &Path) -> rusqlite::Connection {

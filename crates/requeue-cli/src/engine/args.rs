@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use requeue_sqlite::Client;
 
+use super::at;
 use crate::duration;
 
 /// Names the engine where `--engine` does not.
 const ENGINE: &str = "REQUEUE_ENGINE";
+
+/// The queue that is meant where none is named.
+pub(crate) const DEFAULT: &str = "default";
 
 /// What can be asked of a durable queue.
 #[derive(Debug, Subcommand)]
@@ -55,6 +60,14 @@ pub(crate) enum Command {
 
     #[command(about = "Count the keys of a durable queue", after_help = ENGINES)]
     Stats(Queue),
+
+    #[command(
+        about = "Check the file of a durable queue",
+        long_about = "Check the file of a durable queue, all of it. The status is 1 if something is wrong with it; each \
+                      fault is a line.",
+        after_help = ENGINES
+    )]
+    Check(Queue),
 }
 
 const ENGINES: &str = "\
@@ -65,6 +78,7 @@ Examples:
   export REQUEUE_ENGINE=sqlite:orders.db
   requeue add order-4711
   requeue add --after 30m order-4712
+  requeue add --at 18:00 --every 1d report
   requeue ls";
 
 /// Which queue, and in what form.
@@ -75,7 +89,7 @@ pub(crate) struct Queue {
     engine: Option<String>,
 
     /// The name of the queue
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
     pub(crate) queue: String,
 
     /// One JSON object a line
@@ -114,6 +128,14 @@ pub(crate) struct Add {
     /// So much later
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) after: Option<Duration>,
+
+    /// At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)
+    #[arg(long, value_name = "TIME", value_parser = at::parse, conflicts_with = "after")]
+    pub(crate) at: Option<Timestamp>,
+
+    /// And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) every: Option<Duration>,
 
     /// Higher ones run first, in a queue that has priorities
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]

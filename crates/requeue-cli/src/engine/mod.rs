@@ -1,9 +1,10 @@
 //! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`.
 
 mod args;
+mod at;
 
-pub(crate) use self::args::Command;
 use self::args::{Add, Ls, OneKey, Queue};
+pub(crate) use self::args::{Command, DEFAULT};
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -77,16 +78,21 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::Resume(queue) => resume(&queue),
         Command::Purge(queue) => purge(&queue),
         Command::Stats(queue) => stats(&queue),
+        Command::Check(queue) => check(&queue),
     }
 }
 
 fn add(args: Add) -> u8 {
-    let Add { queue, after, priority, null, keys } = args;
+    let Add { queue, after, at, every, priority, null, keys } = args;
     let as_json = queue.json;
     with(&queue, |client, name, out| {
         let mut added = 0_u64;
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
-            client.add_many(name, keys, after, priority)?;
+            let delay = at.map(at::delay).or(after);
+            match every {
+                Some(every) => client.add_every(name, keys, every, delay, priority)?,
+                None => client.add_many(name, keys, delay, priority)?,
+            }
             added += keys.len() as u64;
             keys.clear();
             Ok(())
@@ -224,6 +230,23 @@ fn stats(queue: &Queue) -> u8 {
     })
 }
 
+fn check(queue: &Queue) -> u8 {
+    with(queue, |client, _, out| {
+        let faults = client.check()?;
+        if queue.json {
+            let faults: Vec<_> = faults.iter().map(|fault| json(fault)).collect();
+            writeln!(out, "{{\"faults\":[{}]}}", faults.join(","))?;
+        } else if faults.is_empty() {
+            writeln!(out, "ok")?;
+        } else {
+            for fault in &faults {
+                writeln!(out, "{}", quoted(fault.as_bytes()))?;
+            }
+        }
+        Ok(u8::from(!faults.is_empty()))
+    })
+}
+
 fn word(status: Status) -> &'static str {
     match status {
         Status::Ready => "ready",
@@ -234,16 +257,17 @@ fn word(status: Status) -> &'static str {
 }
 
 fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
-    let Listed { status, due_in, failures, attempt, priority, value, age, error, .. } = key;
+    let Listed { status, due_in, failures, attempt, priority, value, age, error, every, .. } = key;
     let status = word(*status);
     if as_json {
         let due = due_in.map_or("null".to_owned(), |due| due.as_secs_f64().to_string());
         let value = value.as_deref().unwrap_or("null");
         let error = error.as_deref().map_or("null".to_owned(), json);
+        let every = every.map_or("null".to_owned(), |every| every.as_secs_f64().to_string());
         return writeln!(
             out,
             "{{{},\"status\":\"{status}\",\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
-             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error}}}",
+             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every}}}",
             json_key(&key.key),
             age.as_secs_f64(),
         );
@@ -251,6 +275,9 @@ fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
     write!(out, "{status:7} {}", quoted(&key.key))?;
     if let Some(due) = due_in {
         write!(out, "  due in {}", duration::show(*due))?;
+    }
+    if let Some(every) = every {
+        write!(out, "  every {}", duration::show(*every))?;
     }
     if *failures > 0 {
         write!(out, "  {failures} failed")?;

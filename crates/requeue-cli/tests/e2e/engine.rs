@@ -79,6 +79,43 @@ fn a_key_is_told_of_cancelled_and_made_ready_and_one_that_is_unknown_gives_statu
 }
 
 #[test]
+fn a_key_comes_at_a_time_of_day_and_again_until_it_is_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    well(dir, &["add", "--at", "2999-12-31T12:00:00Z", "--every", "90m", "a"]);
+    well(dir, &["add", "--at", "00:00", "b"]);
+    let json = well(dir, &["ls", "--json"]);
+    let keys: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let due = |key: &serde_json::Value| key["due_in_seconds"].as_f64().unwrap();
+    assert_eq!((&keys[1]["key"], &keys[1]["every_seconds"]), (&"b".into(), &serde_json::Value::Null));
+    assert_eq!((&keys[0]["key"], keys[0]["every_seconds"].as_f64()), (&"a".into(), Some(5400.0)));
+    // a day may have 25 hours
+    assert!((0.0..=90_000.0).contains(&due(&keys[1])) && due(&keys[0]) > 9e8, "{json}");
+    assert!(well(dir, &["state", "a"]).ends_with("  every 1h30m\n"));
+    assert_eq!(well(dir, &["cancel", "a"]), "cancelled\n");
+    let (status, _, err) = requeue(dir, &["add", "--at", "2001-01-01T00:00:00Z", "c"], b"");
+    assert!(status == 2 && err.contains("has passed"), "{err}");
+    assert_eq!(requeue(dir, &["add", "--at", "12:00", "--after", "1h", "c"], b"").0, 2);
+}
+
+#[test]
+fn a_file_that_is_damaged_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys: String = (0..2000).map(|n| format!("a key of some length {n}\n")).collect();
+    assert_eq!(requeue(dir.path(), &["add"], keys.as_bytes()).0, 0);
+    well(dir.path(), &["stats"]); // has the keys in line
+    assert_eq!(well(dir.path(), &["check"]), "ok\n");
+    assert_eq!(well(dir.path(), &["check", "--json"]), "{\"faults\":[]}\n");
+    let file = dir.path().join("q.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(24).rposition(|bytes| bytes.starts_with(b"a key of some length 1")).unwrap();
+    bytes.copy_within(0..100, at - 50);
+    std::fs::write(&file, bytes).unwrap();
+    let (status, out, err) = requeue(dir.path(), &["check"], b"");
+    assert!(status == 1 && !(out + &err).is_empty());
+}
+
+#[test]
 fn queues_are_counted_paused_and_purged_by_their_names() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -28,6 +28,7 @@ mod program;
 mod prometheus;
 mod reports;
 mod short;
+mod state;
 mod stopped;
 mod terminal;
 mod unread;

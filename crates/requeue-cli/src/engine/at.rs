@@ -1,0 +1,87 @@
+//! Times of day: `requeue add --at`.
+
+use std::time::Duration;
+
+use jiff::civil::{DateTime, Time};
+use jiff::{Timestamp, Zoned};
+
+/// Reads a time that is still to come.
+///
+/// # Errors
+///
+/// What it is instead.
+pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
+    let now = Zoned::now();
+    let at = read(text, &now)?;
+    if at <= now.timestamp() {
+        return Err(format!("{at} has passed"));
+    }
+    Ok(at)
+}
+
+fn read(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    let local = |at: DateTime| at.to_zoned(now.time_zone().clone()).map(|at| at.timestamp());
+    // A date alone would be midnight, which nobody means.
+    let has_time = text.contains(':');
+    if let Some(at) = text.parse::<Timestamp>().ok().filter(|_| has_time) {
+        return Ok(at);
+    }
+    let read = || -> Result<Timestamp, jiff::Error> {
+        // A time is read out of a date and time as well, so that is the second to be tried.
+        if let Ok(at) = text.parse::<DateTime>() {
+            return local(at);
+        }
+        let time = text.parse::<Time>()?;
+        let today = local(now.date().to_datetime(time))?;
+        let is_over = today <= now.timestamp();
+        if is_over { local(now.date().tomorrow()?.to_datetime(time)) } else { Ok(today) }
+    };
+    let form = "write 18:00, 2031-12-24T18:00 or 2031-12-24T18:00:00Z";
+    if has_time { read().map_err(|_| form.to_owned()) } else { Err(form.to_owned()) }
+}
+
+/// How long it is until then.
+pub(crate) fn delay(at: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_local_but_where_they_say_otherwise() {
+        let now: Zoned = "2030-03-30T12:00[+01:00]".parse().unwrap();
+        let read = |text: &str| read(text, &now).map(|at| at.to_string());
+        let well = [
+            ("18:00", "2030-03-30T17:00:00Z"),
+            ("18:00:30", "2030-03-30T17:00:30Z"),
+            ("12:00", "2030-03-31T11:00:00Z"),
+            ("02:30", "2030-03-31T01:30:00Z"),
+            ("2031-12-24T18:00", "2031-12-24T17:00:00Z"),
+            ("2031-12-24 18:00:01", "2031-12-24T17:00:01Z"),
+            ("2031-12-24T18:00:00Z", "2031-12-24T18:00:00Z"),
+            ("2031-12-24T18:00:00-08:00", "2031-12-25T02:00:00Z"),
+        ];
+        for (text, at) in well {
+            assert_eq!(read(text), Ok(at.to_owned()), "{text}");
+        }
+        for text in [
+            "",
+            "noon",
+            "18",
+            "25:00",
+            "2031-12-24",
+            "2031-02-30T12:00",
+            "18:00 tomorrow",
+            "99999-01-01T00:00",
+        ] {
+            assert!(read(text).unwrap_err().contains("18:00"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_passed_is_refused() {
+        assert_eq!(parse("2001-01-01T00:00:00Z").unwrap_err(), "2001-01-01T00:00:00Z has passed");
+    }
+}

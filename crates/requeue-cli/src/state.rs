@@ -1,0 +1,239 @@
+//! `--state`: the queue is in a file, and goes on where it was when the command ended, however it ended.
+//!
+//! The queue in memory is the same as without it, so that all else of the command knows nothing of the file. Only what
+//! is added goes another way: a trigger is written first, and given to the queue in memory when it is on the disk.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op};
+use requeue_sqlite::{Client, Queue, Sqlite};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::args::Run;
+use crate::control::{Control, Level};
+use crate::intake::Cause;
+use crate::log::Log;
+use crate::queue::Shape;
+use crate::tally::Key;
+
+/// What the disk refused is tried again after so long.
+const TRIES_AGAIN: Duration = Duration::from_millis(500);
+/// Whether all is worked off is looked for so often.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// A trigger that is being written.
+struct Writing {
+    key: Key,
+    priority: i16,
+    /// So many lines stand for it.
+    lines: u64,
+    op: Op<Added, AddFailed<Key, Cause>>,
+}
+
+pub(crate) struct State {
+    path: PathBuf,
+    name: String,
+    file: Sqlite,
+    queue: Queue<Key, Cause>,
+    /// In the order of the input.
+    writing: Mutex<Vec<Writing>>,
+    /// It was said that the file can't be written.
+    is_in_trouble: AtomicBool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Opens the file that `--state` names, if it does, with a queue of this shape.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be worked on.
+    pub(crate) fn open(args: &Run, shape: Shape) -> Result<Self, String> {
+        let path = args.state.clone().unwrap_or_default();
+        let about = |e: EngineError| match e {
+            // "nothing has changed" says nothing of a file that was only opened
+            EngineError::NotApplied(why) => format!("--state {why}"),
+            e => format!("--state {}: {e}", path.display()),
+        };
+        let file = Sqlite::open(&path).map_err(about)?;
+        let name = args.queue_name().to_owned();
+        let queue = file
+            .queue_with(&name, Cause::merge)
+            .front(shape)
+            .open()
+            .map_err(|e| format!("--state {}: queue {name}: {e}", path.display()))?;
+        Ok(Self { path, name, file, queue, writing: Mutex::default(), is_in_trouble: AtomicBool::new(false) })
+    }
+
+    /// The queue in memory.
+    pub(crate) fn queue(&self) -> crate::queue::Queue {
+        self.queue.in_memory().clone()
+    }
+
+    /// Begins to write a trigger. What becomes of it is told by [`settle`](Self::settle).
+    pub(crate) fn begin(&self, key: &[u8], cause: Option<Cause>, priority: i16) {
+        self.begin_for(1, key.to_vec(), cause, priority);
+    }
+
+    fn begin_for(&self, lines: u64, key: Key, cause: Option<Cause>, priority: i16) {
+        let add = Add::now().priority(priority);
+        let add = cause.into_iter().fold(add, requeue::AddNow::value);
+        let op = self.queue.add_with(key.clone(), add);
+        lock(&self.writing).push(Writing { key, priority, lines, op });
+    }
+
+    /// The line came again that was begun last. False if that is settled already.
+    pub(crate) fn repeat(&self) -> bool {
+        lock(&self.writing).last_mut().map(|last| last.lines += 1).is_some()
+    }
+
+    /// Waits until all triggers that were begun are on the disk, however long that can't be written to; `accepted` is
+    /// told of each, and of how many lines stand for it. Gives the number of lines that are not accepted, because the
+    /// command is to end, or the file can't keep them at all.
+    pub(crate) fn settle(
+        &self,
+        control: &Control,
+        log: &Log,
+        mut accepted: impl FnMut(&[u8], Added, u64),
+    ) -> u64 {
+        let mut writing = std::mem::take(&mut *lock(&self.writing));
+        let mut lost = 0;
+        while !writing.is_empty() {
+            let mut again = Vec::new();
+            for Writing { key, priority, lines, op } in writing {
+                match op.wait() {
+                    Ok(added) => accepted(&key, added, lines),
+                    Err(AddFailed {
+                        value,
+                        error: EngineError::NotApplied(_) | EngineError::Unknown(_),
+                        ..
+                    }) => {
+                        again.push((lines, key, value, priority));
+                    }
+                    Err(_) => lost += lines,
+                }
+            }
+            self.tell_trouble(log);
+            if !again.is_empty() {
+                pause(control, TRIES_AGAIN);
+            }
+            if !again.is_empty() && control.reached(Level::WorkOff) {
+                lost += again.iter().map(|(lines, ..)| lines).sum::<u64>();
+                break;
+            }
+            for (lines, key, value, priority) in again {
+                self.begin_for(lines, key, value, priority);
+            }
+            writing = std::mem::take(&mut *lock(&self.writing));
+        }
+        lost
+    }
+
+    /// Says that the file can't be written, and that it can again, each time once.
+    pub(crate) fn tell_trouble(&self, log: &Log) {
+        let trouble = self.file.trouble();
+        let was_told = self.is_in_trouble.swap(trouble.is_some(), Ordering::Relaxed);
+        let path = self.path.display();
+        match trouble {
+            Some(why) if !was_told => log.note(&format!(
+                "--state {path}: {why}; the runs go on, and nothing more is read until it can be written"
+            )),
+            None if was_told => log.note(&format!("--state {path}: it can be written again")),
+            _ => {}
+        }
+    }
+
+    /// What the file had when it was opened, in words; `None` if that was nothing.
+    pub(crate) fn found(&self) -> Option<String> {
+        let queue = self.queue.in_memory();
+        let (path, stats) = (self.path.display(), queue.stats());
+        let (ready, waiting) = (stats.ready, stats.waiting);
+        if queue.is_paused() {
+            let name = &self.name;
+            return Some(format!(
+                "--state {path}: {ready} ready and {waiting} waiting, and queue {name} is paused: see requeue resume"
+            ));
+        }
+        (ready + waiting > 0).then(|| format!("--state {path}: {ready} ready and {waiting} waiting go on"))
+    }
+
+    /// Waits until nothing is ready or running, and nothing waits for a retry, or the command is told to end. Keys
+    /// that wait for a time of their own are not waited for. False if `limit` is over.
+    pub(crate) fn work_off(&self, control: &Control, limit: Option<Duration>) -> bool {
+        let queue = self.queue.in_memory();
+        let begun = Instant::now();
+        let is_over =
+            || control.reached(Level::WorkOff) || limit.is_some_and(|limit| begun.elapsed() >= limit);
+        let mut retries: Option<Key> = None;
+        while !is_over() {
+            let stats = queue.stats();
+            if stats.ready + stats.held == 0 {
+                // One of them is enough to go on waiting.
+                let waits = |key: &Key| queue.state(key).is_some_and(|state| is_retry(&state));
+                retries = retries.filter(waits).or_else(|| {
+                    let mut pages = queue.snapshot().only(Only::Waiting);
+                    pages.find_map(|page| {
+                        page.keys.into_iter().find(|(_, state)| is_retry(state)).map(|(key, _)| key)
+                    })
+                });
+                if retries.is_none() {
+                    return true;
+                }
+            }
+            pause(control, LOOKS);
+        }
+        control.reached(Level::WorkOff)
+    }
+
+    /// Writes what is not written yet. The number of keys that are left in the file, which run when it is opened again.
+    ///
+    /// # Errors
+    ///
+    /// What could not be written or read, and what becomes of it.
+    pub(crate) fn finish(&self) -> Result<u64, String> {
+        let path = self.path.display();
+        let flushed = self.queue.written().wait();
+        flushed.map_err(|e| {
+            format!("--state {path}: the last runs may run again: their ends are not written: {e}")
+        })?;
+        let stats = Client::open(&self.path).and_then(|client| client.stats(&self.name));
+        stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("--state {path}: {e}"))
+    }
+
+    /// What is to be said of lines that were read, and not accepted.
+    pub(crate) fn lost(&self, lines: u64) -> String {
+        let lines = if lines == 1 { "line" } else { &format!("{lines} lines") };
+        format!("--state {}: the last {lines} that came may not be in it", self.path.display())
+    }
+}
+
+/// Waits until the command is told to end.
+pub(crate) fn stay(control: &Control) {
+    while !control.reached(Level::WorkOff) {
+        pause(control, None);
+    }
+}
+
+/// Waits for so long, or until the command is told to end, or some signal came.
+fn pause(control: &Control, at_most: impl Into<Option<Duration>>) {
+    let at_most = at_most.into().and_then(|at_most| Timespec::try_from(at_most).ok());
+    let mut fds = [PollFd::from_borrowed_fd(control.reading_ends.fd(), PollFlags::IN)];
+    // who waits looks again, also where this was interrupted
+    let _ = poll(&mut fds, at_most.as_ref());
+}
+
+fn is_retry(state: &KeyState) -> bool {
+    state.waiting_until.is_some() && state.failures > 0
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
