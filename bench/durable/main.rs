@@ -1,13 +1,15 @@
 //! How many triggers a durable queue takes in a second, and how long a file takes to open.
 
-use requeue::{Run, Worker};
+use requeue::limiter::Exponential;
+use requeue::{Run, WorkQueue, Worker};
 use requeue_sqlite::{Queue, Sqlite};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const USAGE: &str = "usage: requeue-durable adds FILE CALLERS SECONDS | fill FILE KEYS | open FILE";
+const USAGE: &str =
+    "usage: requeue-durable adds FILE CALLERS SECONDS | fill FILE KEYS | open FILE | memory KEYS";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -17,6 +19,7 @@ fn main() -> Res {
         }
         ["fill", file, keys] => fill(file.as_ref(), keys.parse()?),
         ["open", file] => reopen(file.as_ref()),
+        ["memory", keys] => memory(keys.parse()?),
         _ => Err(USAGE.into()),
     }
 }
@@ -95,6 +98,24 @@ fn reopen(path: &Path) -> Res {
         q.len(),
         bytes as f64 / 1e6
     );
+    Ok(())
+}
+
+/// What the keys of [`fill`] take in memory alone.
+fn memory(keys: u64) -> Res {
+    let before = resident()?;
+    let backoff = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))?;
+    let q = WorkQueue::<String>::builder().limiter(backoff).build()?;
+    for n in 0..keys {
+        let name = key(n.wrapping_mul(2_654_435_761) % 1_000_000_007);
+        if n % 2 == 0 {
+            q.add(name)?
+        } else {
+            q.add_after(name, Duration::from_secs(3600))?
+        };
+    }
+    let bytes = resident()? - before;
+    println!("{{\"in_memory\":true,\"ready\":{},\"memory_mb\":{:.0}}}", q.len(), bytes as f64 / 1e6);
     Ok(())
 }
 

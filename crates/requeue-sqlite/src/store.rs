@@ -252,6 +252,7 @@ impl Store {
     /// The largest place in any line.
     pub(crate) fn last_place(&mut self) -> rusqlite::Result<u64> {
         let last = "select coalesce(max(ord), 0) from item";
+        let _scan = Scan::begin(&self.connection)?;
         self.connection.query_row(last, [], |row| row.get(0)).map(i64::unsigned_abs)
     }
 
@@ -295,6 +296,7 @@ impl Store {
         mut each: impl FnMut(Stored) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         let said = |e: rusqlite::Error| not_applied(e);
+        let _scan = Scan::begin(&self.connection).map_err(said)?;
         let mut keys = self
             .connection
             .prepare(
@@ -469,6 +471,28 @@ impl From<rusqlite::Error> for NotWritten {
     }
 }
 
+/// The pages that SQLite keeps in memory, in KiB as it counts them: below zero.
+const CACHE: i32 = -65536;
+/// The same while each page is read once.
+const CACHE_OF_A_SCAN: i32 = -1024;
+
+/// Much is read that is not read again: it does not stay in memory.
+struct Scan<'a>(&'a Connection);
+
+impl<'a> Scan<'a> {
+    fn begin(connection: &'a Connection) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "cache_size", CACHE_OF_A_SCAN)?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        // with the small one it is slower, and right
+        drop(self.0.pragma_update(None, "cache_size", CACHE));
+    }
+}
+
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -476,7 +500,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     // 16 MB between two checkpoints: a checkpoint writes each page once, however often it has changed
     connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
-    connection.pragma_update(None, "cache_size", -65536)?;
+    connection.pragma_update(None, "cache_size", CACHE)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(())
 }
