@@ -14,6 +14,7 @@
 
 pub mod adapter;
 pub mod durable;
+pub mod engines;
 pub mod fronts;
 pub mod limits;
 pub mod lockstep;

@@ -1,6 +1,6 @@
-//! The rules of engines that concern a file, each by its number.
+//! The rules of engines that concern files alone, each by its number. The others are in `verify/src/engines.rs`, for any engine.
 
-use requeue::{Add, AddFailed, Added, Builder, EngineError, Fence, Outcome, Run, Worker};
+use requeue::{Add, AddFailed, Added, EngineError, Fence, Outcome, Run, Worker};
 use requeue_sqlite::{Queue, Sqlite};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -67,76 +67,6 @@ fn keys(saw: &[Saw]) -> Vec<&str> {
 }
 
 #[test]
-fn e1_what_was_accepted_is_there_when_the_file_is_opened_again_in_the_order_of_the_line() {
-    let dir = Dir::new();
-    let q = dir.open();
-    for key in ["b", "a", "c", "a"] {
-        q.add(key.to_owned()).wait().unwrap();
-    }
-    drop(q);
-    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["b", "a", "c"]);
-    assert!(work(&dir.open(), || Outcome::Done).is_empty(), "what has ended does not run again");
-}
-
-#[test]
-fn e1_tasks_and_threads_add_to_one_queue() {
-    let dir = Dir::new();
-    let q = dir.open();
-    std::thread::scope(|threads| {
-        for thread in 0..8 {
-            let q = &q;
-            threads.spawn(move || {
-                for n in 0..50 {
-                    if thread % 2 == 0 {
-                        q.add(format!("{thread}-{n}")).wait().unwrap();
-                    } else {
-                        smol::block_on(q.add(format!("{thread}-{n}"))).unwrap();
-                    }
-                }
-            });
-        }
-    });
-    drop(q);
-    assert_eq!(work(&dir.open(), || Outcome::Done).len(), 400);
-}
-
-#[test]
-fn e1_an_add_that_nobody_waits_for_is_written_all_the_same() {
-    let dir = Dir::new();
-    let q = dir.open();
-    drop(q.add("a".into()));
-    // written after it, for they stand in one line
-    q.add("b".into()).wait().unwrap();
-    drop(q);
-    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a", "b"]);
-}
-
-#[test]
-fn e5_triggers_during_a_run_are_one_more_run_also_after_a_restart_in_the_middle() {
-    let dir = Dir::new();
-    let q = dir.open();
-    q.add("a".into()).wait().unwrap();
-    let (begun, begins) = mpsc::channel();
-    let (end, ends) = mpsc::channel::<()>();
-    let ends = std::sync::Mutex::new(ends);
-    let worker = Worker::of(&q)
-        .workers(1)
-        .start_threads(move |_| {
-            begun.send(()).unwrap();
-            ends.lock().unwrap().recv().unwrap();
-        })
-        .unwrap();
-    begins.recv().unwrap();
-    assert_eq!(q.add("a".into()).wait().unwrap(), Added::Dirty);
-    assert_eq!(q.add("a".into()).wait().unwrap(), Added::Coalesced);
-    let stop = worker.stop(10 * SECOND);
-    end.send(()).unwrap();
-    assert!(stop.wait().complete);
-    drop((worker, q));
-    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a"]);
-}
-
-#[test]
 fn e6_a_trigger_that_changes_nothing_writes_nothing() {
     let dir = Dir::new();
     let file = Sqlite::open(dir.file()).unwrap();
@@ -178,82 +108,6 @@ fn e8_a_key_waits_for_what_was_left_and_never_for_more_than_its_delay() {
     drop(q);
     WALL.fetch_add(2 * 86_400_000_000, SeqCst);
     assert_eq!(keys(&work(&open(), || Outcome::Done)), ["a"]);
-}
-
-#[test]
-fn e9_failures_attempt_value_and_priority_are_as_they_were() {
-    let dir = Dir::new();
-    let merge = |old: &mut Vec<u32>, new: Vec<u32>| old.extend(new);
-    let open = || {
-        let file = Sqlite::open(dir.file()).unwrap();
-        file.queue_with::<u64, Vec<u32>>("orders", merge).front(Builder::priorities).open().unwrap()
-    };
-    let q = open();
-    for (value, priority) in [(1, 0), (2, 7)] {
-        q.add_with(4711, Add::now().value(vec![value]).priority(priority)).wait().unwrap();
-    }
-    let fails = |q: &Queue<u64, Vec<u32>>, runs: usize| {
-        let (tell, told) = mpsc::channel();
-        let worker = Worker::of(q)
-            .workers(1)
-            .start_threads(move |run: Run<u64, Vec<u32>>| {
-                tell.send((*run.key(), run.attempt(), run.priority(), run.value().cloned())).unwrap();
-                Outcome::Retry("not yet".into())
-            })
-            .unwrap();
-        let saw: Vec<_> = told.iter().take(runs).collect();
-        assert!(worker.stop(10 * SECOND).wait().complete);
-        saw
-    };
-    let value = Some(vec![1, 2]);
-    assert_eq!(fails(&q, 2), [(4711, 1, 7, value.clone()), (4711, 2, 7, value.clone())]);
-    drop(q);
-    let q = open();
-    assert_eq!(q.num_requeues(&4711), 2);
-    let state = q.state(&4711).unwrap();
-    assert!(state.priority == 7 && state.attempt == 3 && (state.ready || state.waiting_until.is_some()));
-    q.add_with(4711, Add::now().value(vec![3])).wait().unwrap();
-    let (key, .., value) = fails(&q, 1).remove(0);
-    assert_eq!((key, value), (4711, Some(vec![1, 2, 3])));
-}
-
-#[test]
-fn e10_fences_grow_from_run_to_run_also_when_the_key_was_gone_and_the_file_opened_again() {
-    let dir = Dir::new();
-    let mut last = Fence(0);
-    for _ in 0..3 {
-        let q = dir.open();
-        for _ in 0..3 {
-            q.add("a".into()).wait().unwrap();
-            for saw in work(&q, || Outcome::Done) {
-                assert!(saw.fence > last);
-                last = saw.fence;
-            }
-        }
-    }
-}
-
-#[test]
-fn e9_a_retry_that_came_too_late_for_a_queue_that_is_shut_down_is_not_lost() {
-    let dir = Dir::new();
-    let q = dir.open();
-    q.add("a".into()).wait().unwrap();
-    let (begun, begins) = mpsc::channel();
-    let worker = Worker::of(&q)
-        .workers(1)
-        .start_threads(move |run: Run<String>| {
-            begun.send(()).unwrap();
-            while !run.cancelled() {
-                std::thread::yield_now();
-            }
-            Outcome::Retry("cancelled".into())
-        })
-        .unwrap();
-    begins.recv().unwrap();
-    worker.drain(Duration::ZERO).wait();
-    worker.join();
-    drop((worker, q));
-    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["a"]);
 }
 
 #[test]

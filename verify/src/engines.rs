@@ -1,0 +1,442 @@
+//! The rules of engines (docs/ENGINES.md), as tests that take the engine as a parameter: [`engine_rules!`](crate::engine_rules)
+//! runs them. Those of [`in_process`] hold for a queue in memory too.
+
+#![allow(missing_docs, reason = "the tests' names are sentences")]
+
+use requeue::{AsyncQueue, KeyState, Outcome, Run, Source, Worker};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A place where queues are kept: an engine, as one process has it.
+pub trait Engine: Default {
+    /// A queue, whose values merge: the newer ones behind the older ones. It has priorities.
+    type Queue: AsyncQueue<String, Vec<u32>>
+        + Source<Key = String, Value = Vec<u32>>
+        + Clone
+        + Send
+        + Sync
+        + 'static;
+
+    /// Opens the queue as the next process does. Whoever had it before has let go of it.
+    fn open(&self) -> Self::Queue;
+    /// What is known of a key.
+    fn state(queue: &Self::Queue, key: &str) -> Option<KeyState>;
+    /// Whether there was something.
+    fn cancel(queue: &Self::Queue, key: &str) -> bool;
+    fn pause(queue: &Self::Queue, paused: bool);
+    fn shut_down(queue: &Self::Queue);
+}
+
+/// What a run saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Saw {
+    key: String,
+    attempt: u32,
+    priority: i16,
+    value: Option<Vec<u32>>,
+    fence: Option<u64>,
+}
+
+const LONG: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "it does not come: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn key(name: &str) -> String {
+    name.to_owned()
+}
+
+/// Workers that tell of each run.
+struct Work {
+    worker: Worker,
+    saw: Receiver<Saw>,
+}
+
+impl Work {
+    fn on<Q: Source<Key = String, Value = Vec<u32>>>(queue: &Q, outcome: fn(&Saw) -> Outcome) -> Self {
+        let (tell, saw): (Sender<Saw>, _) = mpsc::channel();
+        let worker = Worker::of(queue).workers(1).start_threads(move |run: Run<String, Vec<u32>>| {
+            let saw = Saw {
+                key: run.key().clone(),
+                attempt: run.attempt(),
+                priority: run.priority(),
+                value: run.value().cloned(),
+                fence: run.fence().map(|fence| fence.0),
+            };
+            let outcome = outcome(&saw);
+            tell.send(saw).expect("the test goes on");
+            outcome
+        });
+        Self { worker: worker.expect("threads"), saw }
+    }
+
+    /// What the next run saw.
+    fn next(&self) -> Saw {
+        self.saw.recv_timeout(LONG).expect("a run")
+    }
+
+    /// The keys of the next runs.
+    fn keys(&self, runs: usize) -> Vec<String> {
+        (0..runs).map(|_| self.next().key).collect()
+    }
+
+    /// Ends the runs that are on; what they saw that was not told.
+    fn stop(self) -> Vec<Saw> {
+        assert!(self.worker.stop(LONG).wait().complete);
+        self.saw.try_iter().collect()
+    }
+}
+
+/// Workers whose runs wait until they may go on.
+struct Held {
+    worker: Worker,
+    begun: Receiver<()>,
+    go_on: Sender<()>,
+}
+
+impl Held {
+    fn on<Q: Source<Key = String, Value = Vec<u32>>>(queue: &Q, outcome: fn() -> Outcome) -> Self {
+        let (tell, begun) = mpsc::channel();
+        let (go_on, may) = mpsc::channel();
+        let may = Mutex::new(may);
+        let worker = Worker::of(queue).workers(1).start_threads(move |_: Run<String, Vec<u32>>| {
+            tell.send(()).expect("the test goes on");
+            may.lock().expect("no panic").recv().expect("the test goes on");
+            outcome()
+        });
+        Self { worker: worker.expect("threads"), begun, go_on }
+    }
+
+    fn begins(&self) {
+        self.begun.recv_timeout(LONG).expect("a run");
+    }
+
+    fn goes_on(&self) {
+        self.go_on.send(()).expect("a run waits");
+    }
+}
+
+/// Nothing asks for a run of the key.
+fn is_idle<E: Engine>(queue: &E::Queue, name: &str) -> bool {
+    E::state(queue, name).is_none_or(|it| !it.ready && !it.held && !it.dirty && it.waiting_until.is_none())
+}
+
+/// Rules that concern one process.
+pub mod in_process {
+    use super::*;
+    use requeue::{Add, Added};
+
+    pub fn e1_tasks_and_threads_add_to_one_queue<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                let queue = &queue;
+                threads.spawn(move || {
+                    for n in 0..25 {
+                        let add = queue.add(format!("{thread}-{n}"));
+                        let added = if thread % 2 == 0 { add.wait() } else { smol::block_on(add) };
+                        assert_eq!(added.expect("it takes keys"), Added::Ready);
+                    }
+                });
+            }
+        });
+        let work = Work::on(&queue, |_| Outcome::Done);
+        let mut keys = work.keys(100);
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 100);
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e5_triggers_of_a_ready_key_are_one_run_and_those_during_a_run_one_more<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        for _ in 0..5 {
+            queue.add(key("a")).wait().expect("open");
+        }
+        let held = Held::on(&queue, || Outcome::Done);
+        held.begins();
+        assert_eq!(queue.add(key("a")).wait().expect("open"), Added::Dirty);
+        for _ in 0..5 {
+            assert_eq!(queue.add(key("a")).wait().expect("open"), Added::Coalesced);
+        }
+        held.goes_on();
+        held.begins();
+        held.goes_on();
+        until("the end of both runs", || is_idle::<E>(&queue, "a"));
+        assert!(held.begun.try_recv().is_err(), "a third run");
+        assert!(held.worker.stop(LONG).wait().complete);
+    }
+
+    pub fn e8_the_earlier_timer_of_a_key_stays<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add_after(key("a"), HOUR).wait().expect("open");
+        let due = || E::state(&queue, "a").expect("it waits").waiting_until.expect("a timer");
+        let first = due();
+        queue.add_after(key("a"), 2 * HOUR).wait().expect("open");
+        assert_eq!(due(), first);
+        queue.add_after(key("a"), HOUR / 2).wait().expect("open");
+        assert!(due() < first);
+        queue.add_after(key("b"), Duration::from_millis(1)).wait().expect("open");
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "b");
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e18_a_trigger_that_is_refused_gives_key_and_value_back<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        E::shut_down(&queue);
+        let failed =
+            queue.add_with(key("a"), Add::now().value(vec![1]).into()).wait().expect_err("it is shut down");
+        assert_eq!((&*failed.key, failed.value), ("a", Some(vec![1])));
+        assert!(E::state(&queue, "a").is_none());
+    }
+
+    pub fn e19_an_add_that_nobody_waits_for_is_accepted_all_the_same<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        drop(queue.add(key("a")));
+        // accepted after it, for they stand in one line
+        queue.add(key("b")).wait().expect("open");
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.keys(2), ["a", "b"]);
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e20_a_run_that_panics_puts_its_key_back_as_a_failure<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add(key("a")).wait().expect("open");
+        let runs = Arc::new(Mutex::new(Vec::new()));
+        let saw = runs.clone();
+        let worker = Worker::of(&queue).workers(1).start_threads(move |run: Run<String, Vec<u32>>| {
+            saw.lock().expect("no panic").push(run.attempt());
+            assert!(run.attempt() > 1, "the first one");
+        });
+        until("the second run", || *runs.lock().expect("no panic") == [1, 2]);
+        until("its end", || is_idle::<E>(&queue, "a"));
+        assert!(worker.expect("threads").stop(LONG).wait().complete);
+    }
+
+    pub fn e23_values_of_a_key_merge_the_older_first<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        for value in [1, 2] {
+            queue.add_with(key("a"), Add::now().value(vec![value]).into()).wait().expect("open");
+        }
+        queue.add(key("b")).wait().expect("open");
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!([work.next().value, work.next().value], [Some(vec![1, 2]), None]);
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e24_a_paused_queue_hands_out_nothing_until_it_is_resumed<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        E::pause(&queue, true);
+        queue.add(key("a")).wait().expect("open");
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.stop(), []);
+        E::pause(&queue, false);
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "a");
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e29_what_is_cancelled_does_not_run<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add_after(key("late"), HOUR).wait().expect("open");
+        for name in ["a", "b"] {
+            queue.add(key(name)).wait().expect("open");
+        }
+        assert!(E::cancel(&queue, "late") && E::cancel(&queue, "a") && !E::cancel(&queue, "a"));
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "b");
+        assert_eq!(work.stop(), []);
+        assert!(is_idle::<E>(&queue, "late"));
+    }
+}
+
+/// Rules of what outlives a process.
+pub mod durable {
+    use super::*;
+    use requeue::Add;
+
+    pub fn e1_what_was_accepted_is_there_for_the_next_process_in_the_order_of_the_line<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        for name in ["b", "a", "c", "a"] {
+            queue.add(key(name)).wait().expect("open");
+        }
+        queue.add_after(key("late"), HOUR).wait().expect("open");
+        drop(queue);
+        let queue = engine.open();
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.keys(3), ["b", "a", "c"]);
+        assert_eq!(work.stop(), []);
+        drop(queue);
+        // what has ended does not run again
+        let queue = engine.open();
+        assert!(["a", "b", "c"].iter().all(|name| is_idle::<E>(&queue, name)));
+        assert!(E::state(&queue, "late").is_some_and(|state| state.waiting_until.is_some()));
+    }
+
+    pub fn e2_a_trigger_during_a_run_is_a_run_of_the_next_process<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add(key("a")).wait().expect("open");
+        let held = Held::on(&queue, || Outcome::Done);
+        held.begins();
+        queue.add(key("a")).wait().expect("open");
+        let stop = held.worker.stop(LONG);
+        held.go_on.send(()).expect("a run waits");
+        assert!(stop.wait().complete);
+        drop((held, queue));
+        let queue = engine.open();
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "a");
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e9_failures_attempt_value_and_priority_are_as_they_were<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        for (value, priority) in [(1, 0), (2, 7)] {
+            let add = Add::now().value(vec![value]).priority(priority);
+            queue.add_with(key("a"), add.into()).wait().expect("open");
+        }
+        let work = Work::on(&queue, |_| Outcome::Retry("not yet".into()));
+        let mut saw = vec![work.next(), work.next()];
+        saw.extend(work.stop());
+        for (saw, attempt) in saw.iter().zip(1..) {
+            assert_eq!((saw.attempt, saw.priority, &saw.value), (attempt, 7, &Some(vec![1, 2])), "{saw:?}");
+        }
+        let runs = u32::try_from(saw.len()).expect("few");
+        drop(queue);
+        let queue = engine.open();
+        let state = E::state(&queue, "a").expect("it is to run again");
+        assert_eq!((state.failures, state.attempt, state.priority), (runs, runs + 1, 7));
+        queue.add_with(key("a"), Add::now().value(vec![3]).into()).wait().expect("open");
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().value, Some(vec![1, 2, 3]));
+        work.stop();
+    }
+
+    pub fn e9_a_retry_that_came_too_late_is_not_lost<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add(key("a")).wait().expect("open");
+        let held = Held::on(&queue, || Outcome::Retry("cut short".into()));
+        held.begins();
+        E::shut_down(&queue);
+        held.goes_on();
+        held.worker.join();
+        drop((held, queue));
+        let queue = engine.open();
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "a");
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e10_fences_grow_from_run_to_run_over_processes_also_where_the_key_was_gone<E: Engine>() {
+        let engine = E::default();
+        let mut last = 0;
+        for _ in 0..3 {
+            let queue = engine.open();
+            let work = Work::on(&queue, |_| Outcome::Done);
+            for _ in 0..3 {
+                queue.add(key("a")).wait().expect("open");
+                let fence = work.next().fence.expect("each run has one");
+                assert!(fence > last, "{fence} after {last}");
+                last = fence;
+                until("its end", || is_idle::<E>(&queue, "a"));
+            }
+            assert_eq!(work.stop(), []);
+        }
+    }
+
+    pub fn e19_an_add_that_nobody_waits_for_is_there_for_the_next_process<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        drop(queue.add(key("a")));
+        queue.add(key("b")).wait().expect("open");
+        drop(queue);
+        let queue = engine.open();
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.keys(2), ["a", "b"]);
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e24_a_pause_holds_for_the_next_process<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        E::pause(&queue, true);
+        queue.add(key("a")).wait().expect("open");
+        drop(queue);
+        let queue = engine.open();
+        assert_eq!(Work::on(&queue, |_| Outcome::Done).stop(), []);
+        E::pause(&queue, false);
+        let work = Work::on(&queue, |_| Outcome::Done);
+        assert_eq!(work.next().key, "a");
+        assert_eq!(work.stop(), []);
+    }
+
+    pub fn e29_what_was_cancelled_does_not_come_back_with_the_next_process<E: Engine>() {
+        let engine = E::default();
+        let queue = engine.open();
+        queue.add(key("a")).wait().expect("open");
+        queue.add_after(key("late"), HOUR).wait().expect("open");
+        assert!(E::cancel(&queue, "a") && E::cancel(&queue, "late"));
+        drop(queue);
+        let queue = engine.open();
+        assert!(is_idle::<E>(&queue, "a") && is_idle::<E>(&queue, "late"));
+    }
+}
+
+/// Makes a test of each rule for this engine: of all, or of those of one process.
+#[macro_export]
+macro_rules! engine_rules {
+    ($engine:ty, in_process) => {
+        $crate::engine_rules!($engine, in_process:
+            e1_tasks_and_threads_add_to_one_queue
+            e5_triggers_of_a_ready_key_are_one_run_and_those_during_a_run_one_more
+            e8_the_earlier_timer_of_a_key_stays
+            e18_a_trigger_that_is_refused_gives_key_and_value_back
+            e19_an_add_that_nobody_waits_for_is_accepted_all_the_same
+            e20_a_run_that_panics_puts_its_key_back_as_a_failure
+            e23_values_of_a_key_merge_the_older_first
+            e24_a_paused_queue_hands_out_nothing_until_it_is_resumed
+            e29_what_is_cancelled_does_not_run
+        );
+    };
+    ($engine:ty) => {
+        $crate::engine_rules!($engine, in_process);
+        $crate::engine_rules!($engine, durable:
+            e1_what_was_accepted_is_there_for_the_next_process_in_the_order_of_the_line
+            e2_a_trigger_during_a_run_is_a_run_of_the_next_process
+            e9_failures_attempt_value_and_priority_are_as_they_were
+            e9_a_retry_that_came_too_late_is_not_lost
+            e10_fences_grow_from_run_to_run_over_processes_also_where_the_key_was_gone
+            e19_an_add_that_nobody_waits_for_is_there_for_the_next_process
+            e24_a_pause_holds_for_the_next_process
+            e29_what_was_cancelled_does_not_come_back_with_the_next_process
+        );
+    };
+    ($engine:ty, $part:ident: $($rule:ident)*) => {
+        $(#[test]
+        fn $rule() {
+            $crate::engines::$part::$rule::<$engine>();
+        })*
+    };
+}
