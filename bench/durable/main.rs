@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str =
-    "usage: requeue-durable adds FILE CALLERS SECONDS | fill FILE KEYS | open FILE | memory KEYS";
+    "usage: requeue-durable adds FILE CALLERS SECONDS WORKERS | fill FILE KEYS | open FILE | memory KEYS";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["adds", file, callers, seconds] => {
-            adds(file.as_ref(), callers.parse()?, Duration::from_secs_f64(seconds.parse()?))
+        ["adds", file, callers, seconds, workers] => {
+            let time = Duration::from_secs_f64(seconds.parse()?);
+            adds(file.as_ref(), callers.parse()?, time, workers.parse()?)
         }
         ["fill", file, keys] => fill(file.as_ref(), keys.parse()?),
         ["open", file] => reopen(file.as_ref()),
@@ -33,11 +34,14 @@ fn queue(file: &Sqlite) -> Res<Queue<String>> {
     Ok(file.queue("bench").open()?)
 }
 
-/// Threads add keys that nobody has added, and wait for each; four others work them off.
-fn adds(path: &Path, callers: u64, time: Duration) -> Res {
+/// Threads add keys that nobody has added, and wait for each; others work them off, if there are some.
+fn adds(path: &Path, callers: u64, time: Duration, workers: usize) -> Res {
     let file = Sqlite::open(path)?;
     let q = queue(&file)?;
-    let worker = Worker::of(&q).workers(4).start_threads(|_: Run<String>| ())?;
+    let worker = match workers {
+        0 => None,
+        workers => Some(Worker::of(&q).workers(workers).start_threads(|_: Run<String>| ())?),
+    };
     let begun = Instant::now();
     let mut took: Vec<Duration> = std::thread::scope(|threads| {
         let calls = |caller: u64| {
@@ -56,11 +60,14 @@ fn adds(path: &Path, callers: u64, time: Duration) -> Res {
         callers.into_iter().flat_map(|caller| caller.join().unwrap_or_default()).collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
-    worker.drain(Duration::MAX).wait();
+    if let Some(worker) = worker {
+        worker.drain(Duration::MAX).wait();
+    }
     took.sort();
     let at = |part: usize| took.get(took.len() * part / 100).map_or(0, Duration::as_micros);
     println!(
-        "{{\"queue\":\"requeue-sqlite\",\"callers\":{callers},\"adds_per_s\":{:.0},\"commits_per_s\":{:.0},\"p50_us\":{},\"p99_us\":{}}}",
+        "{{\"queue\":\"requeue-sqlite{}\",\"callers\":{callers},\"adds_per_s\":{:.0},\"commits_per_s\":{:.0},\"p50_us\":{},\"p99_us\":{}}}",
+        if workers > 0 { ", worked off" } else { "" },
         took.len() as f64 / seconds,
         file.commits() as f64 / seconds,
         at(50),
