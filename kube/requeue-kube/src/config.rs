@@ -62,7 +62,8 @@ impl Config {
         Self { concurrency, ..self }
     }
 
-    /// A run that takes longer is dropped at its next `await` and has failed. None unless it is set.
+    /// A run that takes longer is dropped at its next `await` and has failed. None unless it is set; with a limit of 0
+    /// each run fails.
     pub fn time_limit(self, limit: Duration) -> Self {
         Self { time_limit: Some(limit), ..self }
     }

@@ -29,8 +29,10 @@ use std::any::TypeId;
 use std::fmt;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio::task::consume_budget;
 
 /// A source of triggers, run as a task until the controller ends.
 type Source = Box<dyn FnOnce(Feed, Unsynced, OnError) -> BoxFuture<'static, ()> + Send>;
@@ -150,7 +152,7 @@ where
         let writer = Writer::new(dyntype.clone());
         let (store, of) = (writer.as_reader(), dyntype.clone());
         let objects: Source = Box::new(move |feed, unsynced, on_error| {
-            watch::objects(events, writer, of, feed, unsynced, on_error).boxed()
+            watch::objects(in_turns(events), writer, of, feed, unsynced, on_error).boxed()
         });
         Self::of_source(objects, store, dyntype)
     }
@@ -196,7 +198,7 @@ where
     ) -> Self {
         let (store, of) = (reader.clone(), dyntype.clone());
         let objects: Source = Box::new(move |feed, unsynced, on_error| {
-            watch::touched(trigger, store, of, feed, unsynced, on_error).boxed()
+            watch::touched(in_turns(trigger), store, of, feed, unsynced, on_error).boxed()
         });
         Self::of_source(objects, reader, dyntype)
     }
@@ -257,10 +259,16 @@ where
     /// Groups of objects take turns: while objects of one group wait, each other group gets at most one turn. So one
     /// tenant's ten thousand objects do not stop another's one. [`by_namespace`](crate::by_namespace) groups by
     /// namespace.
+    ///
+    /// If the function panics, that is a message of `tracing`, and the object is of a group of all such objects.
     pub fn group_by<G>(self, group: impl Fn(&ObjectKey) -> G + Send + 'static) -> Self
     where
         G: Hash + Eq + Send + Sync + 'static,
     {
+        let group = move |key: &ObjectKey| {
+            let group = catch_unwind(AssertUnwindSafe(|| group(key)));
+            group.inspect_err(|_| tracing::error!("the function that says the group of {key} panicked")).ok()
+        };
         Self { grouping: Some(Box::new(|queue| queue.group_by(group))), ..self }
     }
 
@@ -378,7 +386,7 @@ where
     pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.source(move |feed, unsynced, _| {
             drop(unsynced);
-            trigger.for_each(move |object| {
+            in_turns(trigger).for_each(move |object| {
                 feed.trigger(Trigger::new(ObjectKey::of(&object), Cause::Asked));
                 std::future::ready(())
             })
@@ -390,7 +398,7 @@ where
         let store = self.store();
         self.source(move |feed, unsynced, _| {
             drop(unsynced);
-            trigger.for_each(move |()| {
+            in_turns(trigger).for_each(move |()| {
                 for object in store.state() {
                     feed.trigger(Trigger::new(ObjectKey::from_obj(&*object), Cause::Asked));
                 }
@@ -554,6 +562,14 @@ where
             elector: self.elector,
         })
     }
+}
+
+/// A stream of users' code that is always ready must not keep its thread from all other tasks.
+fn in_turns<T>(stream: impl Stream<Item = T>) -> impl Stream<Item = T> {
+    stream.then(async |item| {
+        consume_budget().await;
+        item
+    })
 }
 
 /// Ends the controller with the stream that runs it.

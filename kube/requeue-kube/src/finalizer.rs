@@ -43,8 +43,8 @@ pub enum Error<E: std::error::Error + 'static> {
 ///
 /// An object that is new gets its finalizer, and then is applied *in the same run*, as the API server returned it;
 /// kube waits for the event of the finalizer and runs a second time. And when the finalizer is gone already as it
-/// is to be removed (404, or a list that is another one by now), that is no error: somebody has done the work, or
-/// the next event brings the rest.
+/// is to be removed (404, or a list that is another one by now, or another object under the same name), that is no error:
+/// somebody has done the work, or the next event brings the rest.
 ///
 /// An object that is being deleted and has no such finalizer is none of ours: then the reconciler is not called. Each
 /// other object gets the finalizer; a reconciler that is not for all of them asks that before it calls this. One that
@@ -153,7 +153,9 @@ where
     E: std::error::Error + 'static,
 {
     let path = format!("/metadata/finalizers/{place}");
+    // Nobody has cleaned up after another object that was made under this name meanwhile.
     let operations = json!([
+        {"op": "test", "path": "/metadata/uid", "value": object.meta().uid},
         {"op": "test", "path": path, "value": name},
         {"op": "remove", "path": path},
     ]);

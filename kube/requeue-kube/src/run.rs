@@ -102,6 +102,14 @@ where
         if let Some(result) = result {
             self.tell(result.map(|action| (self.named(&key), action))).await;
         }
+        if self.store.get(&self.named(&key)).is_none() {
+            // Its deletion has cleared what was known of it, and a timer would be for an object that is gone.
+            return match outcome {
+                Outcome::Retry(why) | Outcome::RetryAfter(_, why) => Outcome::GiveUp(why),
+                Outcome::Again(_) => Outcome::Done,
+                other => other,
+            };
+        }
         if matches!(outcome, Outcome::GiveUp(_)) {
             // Before `during` ends, which tells the queue what came meanwhile.
             self.feed.gives_up(&key);
@@ -212,7 +220,8 @@ where
         if matches!(failure, Some(Failure::Error(e)) if e.is::<PutBack>()) {
             return;
         }
-        let led_to_another = self.store.get(&self.named(key)).is_some_and(|it| is_of_another_key(key, &*it));
+        let object = self.store.get(&self.named(key));
+        let led_to_another = object.as_ref().is_some_and(|it| is_of_another_key(key, &**it));
         if let Some(metrics) = self.metrics.as_ref().filter(|_| !led_to_another) {
             let is = match failure {
                 Some(Failure::Error(e)) if e.is::<AskedFor>() => Special::AskedFor,
@@ -221,7 +230,8 @@ where
             };
             metrics.ended(report, is);
         }
-        self.feed.failures().set(key, failure.map(ToString::to_string));
+        // Of an object that is gone nothing stays.
+        self.feed.failures().set(key, failure.filter(|_| object.is_some()).map(ToString::to_string));
         let Some(Failure::Panic(message)) = failure else { return };
         let error = Error::Panicked(message.clone(), self.named(key).erase());
         tracing::error!(controller = &*self.name, object = %key, "{error}");
