@@ -279,6 +279,11 @@ impl Store {
         Ok(letters)
     }
 
+    /// How many letters nobody has answered.
+    pub(crate) fn unread(&mut self) -> rusqlite::Result<u32> {
+        self.connection.query_row("select count(*) from inbox where answer is null", [], |row| row.get(0))
+    }
+
     /// Whether the next look at the letters may find some although nobody has written since the last one.
     pub(crate) fn looks_again(&self) -> bool {
         self.version.is_none()
@@ -628,7 +633,7 @@ fn unschedule(begun: &Transaction<'_>, queue: i64, key: &[u8]) -> rusqlite::Resu
 }
 
 /// So many letters are read at once.
-const MOST_LETTERS: u32 = 1000;
+pub(crate) const MOST_LETTERS: u32 = 1000;
 
 /// The oldest letters that nobody has answered.
 fn unread(connection: &Connection) -> rusqlite::Result<Vec<Letter>> {

@@ -11,7 +11,7 @@
 //! only after that its caller hears of it. So the queue in memory never knows of a trigger that is not on the disk.
 
 use crate::bell::Bell;
-use crate::store::{EndRow, Failed, Group, Letter, Place, Store, TriggerRow};
+use crate::store::{EndRow, Failed, Group, Letter, MOST_LETTERS, Place, Store, TriggerRow};
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -160,13 +160,13 @@ impl Writer {
         read(&mut store)?;
         lock(&self.desk.intakes).insert(queue, intake);
         store.look_again();
-        // what others have added by now is in the line when this returns
-        while self.desk.commit(store) {
-            store = lock(&self.desk.store);
-            if !store.looks_again() {
-                break;
-            }
+        let rounds = store.unread().map_err(|e| EngineError::NotApplied(e.into()))?.div_ceil(MOST_LETTERS);
+        drop(store);
+        // what others have added by now is in the line when this returns, but where something else is in the way
+        for _ in 0..rounds {
+            self.desk.commit(lock(&self.desk.store));
         }
+        self.ask();
         Ok(())
     }
 
