@@ -523,7 +523,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         self.runs().giving_up.insert(key.clone(), why.to_string());
     }
 
-    fn fence(&self) -> Fence {
+    fn fence(&self, _: &K) -> Fence {
         Fence(self.fences.fetch_add(1, Relaxed) + 1)
     }
 }

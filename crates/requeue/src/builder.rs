@@ -683,6 +683,7 @@ impl<K, V, S> Builder<K, V, S> {
             self.name,
         );
         shared.on_dropped = self.on_dropped;
+        shared.takes_back = self.journal.as_ref().is_some_and(|journal| journal.takes_back());
         shared.journal = self.journal;
         let queue = WorkQueue::from_parts(shared, self.hasher);
         if !self.labels.is_empty() {

@@ -1,6 +1,7 @@
 //! How a run ends: the guard's part in it, and what follows the lock hold.
 
 use crate::hold::{Hold, Shared};
+use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
@@ -66,9 +67,9 @@ impl<K> Ending<'_, K> {
     ) -> Result<Duration, RefusedEnd<V>> {
         let ended = match self {
             Self::Keeping(run) => shared.hold(reading).with(|hold| {
-                let ended = hold.core.end_keeping(run, how, value)?;
+                let mut ended = hold.core.end_keeping(run, how, value)?;
                 if told {
-                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(run.slot()));
+                    shared.tell_end(&mut hold.core, &mut ended, |_| Some(run.slot()));
                 }
                 Ok(ended)
             })?,
@@ -77,9 +78,9 @@ impl<K> Ending<'_, K> {
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
                 let at = run.slot();
-                let ended = hold.core.end(run, how, value);
-                if let (true, Ok(ended)) = (told, &ended) {
-                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(at));
+                let mut ended = hold.core.end(run, how, value);
+                if let (true, Ok(ended)) = (told, &mut ended) {
+                    shared.tell_end(&mut hold.core, ended, |_| Some(at));
                 }
                 hold.close();
                 match ended {
@@ -243,8 +244,8 @@ pub(crate) fn finish_told<K, V>(
     succeeded: bool,
 ) -> Ended<K, V> {
     let slot = run.slot();
-    let ended = hold.core.finish(run, succeeded);
-    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
+    let mut ended = hold.core.finish(run, succeeded);
+    shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
     ended
 }
 
@@ -274,6 +275,10 @@ impl<K, V> Guard<'_, K, V> {
             // only what consumes the guard, or its item, takes the run
             None => unreachable!("a guard has its run until it is consumed"),
         }
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Arc<dyn Journal<K, V>>> {
+        self.owner.shared().journal.as_ref()
     }
 
     pub(crate) fn priority(&self) -> i16 {

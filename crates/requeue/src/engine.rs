@@ -87,7 +87,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
     /// # use requeue::WorkQueue;
     /// let q = WorkQueue::<u32>::builder().journal(std::sync::Arc::new(Pen)).build()?;
@@ -156,6 +156,41 @@ impl<K, V> Front<K, V> {
                 .is_some_and(|state| (state.ready || state.dirty) && state.priority >= 0);
             is_asked && matches!(hold.core.add_known(key, hash), Ok(Some(_)))
         })
+    }
+
+    /// How many keys are missing in line for those who wait for one.
+    ///
+    /// ```
+    /// # use requeue::{Source, WorkQueue};
+    /// let q = WorkQueue::<u32>::new();
+    /// assert_eq!(q.front().wanted(), 0); // nobody waits
+    /// ```
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        self.shared.with_waiters(|waiters, servable, _, _| waiters.hungry().saturating_sub(servable))
+    }
+
+    /// Tells the runs of all workers of this queue to end: [`Run::cancelled`](crate::Run::cancelled) is true from then on,
+    /// and async handlers are dropped. Such a run has failed. Runs that begin later are not concerned.
+    ///
+    /// For an engine whose runs were given to others.
+    ///
+    /// ```
+    /// # use requeue::{Source, WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).max_attempts(1).start_threads(|run| while !run.cancelled() {
+    ///     std::thread::yield_now(); // a piece of the work
+    /// })?;
+    /// q.add("endless")?;
+    /// # while q.stats().held == 0 { std::thread::yield_now() }
+    /// while q.stats().held == 1 {
+    ///     q.front().cancel_runs();
+    /// }
+    /// # worker.stop(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_runs(&self) {
+        self.shared.cancel_runs();
     }
 
     /// Gives the queue a trigger that was written: of what [`Asked`] says.

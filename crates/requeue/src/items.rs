@@ -283,10 +283,10 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
                 let slot = run.slot();
-                let ended = hold.core.put_back(run, item.take_value());
+                let mut ended = hold.core.put_back(run, item.take_value());
                 // a queue that is over has put nothing back
                 if !hold.core.is_over() {
-                    shared.tell_known(&hold.core, ended.key.as_ref(), |_| Some(slot));
+                    shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
                 }
                 // only where the run had been ended under its guard, or the queue is over
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
@@ -347,8 +347,8 @@ fn retry_all<K, V>(
                     retried += 1;
                     let ended = match core.end(run, How::Retry(RetryDelay::Limited(limit)), item.take_value())
                     {
-                        Ok(ended) => {
-                            shared.tell_known(core, ended.key.as_ref(), |_| Some(slot));
+                        Ok(mut ended) => {
+                            shared.tell_end(core, &mut ended, |_| Some(slot));
                             ended
                         }
                         Err((run, refused)) => {

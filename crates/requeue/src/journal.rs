@@ -2,6 +2,7 @@
 
 use crate::Instant;
 use requeue_core::KeyState;
+use std::any::Any;
 use std::fmt;
 
 /// The number of a run: larger than that of each run of the same key before it, also if an earlier process had that
@@ -37,7 +38,7 @@ impl fmt::Display for Fence {
 ///     fn gives_up(&self, key: &&'static str, why: &dyn std::fmt::Display) {
 ///         self.0.lock().unwrap().push(format!("{key} gives up: {why}"));
 ///     }
-///     fn fence(&self) -> Fence {
+///     fn fence(&self, _: &&'static str) -> Fence {
 ///         Fence(1)
 ///     }
 /// }
@@ -59,7 +60,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
     /// Pen.changed(&4711, None); // the queue calls it
     /// ```
@@ -74,7 +75,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
     /// Pen.applied(7); // the queue calls it
     /// ```
@@ -90,13 +91,13 @@ pub trait Journal<K, V>: Send + Sync {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
     /// Pen.gives_up(&4711, &"no such order"); // a worker calls it
     /// ```
     fn gives_up(&self, key: &K, why: &dyn fmt::Display);
 
-    /// The number of a run that begins now.
+    /// The number of a run of this key that begins now.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -105,11 +106,63 @@ pub trait Journal<K, V>: Send + Sync {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self) -> Fence { Fence(3) }
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// assert_eq!(Pen.fence(), Fence(3));
+    /// assert_eq!(Pen.fence(&4711), Fence(3));
     /// ```
-    fn fence(&self) -> Fence;
+    fn fence(&self, key: &K) -> Fence;
+
+    /// What [`Run::engine`](crate::Run::engine) gives: the engine's own calls for its runs find what they need in it.
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Pen;
+    /// # impl Journal<u32, ()> for Pen {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+    /// # }
+    /// assert!(Pen.engine().is_none());
+    /// ```
+    fn engine(&self) -> Option<&dyn Any> {
+        None
+    }
+
+    /// Whether the store hands keys out, and not the queue in memory: at each end of a run the queue forgets the key, once
+    /// [`changed`](Self::changed) has told what became of it. The engine gives it back by
+    /// [`restore`](crate::WorkQueue::restore) when it is to run again. Asked once, as the queue is built.
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Pen;
+    /// # impl Journal<u32, ()> for Pen {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+    /// # }
+    /// assert!(!Pen.takes_back());
+    /// ```
+    fn takes_back(&self) -> bool {
+        false
+    }
+
+    /// Somebody waits for a key, and none is in line: [`Front::wanted`](crate::engine::Front::wanted) says how many are
+    /// missing. Called under the queue's lock.
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Pen;
+    /// # impl Journal<u32, ()> for Pen {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+    /// # }
+    /// Pen.wanted(); // the queue calls it
+    /// ```
+    fn wanted(&self) {}
 }
 
 /// What a queue knows of a key.

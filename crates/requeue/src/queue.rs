@@ -398,8 +398,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let ended = self.shared.hold(None).with(|hold| {
-            let ended = hold.core.done(key, hash)?;
-            self.shared.tell_known(&hold.core, ended.key.as_ref(), |core| core.slot_of(key, hash));
+            let mut ended = hold.core.done(key, hash)?;
+            self.shared.tell_end(&mut hold.core, &mut ended, |core| core.slot_of(key, hash));
             Ok(ended)
         })?;
         after_end(&self.shared, ended);

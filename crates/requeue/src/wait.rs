@@ -182,6 +182,11 @@ impl Waiters {
         self.threads.len + self.tasks.len
     }
 
+    /// How many wait, those included who were woken and have not looked yet.
+    pub(crate) fn hungry(&self) -> usize {
+        self.waiting() + usize::from(self.in_flight.is_some())
+    }
+
     /// Enters a caller that has looked and found nothing; `next` is when the queue's
     /// soonest timer is due. Returns until when a thread that leads may sleep; `None`
     /// for all others.

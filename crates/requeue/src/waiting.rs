@@ -270,6 +270,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 (sleep, None)
             }
         };
+        hold.shared().tell_journal(|journal| journal.wanted());
         hold.close();
         Ok((sleep, old))
     }

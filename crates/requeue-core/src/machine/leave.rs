@@ -122,6 +122,45 @@ impl<K, V> Core<K, V> {
         Q: Eq + ?Sized,
     {
         let Some(slot) = self.find(hash, key) else { return (None, None) };
+        self.cancel_at(slot, forget, withdraw)
+    }
+
+    /// Takes away all that is known of a key whose run has ended: what asks for a run, and its failures. What is returned is
+    /// to be dropped outside the lock. `withdraw` as in [`get_up_to`](Self::get_up_to). Nothing is taken from a key that is
+    /// held.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// let Got::Item(item) = core.get() else { panic!("it is ready") };
+    /// let slot = item.run.slot();
+    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
+    /// let ended = core.end(item.run, How::Retry(RetryDelay::Limited(limit)), None);
+    /// # let _ = ended;
+    /// assert_eq!(core.withdraw_ended(slot, |_, _| ()).1, Some("a"));
+    /// assert_eq!(core.num_requeues("a", 7), 0);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn withdraw_ended(
+        &mut self,
+        slot: u32,
+        withdraw: impl FnOnce(&K, u32),
+    ) -> (Option<Cancelled<V>>, Option<K>) {
+        if self.arena.flags(slot) & HELD != 0 {
+            return (None, None);
+        }
+        self.cancel_at(slot, true, withdraw)
+    }
+
+    fn cancel_at(
+        &mut self,
+        slot: u32,
+        forget: bool,
+        withdraw: impl FnOnce(&K, u32),
+    ) -> (Option<Cancelled<V>>, Option<K>) {
         let flags = self.arena.flags(slot);
         let left = self.leave_line(slot, withdraw);
         let waiting_until = self.timers.due(slot);

@@ -25,7 +25,7 @@ use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::unfinished::Unfinished;
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
-use requeue_core::{Cancelled, Config, Core, Counts, Got, Handout, KeyRef, Limit, RunEnd};
+use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
 use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
@@ -60,6 +60,9 @@ pub(crate) trait Holders: Send + Sync {
     /// The numbers of those who have the key of this slot: more than one while somebody says that
     /// the run has ended which has.
     fn who_has(&self, slot: u32, who: &mut Vec<usize>);
+
+    /// Tells those who run now to end.
+    fn cancel_runs(&self);
 }
 
 #[repr(C)] // what each call reads stands together, apart from the lock
@@ -68,6 +71,8 @@ pub(crate) struct Shared<K, V> {
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
     /// The engine that writes down what is known of keys.
     pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
+    /// What [`Journal::takes_back`] says.
+    pub(crate) takes_back: bool,
     /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
     /// looked at under the lock.
     timed: atomic::AtomicBool,
@@ -120,6 +125,7 @@ impl<K, V> Shared<K, V> {
             bell: Bell::new(),
             on_dropped: None,
             journal: None,
+            takes_back: false,
             filter: Filter::new(),
             clock,
             limiter,
@@ -317,6 +323,46 @@ impl<K, V> Shared<K, V> {
     ) {
         if self.journal.is_some() {
             self.tell_known_in_full(core, gone, slot);
+        }
+    }
+
+    /// The journal hears of a run's end, and takes the key back where its store hands keys out.
+    #[inline(always)]
+    pub(crate) fn tell_end(
+        &self,
+        core: &mut Core<K, V>,
+        ended: &mut Ended<K, V>,
+        slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
+    ) {
+        if self.journal.is_some() {
+            self.tell_end_in_full(core, ended, slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_end_in_full(
+        &self,
+        core: &mut Core<K, V>,
+        ended: &mut Ended<K, V>,
+        slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
+    ) {
+        let slot = if ended.key.is_none() { slot(core) } else { None };
+        self.tell_known_in_full(core, ended.key.as_ref(), |_| slot);
+        if let (true, Some(slot)) = (self.takes_back, slot) {
+            let (cancelled, key) = core.withdraw_ended(slot, |key, hash| self.filter.withdraw(key, hash));
+            ended.key = key;
+            if let Some(value) = cancelled.and_then(|cancelled| cancelled.value) {
+                ended.value = Some(value);
+            }
+        }
+    }
+
+    /// Tells the runs of all workers to end.
+    pub(crate) fn cancel_runs(&self) {
+        let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        for crew in crews {
+            crew.cancel_runs();
         }
     }
 

@@ -541,11 +541,16 @@ impl Roster {
         }
     }
 
-    /// Tells all that run to end, and ends those that can be.
+    /// Tells all that run to end, and ends those that can be; and those that begin all the same.
     pub(super) fn cancel_all(&self) {
-        let mut running = Vec::new();
         let mut state = self.state.lock();
         state.cancelling = true;
+        self.cancel_running(state);
+    }
+
+    /// Tells all that run to end, and ends those that can be.
+    fn cancel_running(&self, mut state: MutexGuard<'_, State>) {
+        let mut running = Vec::new();
         let State { places, cancelled, .. } = &mut *state;
         for place in places.iter_mut().filter(|place| !place.told) {
             let Some((told, ends)) = &place.running else { continue };
@@ -584,6 +589,10 @@ impl Roster {
 }
 
 impl Holders for Roster {
+    fn cancel_runs(&self) {
+        self.cancel_running(self.state.lock());
+    }
+
     fn who_has(&self, slot: u32, who: &mut Vec<usize>) {
         let state = self.state.lock();
         let has = |place: &Place| place.running.as_ref().is_some_and(|(told, _)| told.slot == Some(slot));

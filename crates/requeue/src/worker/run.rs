@@ -5,6 +5,7 @@ use crate::journal::Fence;
 use crate::sync::{Mutex, atomic};
 use crate::{Instant, Item};
 use atomic::Ordering::{AcqRel, Acquire, Release};
+use std::any::Any;
 use std::sync::Arc;
 
 /// What worker and handler share of a run.
@@ -29,7 +30,7 @@ impl<K, V> Cell<K, V> {
         told: Arc<Told>,
         began: Option<Instant>,
     ) -> Self {
-        let fence = item.shared().journal.as_ref().map(|journal| journal.fence());
+        let fence = item.shared().journal.as_ref().map(|journal| journal.fence(item.key()));
         let (guard, payload, attempt) = item.into_parts();
         Self { guard, attempt, fence, place, began, left: Mutex::new(payload), told }
     }
@@ -249,6 +250,22 @@ impl<K, V> Run<K, V> {
     #[must_use]
     pub fn fence(&self) -> Option<Fence> {
         self.cell.fence
+    }
+
+    /// What the engine that the worker works for says by [`Journal::engine`](crate::engine::Journal::engine): its own calls
+    /// for its runs find so what they need. `None` in memory.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).start_threads(|run| assert!(run.engine().is_none()))?;
+    /// q.add("a")?;
+    /// # worker.drain(std::time::Duration::MAX).wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn engine(&self) -> Option<&dyn Any> {
+        self.cell.guard.journal()?.engine()
     }
 
     /// Whether the handler should return: it is past the worker's time limit,
