@@ -1,10 +1,10 @@
 //! What other processes than the one that works may do with a file.
 
 use crate::bell;
-use crate::key::Key;
 use crate::lock;
 use crate::store::{self, Letter, Store, Wall, duration, micros, wall};
 use requeue::EngineError;
+use requeue::engine::{Key, Listed, Status};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,64 +38,6 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("path", &self.path).finish_non_exhaustive()
     }
-}
-
-/// What a key in a file does.
-///
-/// ```
-/// # use requeue_sqlite::{Client, Status};
-/// # let dir = tempfile::tempdir()?;
-/// let client = Client::open(dir.path().join("a.db"))?;
-/// client.add("orders", &4711_u64, None)?;
-/// assert_eq!(client.list("orders")?[0].status, Status::Ready);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Status {
-    /// It is in line, or a worker has it: that is not in the file.
-    Ready,
-    /// It waits for its timer.
-    Waiting,
-    /// Its last run gave up. It waits for a trigger, or for [`Client::retry`].
-    Dead,
-    /// Only its failures are known.
-    Idle,
-}
-
-/// A key of a file, and what is known of it.
-///
-/// ```
-/// # use requeue_sqlite::{Client, Status};
-/// # let dir = tempfile::tempdir()?;
-/// let client = Client::open(dir.path().join("a.db"))?;
-/// client.add("orders", &4711_u64, None)?;
-/// assert_eq!(client.list("orders")?[0].key, b"4711");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Listed {
-    /// The key, as [bytes](Key::to_bytes).
-    pub key: Vec<u8>,
-    /// What it does.
-    pub status: Status,
-    /// In how long its timer is due.
-    pub due_in: Option<Duration>,
-    /// How often its runs have failed since one was well.
-    pub failures: u32,
-    /// What its next run is, counted from 1.
-    pub attempt: u32,
-    /// Its priority.
-    pub priority: i16,
-    /// Its value, as JSON.
-    pub value: Option<String>,
-    /// How long ago the first of its triggers came that have not led to a run yet.
-    pub age: Duration,
-    /// Why its last run gave up.
-    pub error: Option<String>,
-    /// So long after each run it comes again, until it is cancelled.
-    pub every: Option<Duration>,
 }
 
 /// How many keys of a queue do what.
@@ -579,16 +521,14 @@ fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
         None => Status::Idle,
     };
     let value: Option<Vec<u8>> = row.get(6)?;
-    Ok(Listed {
-        key: row.get(0)?,
-        status,
-        due_in: due.map(|due| since(now, due)),
-        failures: row.get(3)?,
-        attempt: row.get(4)?,
-        priority: row.get(5)?,
-        value: value.map(|value| String::from_utf8_lossy(&value).into_owned()),
-        age: since(row.get(7)?, now),
-        error: row.get(9)?,
-        every: row.get::<_, Option<i64>>(10)?.map(duration),
-    })
+    let mut listed = Listed::new(row.get(0)?, status);
+    listed.due_in = due.map(|due| since(now, due));
+    listed.failures = row.get(3)?;
+    listed.attempt = row.get(4)?;
+    listed.priority = row.get(5)?;
+    listed.value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
+    listed.age = since(row.get(7)?, now);
+    listed.error = row.get(9)?;
+    listed.every = row.get::<_, Option<i64>>(10)?.map(duration);
+    Ok(listed)
 }

@@ -59,6 +59,6 @@ mod queue;
 mod store;
 mod writer;
 
-pub use client::{Client, FileStats, Listed, Status};
-pub use key::Key;
+pub use client::{Client, FileStats};
+pub use requeue::engine::{Key, Listed, Status};
 pub use queue::{Queue, QueueBuilder, Sqlite};

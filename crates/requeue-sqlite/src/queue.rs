@@ -1,11 +1,11 @@
 //! A file and its queues.
 
-use crate::answer::{Answer, Writing};
-use crate::key::{self, Key};
+use crate::answer::Writing;
+use crate::key;
 use crate::lock;
 use crate::store::{Clocks, EndRow, Image, Letter, MergeBytes, Place, Store, Stored, TriggerRow, Wall, wall};
 use crate::writer::{Intake, Obeyed, Told, Writer};
-use requeue::engine::{Asked, Front, Journal, Known, Source};
+use requeue::engine::{Answer, Asked, Front, Journal, Key, Known, Source};
 use requeue::limiter::{Exponential, RateLimiter};
 use requeue::{
     Add, AddFailed, Added, AsyncQueue, Builder, Cancelled, Clock, Drain, DrainOptions, EngineError, Fence,

@@ -6,6 +6,7 @@
 mod macros;
 
 mod add;
+mod answer;
 mod add_many;
 mod adders;
 mod adding;
@@ -39,6 +40,7 @@ mod restore;
 mod room;
 mod snapshot;
 mod source;
+mod stored;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;

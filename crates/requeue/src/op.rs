@@ -28,6 +28,9 @@ pub enum EngineError {
     Unknown(BoxError),
     /// The queue takes nothing any more. Nothing has changed.
     ShutDown,
+    /// The run is not the key's any more: its process was not heard of for as long as its lease, and others have the key.
+    /// Nothing has changed.
+    LeaseLost,
     /// The store's schema is of another version than this program knows. Nothing has changed.
     Version {
         /// That of the store.
@@ -45,6 +48,7 @@ impl fmt::Display for EngineError {
             Self::NotApplied(why) => write!(f, "nothing has changed: {why}"),
             Self::Unknown(why) => write!(f, "it may have happened or not: {why}"),
             Self::ShutDown => f.write_str("the queue is shut down"),
+            Self::LeaseLost => f.write_str("nothing has changed: the lease of the run is lost, and others have the key"),
             Self::Version { found, known } => {
                 write!(f, "the store's schema has version {found}, and this program knows up to {known}")
             }
@@ -57,7 +61,7 @@ impl Error for EngineError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::NotApplied(why) | Self::Unknown(why) | Self::Codec(why) => Some(&**why),
-            Self::ShutDown | Self::Version { .. } => None,
+            Self::ShutDown | Self::LeaseLost | Self::Version { .. } => None,
         }
     }
 }

@@ -1,0 +1,360 @@
+//! A queue, as a process has it that does not work on it.
+
+use crate::desk::micros;
+use crate::dial::{Hub, known};
+use crate::link::Link;
+use requeue::engine::{Key, Listed, Status};
+use requeue::{EngineError, Op};
+use serde_json::value::RawValue;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::{Json, ToSql};
+
+/// At most so many keys are written by one statement.
+const AT_ONCE: usize = 1000;
+/// Counts go up to this, so that they do not take long in a queue of millions.
+const MOST: i32 = 100_000;
+
+/// A queue of a server as a process has it that does not work on it: it adds, lists, cancels, counts.
+///
+/// Each call is a transaction of its own, and happens beside the processes that work.
+///
+/// ```no_run
+/// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+/// let orders = pg.client("orders");
+/// orders.add_many(vec!["order-4711".to_owned()], None, 0).wait()?;
+/// println!("{:?}", orders.list().wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    hub: Arc<Hub>,
+    name: String,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("queue", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How many keys of a queue do what. Each count goes up to 100,000.
+///
+/// ```no_run
+/// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+/// assert_eq!(pg.client("orders").stats().wait()?.ready, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// In line.
+    pub ready: u64,
+    /// With a worker.
+    pub held: u64,
+    /// Waiting for a timer, whatever else they do.
+    pub waiting: u64,
+    /// Triggers of users' transactions that no process has taken in yet.
+    pub inbox: u64,
+    /// Given up.
+    pub dead: u64,
+    /// How long the first key in line has been there.
+    pub oldest_ready: Option<Duration>,
+    /// Whether the queue is paused.
+    pub paused: bool,
+    /// Processes that work on it.
+    pub owners: u64,
+    /// How long the oldest transaction has gone on that holds a snapshot: what is dead since then can't be cleaned away.
+    pub oldest_snapshot: Option<Duration>,
+}
+
+type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send>>;
+
+fn age(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+fn count(row: &Row, nth: usize) -> u64 {
+    row.get::<_, i64>(nth).unsigned_abs()
+}
+
+impl Client {
+    pub(crate) fn new(hub: Arc<Hub>, name: &str) -> Self {
+        Self { hub, name: name.to_owned() }
+    }
+
+    /// A call with the connection, and with the number of the queue.
+    fn with<T: Send + 'static>(
+        &self,
+        call: impl for<'a> FnOnce(&'a mut Link, i32) -> Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>
+        + Send
+        + 'static,
+    ) -> Op<T> {
+        let (office, name) = (self.hub.office.clone(), self.name.clone());
+        let doing: Doing<T> = Box::pin(async move {
+            let mut office = office.lock().await;
+            known(&mut office).await?;
+            let opened = office.query("select requeue.open($1)", &[&name]).await?;
+            let number = opened.first().map_or(0, |row| row.get(0));
+            call(&mut office, number).await
+        });
+        self.hub.call(doing)
+    }
+
+    /// The one row of an answer, as this reads it.
+    fn one<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        key: Option<Vec<u8>>,
+        read: impl FnOnce(&Row) -> T + Send + 'static,
+    ) -> Op<T> {
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                let with_key: [&(dyn ToSql + Sync); 2] = [&queue, &key];
+                let params = if key.is_some() { &with_key[..] } else { &with_key[..1] };
+                let rows = office.query(what, params).await?;
+                match rows.first() {
+                    Some(row) => Ok(read(row)),
+                    None => Err(EngineError::Unknown("the server gave no answer".into())),
+                }
+            })
+        })
+    }
+
+    /// Asks for runs of keys, after a delay if there is one. They are durable when this has ended well.
+    ///
+    /// # Errors
+    ///
+    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").add_many(vec![4711_u64, 4712], None, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_many<K: Key>(&self, keys: Vec<K>, delay: Option<Duration>, priority: i16) -> Op<()> {
+        self.adds(&keys, delay, priority, None)
+    }
+
+    /// The same, and the keys come again so long after each run, until they are cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_many`](Self::add_many).
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let daily = Duration::from_secs(86_400);
+    /// pg.client("reports").add_every(vec!["sales".to_owned()], daily, None, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_every<K: Key>(
+        &self,
+        keys: Vec<K>,
+        every: Duration,
+        delay: Option<Duration>,
+        priority: i16,
+    ) -> Op<()> {
+        self.adds(&keys, delay, priority, Some(every))
+    }
+
+    fn adds<K: Key>(&self, keys: &[K], delay: Option<Duration>, priority: i16, every: Option<Duration>) -> Op<()> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
+        let (delay, every) = (delay.map_or(0, micros), every.map(micros));
+        let rank = -i32::from(priority);
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                for keys in keys.chunks(AT_ONCE) {
+                    let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
+                    let values: Option<Vec<Option<Json<&RawValue>>>> = None;
+                    let add = "select 1 from requeue.add($1, $2, $3, $4, $5, $6)";
+                    office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every]).await?;
+                }
+                office.query("select requeue.wake($1)", &[&queue]).await?;
+                Ok(())
+            })
+        })
+    }
+
+    /// The keys of the queue, those in line first and in its order.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// for key in pg.client("orders").list().wait()? {
+    ///     println!("{:?} {:?}", String::from_utf8_lossy(&key.key), key.status);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn list(&self) -> Op<Vec<Listed>> {
+        self.listed(None)
+    }
+
+    /// What is known of a key.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// println!("{:?}", pg.client("orders").state(&4711_u64).wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn state(&self, key: &impl Key) -> Op<Option<Listed>> {
+        let key: Vec<u8> = key.to_bytes().into();
+        self.with(move |office, queue| Box::pin(async move { Ok(listed(office, queue, Some(key)).await?.pop()) }))
+    }
+
+    fn listed(&self, key: Option<Vec<u8>>) -> Op<Vec<Listed>> {
+        self.with(move |office, queue| Box::pin(listed(office, queue, key)))
+    }
+
+    /// Takes away what asks for a run of the key; a run that goes on goes on. False if there was nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").cancel(&4711_u64).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&self, key: &impl Key) -> Op<bool> {
+        self.one("select requeue.cancel($1, $2)", Some(key.to_bytes().into()), |row| row.get(0))
+    }
+
+    /// Lets a key run now that waits, or whose last run gave up. False if nothing is known of it.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").retry(&4711_u64).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry(&self, key: &impl Key) -> Op<bool> {
+        let retry = "select r, requeue.wake($1) from requeue.retry($1, $2) r";
+        self.one(retry, Some(key.to_bytes().into()), |row| row.get(0))
+    }
+
+    /// Hands out no key of the queue, in no process.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").pause().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> Op<()> {
+        self.one("update requeue.queue set paused = true where id = $1 returning id", None, |_| ())
+    }
+
+    /// Ends a pause.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").resume().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume(&self) -> Op<()> {
+        let resume = "update requeue.queue set paused = false where id = $1 returning requeue.wake(id)";
+        self.one(resume, None, |_| ())
+    }
+
+    /// Removes the keys whose last run gave up; how many.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// println!("{} are gone", pg.client("orders").purge().wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn purge(&self) -> Op<u64> {
+        let purge = "with gone as (delete from requeue.dead where queue = $1 returning 1) select count(*) from gone";
+        self.one(purge, None, |row| count(row, 0))
+    }
+
+    /// How many keys do what.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// println!("{:?}", pg.client("orders").stats().wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stats(&self) -> Op<Stats> {
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                let rows = office.query("select * from requeue.stats($1, $2)", &[&queue, &MOST]).await?;
+                let Some(row) = rows.first() else { return Ok(Stats::default()) };
+                Ok(Stats {
+                    ready: count(row, 0),
+                    held: count(row, 1),
+                    waiting: count(row, 2),
+                    inbox: count(row, 3),
+                    dead: count(row, 4),
+                    oldest_ready: row.get::<_, Option<i64>>(5).map(age),
+                    paused: row.get::<_, Option<bool>>(6).unwrap_or(false),
+                    owners: count(row, 7),
+                    oldest_snapshot: row.get::<_, Option<i64>>(8).map(age),
+                })
+            })
+        })
+    }
+}
+
+async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
+    let keys = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error
+                from requeue.keys($1, $2) order by state = 1 desc, state, priority desc, place, due_us, key";
+    let rows = office.query(keys, &[&queue, &key]).await?;
+    let number = |row: &Row, nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
+    let read = |row: &Row| {
+        let due: Option<i64> = row.get(3);
+        let status = match (row.get::<_, i16>(1), due) {
+            (1, _) => Status::Ready,
+            (2, _) => Status::Held,
+            (3, _) => Status::Dead,
+            // in the inbox: now, or later
+            (4, Some(due)) if due <= 0 => Status::Ready,
+            (_, Some(_)) => Status::Waiting,
+            (_, None) => Status::Idle,
+        };
+        let mut listed = Listed::new(row.get(0), status);
+        listed.dirty = row.get(2);
+        listed.due_in = due.filter(|_| status != Status::Ready || row.get::<_, i16>(1) == 1).map(age);
+        listed.every = row.get::<_, Option<i64>>(4).map(age);
+        listed.failures = number(row, 5);
+        listed.attempt = number(row, 6);
+        listed.priority = i16::try_from(row.get::<_, i32>(7)).unwrap_or(0);
+        listed.value = row.get::<_, Option<Json<Box<RawValue>>>>(8).map(|Json(value)| value.get().to_owned());
+        listed.age = age(row.get(9));
+        listed.error = row.get(10);
+        listed
+    };
+    Ok(rows.iter().map(read).collect())
+}

@@ -1,0 +1,149 @@
+//! Where triggers are written: whatever is noted while one statement goes on is written by the next.
+
+use crate::link::{Failed, Link};
+use requeue::Added;
+use serde_json::value::RawValue;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio_postgres::types::Json;
+
+/// At most so many triggers are written at once, so that nobody waits for an endless statement.
+const MOST: usize = 1000;
+
+pub(crate) type Told = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
+
+/// A trigger that is to be written.
+pub(crate) struct Trigger {
+    pub(crate) queue: i32,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: i16,
+    pub(crate) value: Option<Box<RawValue>>,
+    pub(crate) every: Option<Duration>,
+}
+
+impl Trigger {
+    /// Whether one statement can write both.
+    fn goes_with(&self, other: &Self) -> bool {
+        self.queue == other.queue && self.value.is_some() == other.value.is_some() && self.every == other.every
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Desk {
+    noted: Mutex<VecDeque<(Trigger, Told)>>,
+    wake: Notify,
+}
+
+/// Microseconds, 190,000 years at most: PostgreSQL's time ends in the year 294,276.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    const LONGEST: i64 = 6_000_000_000_000_000_000;
+    i64::try_from(duration.as_micros()).unwrap_or(LONGEST).min(LONGEST)
+}
+
+impl Desk {
+    pub(crate) fn note(&self, trigger: Trigger, told: Told) {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).push_back((trigger, told));
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// What one statement can write of what is noted.
+    fn next(&self) -> (Vec<Trigger>, Vec<Told>) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = noted.front().map_or(0, |(first, _)| {
+            noted.iter().take(MOST).take_while(|(trigger, _)| trigger.goes_with(first)).count()
+        });
+        noted.drain(..most).unzip()
+    }
+
+    /// Writes what is noted, until the engine is closed.
+    pub(crate) async fn works(
+        self: Arc<Self>,
+        mut link: Link,
+        closing: watch::Receiver<bool>,
+    ) {
+        loop {
+            let (triggers, told) = self.next();
+            if triggers.is_empty() {
+                if *closing.borrow() {
+                    return;
+                }
+                self.wake.notified().await;
+                continue;
+            }
+            match write(&mut link, &triggers).await {
+                // one of them is at fault, and the others are written without it
+                Err(Failed::Data(_)) if triggers.len() > 1 => {
+                    for (trigger, told) in triggers.iter().zip(told) {
+                        let trigger = std::slice::from_ref(trigger);
+                        let added = write(&mut link, trigger).await;
+                        tell(trigger, [told], added);
+                    }
+                }
+                added => tell(&triggers, told, added),
+            }
+        }
+    }
+}
+
+/// What has become of each key that was changed.
+type Changed = HashMap<Vec<u8>, i16>;
+
+async fn write(link: &mut Link, triggers: &[Trigger]) -> Result<Changed, Failed> {
+    let Some(first) = triggers.first() else { return Ok(Changed::new()) };
+    let keys: Vec<&[u8]> = triggers.iter().map(|it| &*it.key).collect();
+    let delays: Vec<i64> = triggers.iter().map(|it| it.delay.map_or(0, micros)).collect();
+    let ranks: Vec<i32> = triggers.iter().map(|it| -i32::from(it.priority)).collect();
+    let values: Option<Vec<_>> = first
+        .value
+        .is_some()
+        .then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
+    let every = first.every.map(micros);
+    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6)";
+    let rows = link
+        .query_with_another(
+            add,
+            &[&first.queue, &keys, &delays, &ranks, &values, &every],
+            "select requeue.wake($1)",
+            &[&first.queue],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// Tells everybody, in the order in which they were noted: the first trigger of a key has changed it, if one has.
+fn tell(triggers: &[Trigger], told: impl IntoIterator<Item = Told>, written: Result<Changed, Failed>) {
+    match written {
+        Ok(mut changed) => {
+            for (Trigger { key, delay, .. }, told) in triggers.iter().zip(told) {
+                let is_now = delay.is_none_or(|delay| delay.is_zero());
+                let added = match (changed.get(&**key).copied(), is_now) {
+                    (Some(1), true) => Added::Ready,
+                    (Some(2), true) => Added::Dirty,
+                    (Some(3), false) => Added::Waiting,
+                    _ => Added::Coalesced,
+                };
+                if added != Added::Coalesced {
+                    changed.remove(&**key);
+                }
+                told(Ok(added));
+            }
+        }
+        Err(failed) => {
+            for told in told {
+                told(Err(match &failed {
+                    Failed::Not(why) => Failed::Not(why.to_string().into()),
+                    Failed::Data(why) => Failed::Data(why.to_string().into()),
+                    Failed::Maybe(why) => Failed::Maybe(why.to_string().into()),
+                    Failed::LeaseLost => Failed::LeaseLost,
+                }));
+            }
+        }
+    }
+}

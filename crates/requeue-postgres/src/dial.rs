@@ -1,0 +1,411 @@
+//! A server, as one process has it: the engine's thread, and the connections that its queues share.
+
+use crate::client::Client;
+use crate::desk::Desk;
+use crate::link::{Dial, Driver, Failed, Heard, Link};
+use crate::queue::QueueBuilder;
+use requeue::engine::{Answer, Key};
+use requeue::{EngineError, Op};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, watch};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres::{AsyncMessage, Config, NoTls, Socket};
+
+/// What is sent to the server when the last handle is gone may take so long: ends of runs, and keys that are put back.
+const CLOSES: Duration = Duration::from_secs(5);
+/// The version of the schema that this program makes.
+const VERSION: i32 = 1;
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// A PostgreSQL server, as this process has it.
+///
+/// A clone is another handle. When the last one is gone, those of its queues included, what runs have ended with is sent,
+/// keys that no worker has begun are put back, and the leases are given up; that takes 5 seconds at most.
+///
+/// ```no_run
+/// # use requeue_postgres::Postgres;
+/// let pg = Postgres::connect("host=db dbname=shop user=worker").wait()?;
+/// let (orders, mails) = (pg.queue::<u64>("orders").open().wait()?, pg.queue::<String>("mails").open().wait()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Postgres {
+    hub: Arc<Hub>,
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres").field("hosts", &self.hub.config.get_hosts()).finish_non_exhaustive()
+    }
+}
+
+/// What the queues of a server share.
+pub(crate) struct Hub {
+    config: Config,
+    dial: Dial,
+    runtime: Handle,
+    thread: Option<JoinHandle<()>>,
+    /// Turns true when the last handle is gone.
+    closing: watch::Sender<bool>,
+    /// Whoever has one is waited for when the last handle is gone.
+    alive: mpsc::Sender<()>,
+    /// Writes triggers.
+    pub(crate) desk: Arc<Desk>,
+    /// For calls that are rare.
+    pub(crate) office: Arc<AsyncMutex<Link>>,
+    /// For leases and what is to be done once a second. It hears notifications.
+    pub(crate) pulse: Arc<AsyncMutex<Link>>,
+    /// Who is woken when a queue is notified of.
+    sleepers: Arc<Sleepers>,
+}
+
+type Sleepers = Mutex<HashMap<i32, Vec<Arc<Notify>>>>;
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+        self.desk.wake();
+        let thread = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id());
+        if let Some(thread) = thread {
+            // the last one that is waited for: what it waits for is then gone too
+            let (alive, _) = mpsc::channel(1);
+            self.alive = alive;
+            drop(thread.join());
+        }
+    }
+}
+
+/// Tells an answer, also if what was to tell it is dropped.
+struct Tells<T>(Option<Arc<Answer<T, EngineError>>>);
+
+impl<T> Drop for Tells<T> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.0.take() {
+            answer.tell(Err(EngineError::Unknown("the engine was closed".into())));
+        }
+    }
+}
+
+/// A call that goes on as a task of this runtime.
+fn call<T: Send + 'static>(
+    runtime: &Handle,
+    future: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+) -> Op<T> {
+    let answer = Arc::new(Answer::default());
+    let mut tells = Tells(Some(answer.clone()));
+    runtime.spawn(async move {
+        let ended = future.await;
+        if let Some(answer) = tells.0.take() {
+            answer.tell(ended);
+        }
+    });
+    Op::of(answer)
+}
+
+impl Hub {
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Op<T> {
+        call(&self.runtime, future)
+    }
+
+    /// A task that is waited for when the last handle is gone. It ends soon after the watch turns true.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        task: impl FnOnce(watch::Receiver<bool>) -> F,
+    ) {
+        let alive = self.alive.clone();
+        let task = task(self.closing.subscribe());
+        self.runtime.spawn(async move {
+            task.await;
+            drop(alive);
+        });
+    }
+
+    /// One more connection.
+    pub(crate) fn link(&self) -> Link {
+        Link::new(self.config.clone(), self.dial.clone(), None)
+    }
+
+    /// `who` is woken when the queue is notified of.
+    pub(crate) fn listens(&self, queue: i32, who: Arc<Notify>) {
+        lock(&self.sleepers).entry(queue).or_default().push(who);
+    }
+
+    pub(crate) fn listens_no_more(&self, queue: i32, who: &Arc<Notify>) {
+        if let Some(sleepers) = lock(&self.sleepers).get_mut(&queue) {
+            sleepers.retain(|it| !Arc::ptr_eq(it, who));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How connections are made with this kind of TLS.
+fn dials<T>(tls: T) -> Dial
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send + 'static,
+    T::TlsConnect: Send,
+    <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+{
+    Arc::new(move |config: Config, heard: Option<Heard>| {
+        let tls = tls.clone();
+        Box::pin(async move {
+            let (client, mut connection) = config.connect(tls).await?;
+            let driver: Driver = Box::pin(async move {
+                while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                    if let (AsyncMessage::Notification(said), Some(heard)) = (message, &heard) {
+                        heard(said.payload());
+                    }
+                }
+            });
+            Ok((client, driver))
+        })
+    })
+}
+
+impl Postgres {
+    /// Connects to a server, without TLS: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be
+    /// said is what [`Config`] reads.
+    ///
+    /// # Errors
+    ///
+    /// If that can't be read, or the server can't be reached.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// let pg = Postgres::connect("postgres://worker@db/shop").wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn connect(config: &str) -> Op<Self> {
+        Self::connect_with(config, NoTls)
+    }
+
+    /// The same with TLS, by whatever tokio-postgres can use: `tokio-postgres-rustls`, `postgres-native-tls`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let tls = tokio_postgres::NoTls;
+    /// let pg = Postgres::connect_with("postgres://worker@db/shop?sslmode=require", tls).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn connect_with<T>(config: &str, tls: T) -> Op<Self>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        match config.parse::<Config>() {
+            Ok(config) => Self::start(config, dials(tls)),
+            Err(e) => {
+                // its text may have a password in it, and is not repeated
+                let why = match std::error::Error::source(&e) {
+                    Some(source) => format!("{e}: {source}"),
+                    None => e.to_string(),
+                };
+                Err(EngineError::NotApplied(why.into())).into()
+            }
+        }
+    }
+
+    fn start(mut config: Config, dial: Dial) -> Op<Self> {
+        if config.get_application_name().is_none() {
+            config.application_name("requeue");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(e) => return Err(EngineError::NotApplied(e.into())).into(),
+        };
+        let (closing, mut is_closing) = watch::channel(false);
+        let (alive, mut all_ended) = mpsc::channel(1);
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name("requeue-postgres".into()).spawn(move || {
+            runtime.block_on(async move {
+                drop(is_closing.wait_for(|closing| *closing).await);
+                drop(tokio::time::timeout(CLOSES, all_ended.recv()).await);
+            });
+            // a look-up of names may hang in a thread of the runtime's
+            runtime.shutdown_background();
+        });
+        let thread = match thread {
+            Ok(thread) => thread,
+            Err(e) => return Err(EngineError::NotApplied(e.into())).into(),
+        };
+        let sleepers: Arc<Sleepers> = Arc::default();
+        let wakes = sleepers.clone();
+        let heard: Heard = Arc::new(move |payload: &str| {
+            let Ok(queue) = payload.parse::<i32>() else { return };
+            for sleeper in lock(&wakes).get(&queue).into_iter().flatten() {
+                sleeper.notify_one();
+            }
+        });
+        let link = |heard| Link::new(config.clone(), dial.clone(), heard);
+        let (office, pulse) = (link(None), link(Some(heard)));
+        let hub = Hub {
+            desk: Arc::new(Desk::default()),
+            office: Arc::new(AsyncMutex::new(office)),
+            pulse: Arc::new(AsyncMutex::new(pulse)),
+            config,
+            dial,
+            runtime: handle,
+            thread: Some(thread),
+            closing,
+            alive,
+            sleepers,
+        };
+        let (desk, link) = (hub.desk.clone(), hub.link());
+        hub.spawn(|closing| desk.works(link, closing));
+        let hub = Arc::new(hub);
+        let runtime = hub.runtime.clone();
+        call(&runtime, async move {
+            hub.office.lock().await.connect().await?;
+            Ok(Self { hub })
+        })
+    }
+
+    /// Makes the schema `requeue`, or brings it to this program's version. Called again, or by two at once, it does nothing
+    /// more. The role must be allowed to create a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Version`] if a newer program has made it.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.migrate().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn migrate(&self) -> Op<()> {
+        let office = self.hub.office.clone();
+        self.hub.call(async move {
+            let mut office = office.lock().await;
+            if version(&mut office).await?.is_none() {
+                // one after another; it ends with the transaction. "requeue" in ASCII
+                let lock = "select pg_advisory_xact_lock(32195137446966629)";
+                let made = office.batch(&format!("begin; {lock}; {SCHEMA}; commit")).await;
+                if let Err(failed) = made {
+                    drop(office.batch("rollback").await);
+                    // somebody else made it meanwhile
+                    if version(&mut office).await?.is_none() {
+                        return Err(failed.into());
+                    }
+                }
+            }
+            known(&mut office).await
+        })
+    }
+
+    /// Begins to open the queue of this name to work on it, with keys alone.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<String>("orders").open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue<K: Key>(&self, name: &str) -> QueueBuilder<K> {
+        QueueBuilder::new(self.hub.clone(), name, |_: &mut (), ()| ())
+    }
+
+    /// Begins to open the queue of this name, whose triggers may carry values. The server keeps them as JSON, and the process
+    /// that runs the key merges them, the older first.
+    ///
+    /// If `merge` panics, the key gives up.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # use std::collections::BTreeSet;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let merge = |old: &mut BTreeSet<String>, new| old.extend(new);
+    /// let q = pg.queue_with::<String, BTreeSet<String>>("users", merge).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_with<K, V>(
+        &self,
+        name: &str,
+        merge: impl Fn(&mut V, V) + Send + Sync + 'static,
+    ) -> QueueBuilder<K, V>
+    where
+        K: Key,
+        V: Serialize + DeserializeOwned + Send + 'static,
+    {
+        QueueBuilder::new(self.hub.clone(), name, merge)
+    }
+
+    /// The queue of this name, as a process has it that does not work on it: it adds, lists, cancels.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// println!("{:?}", pg.client("orders").stats().wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn client(&self, name: &str) -> Client {
+        Client::new(self.hub.clone(), name)
+    }
+
+    /// The names of all queues.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// println!("{:?}", pg.queues().wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queues(&self) -> Op<Vec<String>> {
+        let office = self.hub.office.clone();
+        self.hub.call(async move {
+            let names = office.lock().await.query("select name from requeue.queue order by name", &[]).await?;
+            Ok(names.iter().map(|row| row.get(0)).collect())
+        })
+    }
+}
+
+/// The version of the schema, if there is one.
+async fn version(office: &mut Link) -> Result<Option<i32>, Failed> {
+    let is_there = office.query("select to_regclass('requeue.meta') is not null", &[]).await?;
+    if !is_there.first().is_some_and(|row| row.get(0)) {
+        return Ok(None);
+    }
+    let version = office.query("select version from requeue.meta", &[]).await?;
+    Ok(version.first().map(|row| row.get(0)))
+}
+
+/// Whether the schema is one that this program knows.
+pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
+    match version(office).await? {
+        Some(VERSION) => Ok(()),
+        Some(found) => {
+            let (found, known) = (found.unsigned_abs(), VERSION.unsigned_abs());
+            Err(EngineError::Version { found, known })
+        }
+        None => {
+            let why = "the schema `requeue` is not there: call migrate(), or `requeue migrate`";
+            Err(EngineError::NotApplied(why.into()))
+        }
+    }
+}

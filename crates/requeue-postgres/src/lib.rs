@@ -1,0 +1,63 @@
+//! The work queue [`requeue`] on PostgreSQL: many processes on many machines work on one queue, each key in one of them at a
+//! time.
+//!
+//! ```no_run
+//! use requeue::{Outcome, Run, Worker};
+//! use requeue_postgres::Postgres;
+//! use std::time::Duration;
+//!
+//! # fn ship(order: &str) {}
+//! let pg = Postgres::connect("host=db dbname=shop").wait()?; // in async code, await it
+//! pg.migrate().wait()?; // once; it makes the schema `requeue`
+//! let q = pg.queue::<String>("orders").lease(Duration::from_secs(30)).open().wait()?;
+//! let worker = Worker::of(&q).workers(16).max_attempts(10).start_threads(|run: Run<String>| {
+//!     ship(run.key());
+//!     Outcome::Done
+//! })?;
+//! q.add("order-4711".into()).wait()?; // it is durable now, and some process runs it
+//! worker.stop(Duration::from_secs(10)).wait();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - When `add` has ended well the trigger survives the end of every process, and of the server as far as it keeps what it
+//!   has committed. Many triggers of a key are one run; one that comes during a run leads to one more run after it, never
+//!   beside it, whichever process has it.
+//! - A process that works on a queue has a lease, which it extends whatever its handlers do. If it is not heard of for that
+//!   long, its keys go to others; what it then still does through the engine is refused, because each run has a
+//!   [fence](requeue::Run::fence), a number that no other run ever has. Before others get its keys, its own handlers are told
+//!   ([`Run::cancelled`](requeue::Run::cancelled)), and async ones are dropped.
+//! - A run without an accepted end runs again. [`RunExt::succeed_in`] ends a run in the handler's own transaction: what it
+//!   writes there happens once.
+//! - [`Queue::add_in`] adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks
+//!   nothing, and neither waits nor makes anybody wait.
+//! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
+//!
+//! # What it needs
+//!
+//! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has three connections and
+//! one more for each queue that it works on. Through PgBouncer in transaction mode there are no notifications, so that a key
+//! may wait for one second, the interval at which each process looks by itself; prepared statements must be supported there
+//! (version 1.21, `max_prepared_statements`).
+//!
+//! # How
+//!
+//! A process claims keys for the workers that wait for one, and gives them to a [queue in memory](requeue::WorkQueue),
+//! through the [seam for engines](requeue::engine). At the end of a run that queue tells what has become of the key, and
+//! forgets it. Ends and the next claim are one statement. One thread of the engine's own does all that, so that a program needs no
+//! runtime for it.
+
+mod client;
+mod desk;
+mod dial;
+mod link;
+mod pen;
+mod pump;
+mod queue;
+mod run;
+
+pub use client::{Client, Stats};
+pub use dial::Postgres;
+pub use queue::{Queue, QueueBuilder};
+pub use run::{Ended, RunExt};

@@ -1,0 +1,222 @@
+//! A connection that is made again when it breaks, and what an error says about the call.
+
+use futures_util::future::join;
+use requeue::{BoxError, EngineError};
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Error, Row, Statement};
+
+/// A call that is not answered for so long has an unknown outcome, and its connection is given up: it may lead nowhere.
+pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
+
+/// What a connection needs to go on: it is driven by a task of its own.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver), Error>> + Send>>;
+/// Makes connections. It is told the channel that notifications go to.
+pub(crate) type Dial = Arc<dyn Fn(Config, Option<Heard>) -> Dialed + Send + Sync>;
+/// What is done with a notification's payload.
+pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What has become of a call that failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Nothing has changed.
+    Not(BoxError),
+    /// Nothing has changed: the server can't keep what it was given.
+    Data(BoxError),
+    /// It may have happened.
+    Maybe(BoxError),
+    /// The owner, or the run, is not what the caller thinks.
+    LeaseLost,
+}
+
+impl From<Failed> for EngineError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Not(why) | Failed::Data(why) => Self::NotApplied(why),
+            Failed::Maybe(why) => Self::Unknown(why),
+            Failed::LeaseLost => Self::LeaseLost,
+        }
+    }
+}
+
+/// What the server said, with its detail: tokio-postgres shows "db error" alone.
+fn words(error: &Error) -> BoxError {
+    match error.as_db_error() {
+        None => match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}").into(),
+            None => error.to_string().into(),
+        },
+        Some(said) => {
+            let hint = match said.code() {
+                code if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_FUNCTION => {
+                    "; was the schema made? Call migrate(), or `requeue migrate`"
+                }
+                _ => "",
+            };
+            format!("PostgreSQL: {} ({}){hint}", said.message(), said.code().code()).into()
+        }
+    }
+}
+
+impl Failed {
+    pub(crate) fn of(error: &Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            // the connection broke, or the client could not make sense of the answer
+            return Self::Maybe(words(error));
+        };
+        match said.code().code() {
+            "RQ001" | "RQ002" => Self::LeaseLost,
+            // the session was ended from outside, perhaps between commit and answer
+            code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(words(error)),
+            code if code.starts_with("22") => Self::Data(words(error)),
+            // the statement failed, and with it its transaction
+            _ => Self::Not(words(error)),
+        }
+    }
+}
+
+/// A connection, made when it is needed.
+pub(crate) struct Link {
+    config: Config,
+    dial: Dial,
+    heard: Option<Heard>,
+    live: Option<Live>,
+}
+
+struct Live {
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Link {
+    pub(crate) fn new(config: Config, dial: Dial, heard: Option<Heard>) -> Self {
+        Self { config, dial, heard, live: None }
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn is_up(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| !live.client.is_closed())
+    }
+
+    /// Makes the connection if there is none. Nothing was sent if this fails.
+    pub(crate) async fn connect(&mut self) -> Result<&Client, Failed> {
+        if !self.is_up() {
+            self.live = None;
+            let dialed = (self.dial)(self.config.clone(), self.heard.clone());
+            let dialed = tokio::time::timeout(ANSWERS, dialed).await;
+            let dialed = dialed.map_err(|_| Failed::Not("the server does not answer".into()))?;
+            let (client, driver) = dialed.map_err(|e| Failed::Not(words(&e)))?;
+            let driver = tokio::spawn(driver);
+            let live = Live { client, statements: HashMap::new(), driver };
+            if self.heard.is_some() {
+                // what is refused here (by a pooler) is done without: everybody looks once a second anyway
+                drop(tokio::time::timeout(ANSWERS, live.client.batch_execute("listen requeue")).await);
+            }
+            self.live = Some(live);
+        }
+        match &self.live {
+            Some(live) => Ok(&live.client),
+            None => unreachable!("it was just made"),
+        }
+    }
+
+    async fn prepared(&mut self, sql: &'static str) -> Result<(&Client, Statement), Failed> {
+        self.connect().await?;
+        let Some(live) = &mut self.live else { unreachable!("it was just made") };
+        let statement = match live.statements.get(sql) {
+            Some(statement) => statement.clone(),
+            None => {
+                let prepared = tokio::time::timeout(ANSWERS, live.client.prepare(sql)).await;
+                let statement = match prepared {
+                    Ok(Ok(statement)) => statement,
+                    Ok(Err(e)) => return Err(Failed::Not(words(&e))),
+                    Err(_) => return Err(Failed::Not("the server does not answer".into())),
+                };
+                live.statements.insert(sql, statement.clone());
+                statement
+            }
+        };
+        Ok((&live.client, statement))
+    }
+
+    /// One statement, which is one transaction.
+    pub(crate) async fn query(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Failed> {
+        self.query_for(sql, params, ANSWERS).await
+    }
+
+    /// The same with a limit for how long it may take.
+    pub(crate) async fn query_for(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failed> {
+        let (client, statement) = self.prepared(sql).await?;
+        let answer = tokio::time::timeout(limit, client.query(&statement, params)).await;
+        let failed = match answer {
+            Ok(Ok(rows)) => return Ok(rows),
+            Ok(Err(e)) => Failed::of(&e),
+            Err(_) => Failed::Maybe("the server does not answer".into()),
+        };
+        if matches!(failed, Failed::Maybe(_)) {
+            self.live = None;
+        }
+        Err(failed)
+    }
+
+    /// A statement whose answer is not waited for together with the one before it: it is on its way behind it.
+    pub(crate) async fn query_with_another(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+        behind: &'static str,
+        its_params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Failed> {
+        let (_, other) = self.prepared(behind).await?;
+        let (client, statement) = self.prepared(sql).await?;
+        // the first is polled first, so that it is sent first
+        let both = join(client.query(&statement, params), client.query(&other, its_params));
+        let answer = tokio::time::timeout(ANSWERS, both).await;
+        let failed = match answer {
+            // what became of the second does not matter
+            Ok((Ok(rows), _)) => return Ok(rows),
+            Ok((Err(e), _)) => Failed::of(&e),
+            Err(_) => Failed::Maybe("the server does not answer".into()),
+        };
+        if matches!(failed, Failed::Maybe(_)) {
+            self.live = None;
+        }
+        Err(failed)
+    }
+
+    /// Several statements in one transaction.
+    pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Failed> {
+        let client = self.connect().await?;
+        let answer = client.batch_execute(sql).await;
+        answer.map_err(|e| {
+            let failed = Failed::of(&e);
+            if matches!(failed, Failed::Maybe(_)) {
+                self.live = None;
+            }
+            failed
+        })
+    }
+}

@@ -1,0 +1,293 @@
+//! What a process knows of the runs that it has: noted by the queue in memory, sent by the [pump](crate::pump).
+
+use crate::desk::micros;
+use requeue::engine::{Journal, Key, Known};
+use requeue::{Clock, Fence, Instant};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A key that the server has handed out.
+pub(crate) struct Claimed {
+    pub(crate) key: Vec<u8>,
+    pub(crate) fence: i64,
+    pub(crate) attempt: u32,
+    pub(crate) failures: u32,
+    pub(crate) priority: i16,
+    /// An array.
+    pub(crate) value: Option<Box<RawValue>>,
+}
+
+/// How a run ended.
+#[derive(Clone)]
+pub(crate) enum How {
+    Done,
+    Back { due: Due, failures: u32, attempt: u32, value: Option<Box<RawValue>> },
+    /// The same, with the values that the run had.
+    Failed { due: Due, failures: u32, attempt: u32 },
+    GaveUp(String),
+    /// The key is as it was before the run.
+    PutBack,
+}
+
+/// When a key comes back.
+#[derive(Clone, Copy)]
+pub(crate) enum Due {
+    Now,
+    /// By the clock of the queue in memory.
+    At(Instant),
+    After(Duration),
+}
+
+impl Due {
+    pub(crate) fn micros(self, clock: Option<&Arc<dyn Clock>>) -> i64 {
+        match self {
+            Self::Now => 0,
+            Self::After(delay) => micros(delay),
+            // not 0, which is now and forgets that it failed
+            Self::At(due) => clock.map_or(0, |clock| micros(due.saturating_since(clock.now()))).max(1),
+        }
+    }
+}
+
+/// The end of a run, to be sent.
+#[derive(Clone)]
+pub(crate) struct End {
+    pub(crate) key: Vec<u8>,
+    pub(crate) fence: i64,
+    pub(crate) how: How,
+}
+
+/// A run that this process has, or a key that waits in memory for a worker.
+struct Given {
+    fence: i64,
+    failures: u32,
+    attempt: u32,
+    /// Its end is part of a user's transaction.
+    in_transaction: bool,
+    /// Its lease is lost: what it ends with is not sent.
+    lost: bool,
+    /// The key was claimed again while that run goes on: it is given to the queue when that has ended.
+    next: Option<Claimed>,
+}
+
+struct Runs<K> {
+    given: HashMap<K, Given>,
+    giving_up: HashMap<K, String>,
+    ends: Vec<End>,
+    /// Keys that were claimed, and whose run before has just ended.
+    freed: Vec<Claimed>,
+}
+
+/// Backing off as it is stored with the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) base: Duration,
+    pub(crate) max: Duration,
+}
+
+impl Backoff {
+    fn delay(self, failures: u32) -> Duration {
+        let factor = 2_u32.checked_pow(failures).unwrap_or(u32::MAX);
+        self.base.saturating_mul(factor).min(self.max)
+    }
+}
+
+pub(crate) struct Pen<K> {
+    pub(crate) queue: i32,
+    pub(crate) backoff: Backoff,
+    runs: Mutex<Runs<K>>,
+    /// Wakes the pump.
+    pub(crate) signal: Arc<Notify>,
+    pub(crate) clock: OnceLock<Arc<dyn Clock>>,
+    /// Ends that the server has refused, because the run was not the key's any more.
+    pub(crate) refused: AtomicU64,
+    /// No keys are claimed any more: the last handle is gone.
+    pub(crate) closed: AtomicBool,
+}
+
+/// What became of a key that was claimed.
+pub(crate) enum Gave {
+    /// It is to be given to the queue.
+    Now(Claimed),
+    /// A run that has lost its lease still has it.
+    Later,
+}
+
+impl<K: Key> Pen<K> {
+    pub(crate) fn new(queue: i32, backoff: Backoff) -> Self {
+        let runs =
+            Runs { given: HashMap::new(), giving_up: HashMap::new(), ends: Vec::new(), freed: Vec::new() };
+        Self {
+            queue,
+            backoff,
+            runs: Mutex::new(runs),
+            signal: Arc::default(),
+            clock: OnceLock::new(),
+            refused: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Runs<K>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a key that was claimed, before the queue in memory has it.
+    pub(crate) fn give(&self, key: &K, claimed: Claimed) -> Gave {
+        let mut runs = self.runs();
+        if let Some(given) = runs.given.get_mut(key) {
+            given.next = Some(claimed);
+            return Gave::Later;
+        }
+        let given = Given {
+            fence: claimed.fence,
+            failures: claimed.failures,
+            attempt: claimed.attempt,
+            in_transaction: false,
+            lost: false,
+            next: None,
+        };
+        runs.given.insert(key.clone(), given);
+        Gave::Now(claimed)
+    }
+
+    /// A key is in memory no more, without a run of it: notes its end.
+    pub(crate) fn take_back(&self, key: &K, how: How) {
+        let mut runs = self.runs();
+        if let Some(given) = runs.given.remove(key) {
+            Self::end(&mut runs, key, given, how);
+        }
+        drop(runs);
+        self.signal.notify_one();
+    }
+
+    fn end(runs: &mut Runs<K>, key: &K, given: Given, how: How) {
+        if !given.lost {
+            runs.ends.push(End { key: key.to_bytes().into(), fence: given.fence, how });
+        }
+        runs.freed.extend(given.next);
+    }
+
+    /// A key that was claimed, and that the queue in memory does not get.
+    pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
+        let Claimed { key, fence, .. } = claimed;
+        self.runs().ends.push(End { key, fence, how });
+        self.signal.notify_one();
+    }
+
+    /// Takes ends that are to be sent.
+    pub(crate) fn ends(&self, most: usize) -> Vec<End> {
+        let mut runs = self.runs();
+        let most = most.min(runs.ends.len());
+        runs.ends.drain(..most).collect()
+    }
+
+    /// They were not sent: they are sent again, first.
+    pub(crate) fn again(&self, ends: Vec<End>) {
+        self.runs().ends.splice(0..0, ends);
+    }
+
+    /// Keys that may be given to the queue now.
+    pub(crate) fn freed(&self) -> Vec<Claimed> {
+        std::mem::take(&mut self.runs().freed)
+    }
+
+    /// Whether nothing is left to be sent, and no run goes on.
+    pub(crate) fn is_idle(&self) -> bool {
+        let runs = self.runs();
+        runs.given.is_empty() && runs.ends.is_empty()
+    }
+
+    /// The keys that are in memory.
+    pub(crate) fn keys(&self) -> Vec<K> {
+        self.runs().given.keys().cloned().collect()
+    }
+
+    /// The fences of the runs that this process has, or whose ends it has not sent.
+    pub(crate) fn fences(&self) -> Vec<i64> {
+        let runs = self.runs();
+        let given = runs.given.values().filter(|given| !given.lost).map(|given| given.fence);
+        let next = runs.given.values().filter_map(|given| given.next.as_ref()).map(|next| next.fence);
+        let freed = runs.freed.iter().map(|claimed| claimed.fence);
+        given.chain(next).chain(freed).chain(runs.ends.iter().map(|end| end.fence)).collect()
+    }
+
+    /// All runs have lost their leases.
+    pub(crate) fn lose_all(&self) {
+        let mut runs = self.runs();
+        for given in runs.given.values_mut() {
+            given.lost = true;
+            given.next = None;
+        }
+        runs.ends.clear();
+        runs.freed.clear();
+    }
+
+    /// The run's end becomes part of a user's transaction.
+    pub(crate) fn ends_in_transaction(&self, key: &K, fence: i64) {
+        if let Some(given) = self.runs().given.get_mut(key).filter(|given| given.fence == fence) {
+            given.in_transaction = true;
+        }
+    }
+}
+
+impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
+    fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
+        if known.as_ref().is_some_and(|known| known.held) {
+            return;
+        }
+        let mut runs = self.runs();
+        let gave_up = runs.giving_up.remove(key);
+        let Some(given) = runs.given.remove(key) else { return };
+        let how = match known {
+            None if given.in_transaction => {
+                // If that was committed this changes nothing. If not the run has failed.
+                let (failures, attempt) = (given.failures + 1, given.attempt);
+                let due = Due::After(self.backoff.delay(given.failures));
+                How::Failed { due, failures, attempt }
+            }
+            None => gave_up.map_or(How::Done, How::GaveUp),
+            Some(Known { due, failures, attempt, value, .. }) => How::Back {
+                due: due.map_or(Due::Now, Due::At),
+                failures,
+                attempt: attempt.saturating_sub(1),
+                // what can't be written can't have been added
+                value: value.and_then(|value| serde_json::value::to_raw_value(&[value]).ok()),
+            },
+        };
+        Self::end(&mut runs, key, given, how);
+        drop(runs);
+        self.signal.notify_one();
+    }
+
+    fn applied(&self, _: u64) {}
+
+    fn gives_up(&self, key: &K, why: &dyn fmt::Display) {
+        self.runs().giving_up.insert(key.clone(), why.to_string());
+    }
+
+    fn fence(&self, key: &K) -> Fence {
+        Fence(self.runs().given.get(key).map_or(0, |given| given.fence.unsigned_abs()))
+    }
+
+    fn engine(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn takes_back(&self) -> bool {
+        true
+    }
+
+    fn wanted(&self) {
+        if !self.closed.load(Relaxed) {
+            self.signal.notify_one();
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The task that claims keys for a queue's workers and sends the ends of their runs, and the one that keeps its lease.
+//!
+//! ```text
+//!   the queue in memory ──ends──► Pen ──ends, and how many keys are wanted──► requeue.next ──► the queue in memory
+//! ```
+//!
+//! A call whose reply was lost leaves two questions: which ends were accepted, and which keys were handed out. Ends are sent
+//! again, as they are accepted once. For the keys a new owner is made: the runs that this process knows go over to it, and
+//! whatever else the old one has is put back (`requeue.settle`).
+
+use crate::link::{Failed, Link};
+use crate::pen::{Claimed, End, How, Pen};
+use futures_util::future::select;
+use requeue::engine::Key;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, watch};
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
+
+/// A process that nobody wakes looks so often; that also is how late a timer may be whose process died.
+const LOOKS: Duration = Duration::from_secs(1);
+/// After a failed call it is tried again so much later.
+const TRIES_AGAIN: Duration = Duration::from_millis(200);
+/// At most so many ends are sent at once, and so many keys claimed.
+const MOST: usize = 1000;
+/// Where there were so many times in a row as many keys as were wanted, the process does not sleep, and need not be notified.
+const BUSY: u32 = 8;
+/// No owner.
+const NOBODY: i64 = 0;
+
+/// The queue in memory, for the pump. It must not keep the queue open.
+pub(crate) trait Taps: Send + Sync {
+    /// How many keys workers wait for, and how many more are to be there for them; `None` if the queue is closed.
+    fn wanted(&self) -> Option<usize>;
+    /// A key for it. What it can't take it gives back to the pen.
+    fn give(&self, claimed: Claimed);
+    /// Its runs are others' by now.
+    fn lost(&self);
+}
+
+/// What a queue's two tasks share.
+pub(crate) struct Lease<K> {
+    pub(crate) pen: Arc<Pen<K>>,
+    pub(crate) length: Duration,
+    pub(crate) who: String,
+    /// The number of the owner that this process is.
+    owner: AtomicI64,
+    /// The lease may be over: the pump is to begin anew.
+    lost: AtomicBool,
+    /// Both may end.
+    over: AtomicBool,
+}
+
+impl<K> Lease<K> {
+    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String) -> Self {
+        Self {
+            pen,
+            length,
+            who,
+            owner: AtomicI64::new(NOBODY),
+            lost: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    fn micros(&self) -> i64 {
+        crate::desk::micros(self.length)
+    }
+}
+
+/// Keeps the lease, and does what is to be done once a second by whoever works.
+///
+/// The lease counts from before the last beat that was answered was sent. When two thirds are over without a new one, the runs
+/// are told to end before anybody else gets their keys.
+pub(crate) async fn beats<K: Key, T: Taps>(
+    lease: Arc<Lease<K>>,
+    taps: Arc<T>,
+    pulse: Arc<Mutex<Link>>,
+    closing: watch::Receiver<bool>,
+) {
+    let every = (lease.length / 3).min(LOOKS).max(Duration::from_millis(10));
+    let limit = (lease.length / 6).max(Duration::from_millis(50));
+    let (mut acked, mut owner) = (Instant::now(), NOBODY);
+    loop {
+        let mut closing = closing.clone();
+        if !lease.over.load(Relaxed) {
+            // closing is no reason to stop: runs may go on for a while
+            tokio::time::sleep(every).await;
+        }
+        if lease.over.load(Relaxed) {
+            return;
+        }
+        let now_owner = lease.owner.load(Relaxed);
+        if now_owner == NOBODY {
+            continue;
+        }
+        if now_owner != owner {
+            // it has joined since the last look, with a lease of its own
+            (owner, acked) = (now_owner, Instant::now());
+        }
+        let sent = Instant::now();
+        let due = sent.duration_since(acked) >= lease.length / 3;
+        let answer = {
+            let mut pulse = pulse.lock().await;
+            let beat = if due {
+                let rows = pulse
+                    .query_for("select requeue.beat($1, $2)", &[&owner, &lease.micros()], limit)
+                    .await;
+                rows.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)))
+            } else {
+                Ok(true)
+            };
+            if beat.is_ok() && !*closing.borrow_and_update() {
+                // what fails here is done by somebody else, or a second later
+                drop(pulse.query_for("select requeue.maintain($1)", &[&lease.pen.queue], LOOKS).await);
+            }
+            beat
+        };
+        let is_over = match answer {
+            Ok(true) if due => {
+                acked = sent;
+                false
+            }
+            Ok(still) => !still,
+            Err(_) => acked.elapsed() >= lease.length / 3 * 2,
+        };
+        if is_over && lease.owner.load(Relaxed) == owner {
+            lease.lost.store(true, Relaxed);
+            lease.pen.lose_all();
+            taps.lost();
+            lease.pen.signal.notify_one();
+            acked = Instant::now();
+        }
+    }
+}
+
+/// Claims and ends, until the queue is closed and its last run has ended.
+pub(crate) async fn pumps<K: Key, T: Taps>(
+    lease: Arc<Lease<K>>,
+    taps: Arc<T>,
+    link: Link,
+    closing: watch::Receiver<bool>,
+) {
+    let mut pump = Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
+    pump.works().await;
+    pump.leaves().await;
+    pump.lease.over.store(true, Relaxed);
+}
+
+struct Pump<K, T> {
+    lease: Arc<Lease<K>>,
+    taps: Arc<T>,
+    link: Link,
+    owner: i64,
+    /// Owners that this process was, and that may still have keys.
+    old: Vec<i64>,
+    /// The server knows that this process sleeps, and is to be notified.
+    asleep: bool,
+    /// So many times in a row there were as many keys as were wanted.
+    full: u32,
+    closing: watch::Receiver<bool>,
+}
+
+/// What a call of `requeue.next` has said.
+#[derive(Default)]
+struct Next {
+    claimed: usize,
+    accepted: usize,
+    /// Until the next timer, or the next token.
+    due: Option<Duration>,
+}
+
+impl<K: Key, T: Taps> Pump<K, T> {
+    async fn works(&mut self) {
+        let signal = self.lease.pen.signal.clone();
+        loop {
+            if self.lease.lost.swap(false, Relaxed) {
+                self.is_nobody();
+            }
+            for claimed in self.lease.pen.freed() {
+                self.taps.give(claimed);
+            }
+            let wanted = self.taps.wanted();
+            let closing = *self.closing.borrow();
+            if (wanted.is_none() || closing) && self.lease.pen.is_idle() {
+                return;
+            }
+            let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(MOST) };
+            let ends = self.lease.pen.ends(MOST);
+            let sent = ends.len();
+            if sent == 0 && wanted == 0 {
+                self.sleeps(&signal, LOOKS).await;
+                if closing {
+                    return;
+                }
+                continue;
+            }
+            match self.next(wanted, &ends).await {
+                Ok(next) => {
+                    let refused = sent.saturating_sub(next.accepted);
+                    self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
+                    self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
+                    if self.full == BUSY {
+                        self.is_awake().await;
+                    } else if self.full == 0 && wanted > 0 && !self.is_asleep().await && self.taps.wanted().is_some() {
+                        // it looks once more now that it would be notified
+                        continue;
+                    }
+                    if sent < MOST && next.claimed < wanted.max(1) {
+                        self.sleeps(&signal, next.due.unwrap_or(LOOKS).min(LOOKS)).await;
+                    }
+                }
+                Err(failed) => {
+                    let is_data = matches!(failed, Failed::Data(_));
+                    self.lease.pen.again(if is_data { ends.into_iter().map(without_value).collect() } else { ends });
+                    match failed {
+                        Failed::Not(_) | Failed::Data(_) => {}
+                        Failed::Maybe(_) => self.is_unsure(),
+                        Failed::LeaseLost => {
+                            self.lease.pen.lose_all();
+                            self.taps.lost();
+                            self.is_nobody();
+                        }
+                    }
+                    tokio::time::sleep(TRIES_AGAIN).await;
+                    if closing && !self.link.is_up() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps until it is signalled, notified, or it is time.
+    async fn sleeps(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
+        let mut closing = self.closing.clone();
+        let closes = async {
+            if closing.wait_for(|closing| *closing).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        // already closing: what is left to do signals
+        if *self.closing.borrow() {
+            drop(tokio::time::timeout(at_most, signal.notified()).await);
+            return;
+        }
+        let (signalled, closes) = (std::pin::pin!(signal.notified()), std::pin::pin!(closes));
+        drop(tokio::time::timeout(at_most, select(signalled, closes)).await);
+    }
+
+    /// What the old owner had is to be settled.
+    fn is_unsure(&mut self) {
+        if self.owner != NOBODY {
+            self.old.push(self.owner);
+        }
+        self.is_nobody();
+    }
+
+    fn is_nobody(&mut self) {
+        self.owner = NOBODY;
+        self.asleep = false;
+        self.lease.owner.store(NOBODY, Relaxed);
+    }
+
+    /// Becomes an owner, and settles what those had that it was before.
+    async fn joins(&mut self) -> Result<(), Failed> {
+        if self.owner == NOBODY {
+            let join = "select requeue.join_($1, $2, $3)";
+            let rows =
+                self.link.query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()]).await?;
+            self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
+            self.lease.owner.store(self.owner, Relaxed);
+        }
+        while let Some(old) = self.old.last().copied() {
+            let fences = self.lease.pen.fences();
+            let settle = "select requeue.settle($1, $2, $3, $4)";
+            let rows =
+                self.link.query(settle, &[&self.lease.pen.queue, &old, &self.owner, &fences]).await?;
+            self.old.pop();
+            let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
+            if is_gone && self.old.is_empty() {
+                // it was the last one with runs, and they are others'
+                self.lease.pen.lose_all();
+                self.taps.lost();
+            }
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
+        self.joins().await?;
+        let clock = self.lease.pen.clock.get();
+        let keys: Vec<&[u8]> = ends.iter().map(|end| &*end.key).collect();
+        let fences: Vec<i64> = ends.iter().map(|end| end.fence).collect();
+        let mut rows = Rows::default();
+        for end in ends {
+            rows.push(&end.how, |due| due.micros(clock));
+        }
+        let Rows { how, delays, failures, attempts, values, errors } = rows;
+        let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let next = "select kind, k, f, att, fails, prio, val from requeue.next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        let (queue, owner) = (self.lease.pen.queue, self.owner);
+        let answer = self
+            .link
+            .query(
+                next,
+                &[&queue, &owner, &wanted, &keys, &fences, &how, &delays, &failures, &attempts, &values, &errors],
+            )
+            .await?;
+        let mut said = Next::default();
+        for row in &answer {
+            match row.get::<_, i32>(0) {
+                0 => said.accepted += 1,
+                1 => {
+                    said.claimed += 1;
+                    self.taps.give(claimed(row));
+                }
+                _ => said.due = Some(Duration::from_micros(row.get::<_, i64>(2).unsigned_abs())),
+            }
+        }
+        Ok(said)
+    }
+
+    /// Notes on the server that this process waits for a notification. True if it was noted before.
+    async fn is_asleep(&mut self) -> bool {
+        if self.asleep || *self.closing.borrow() {
+            return true;
+        }
+        self.asleep = self.link.query("select requeue.sleeps($1, true)", &[&self.owner]).await.is_ok();
+        !self.asleep
+    }
+
+    async fn is_awake(&mut self) {
+        if self.asleep {
+            self.asleep = self.link.query("select requeue.sleeps($1, false)", &[&self.owner]).await.is_err();
+        }
+    }
+
+    /// Gives up the lease: what no run has ended is put back.
+    async fn leaves(&mut self) {
+        if self.owner != NOBODY {
+            self.old.push(self.owner);
+        }
+        for old in std::mem::take(&mut self.old) {
+            let nobody: Option<i64> = None;
+            let none: Vec<i64> = Vec::new();
+            let settle = "select requeue.settle($1, $2, $3, $4)";
+            // if this fails the lease runs out
+            drop(self.link.query(settle, &[&self.lease.pen.queue, &old, &nobody, &none]).await);
+        }
+    }
+}
+
+/// The server can't keep a value that a handler has put back: the key comes back with those that the run had.
+fn without_value(mut end: End) -> End {
+    if let How::Back { due, failures, attempt, value: Some(_) } = end.how {
+        end.how = How::Failed { due, failures, attempt };
+    }
+    end
+}
+
+fn claimed(row: &Row) -> Claimed {
+    let count = |nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
+    let value: Option<Json<Box<RawValue>>> = row.get(6);
+    Claimed {
+        key: row.get(1),
+        fence: row.get(2),
+        attempt: count(3),
+        failures: count(4),
+        priority: i16::try_from(row.get::<_, i32>(5)).unwrap_or(0),
+        value: value.map(|Json(value)| value),
+    }
+}
+
+/// Ends as the server takes them.
+#[derive(Default)]
+struct Rows<'a> {
+    how: Vec<i16>,
+    delays: Vec<i64>,
+    failures: Vec<i32>,
+    attempts: Vec<i32>,
+    values: Vec<Option<Json<&'a RawValue>>>,
+    errors: Vec<Option<&'a str>>,
+}
+
+impl<'a> Rows<'a> {
+    fn push(&mut self, how: &'a How, micros: impl Fn(crate::pen::Due) -> i64) {
+        let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let (how, delay, failures, attempt, value, error) = match how {
+            How::Done => (0, 0, 0, 0, None, None),
+            How::Back { due, failures, attempt, value } => {
+                (1, micros(*due), count(*failures), count(*attempt), value.as_deref(), None)
+            }
+            How::GaveUp(why) => (2, 0, 0, 0, None, Some(&**why)),
+            How::PutBack => (3, 0, 0, 0, None, None),
+            How::Failed { due, failures, attempt } => {
+                (4, micros(*due), count(*failures), count(*attempt), None, None)
+            }
+        };
+        self.how.push(how);
+        self.delays.push(delay);
+        self.failures.push(failures);
+        self.attempts.push(attempt);
+        self.values.push(value.map(Json));
+        self.errors.push(error);
+    }
+}
+

@@ -1,0 +1,679 @@
+//! A queue, as a process has it that works on it.
+
+use crate::client::Client;
+use crate::desk::{Trigger, micros};
+use crate::dial::{Hub, known};
+use crate::link::Failed;
+use crate::pen::{Backoff, Claimed, Gave, How, Pen};
+use crate::pump::{Lease, Taps, beats, pumps};
+use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};
+use requeue::limiter::Exponential;
+use requeue::{
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op, Restore,
+    ShutDown, TryGetError, Unfinished, WorkQueue,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio_postgres::GenericClient;
+
+type Customize<K, V> = Box<dyn FnOnce(Builder<K, V>) -> Builder<K, V> + Send>;
+type MergeValues<V> = dyn Fn(&mut V, V) + Send + Sync;
+
+/// Opens a queue: [`Postgres::queue`](crate::Postgres::queue).
+///
+/// ```no_run
+/// # use requeue_postgres::Postgres;
+/// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+/// let q = pg.queue::<u64>("orders").prefetch(100).open().wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until open()"]
+pub struct QueueBuilder<K: Key, V = ()> {
+    hub: Arc<Hub>,
+    name: String,
+    merge: Arc<MergeValues<V>>,
+    lease: Duration,
+    prefetch: usize,
+    backoff: Option<Backoff>,
+    rate: Option<(f64, u32)>,
+    customize: Vec<Customize<K, V>>,
+}
+
+impl<K: Key, V> fmt::Debug for QueueBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueBuilder")
+            .field("name", &self.name)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A shorter lease is lost by a process that the system does not run for a moment.
+const SHORTEST: Duration = Duration::from_millis(300);
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V> {
+    pub(crate) fn new(hub: Arc<Hub>, name: &str, merge: impl Fn(&mut V, V) + Send + Sync + 'static) -> Self {
+        Self {
+            hub,
+            name: name.to_owned(),
+            merge: Arc::new(merge),
+            lease: Duration::from_secs(30),
+            prefetch: 0,
+            backoff: None,
+            rate: None,
+            customize: Vec::new(),
+        }
+    }
+
+    /// How long a process may be silent before its keys go to others: 30 s without this call, 300 ms at least. It is extended
+    /// three times in that time, whatever the handlers do. When two thirds of it are over without an answer of the server, the
+    /// handlers are told to end.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # use std::time::Duration;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").lease(Duration::from_secs(10)).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// So many keys are claimed beyond those that idle workers wait for: 0 without this call. For handlers that take less
+    /// time than a call of the server. A key that is claimed so is no other process's, though nobody runs it yet.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").prefetch(200).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prefetch(mut self, keys: usize) -> Self {
+        self.prefetch = keys;
+        self
+    }
+
+    /// What keys that fail wait for: `base`, doubled for each failure in a row, `max` at most. It is stored with the queue, for
+    /// all processes that open it after this. A new queue has 5 ms and 1,000 s.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # use std::time::Duration;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let (base, max) = (Duration::from_secs(1), Duration::from_secs(3600));
+    /// let q = pg.queue::<u64>("orders").backoff(base, max).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
+        self.backoff = Some(Backoff { base, max });
+        self
+    }
+
+    /// At most so many keys a second are handed out, by all processes together, and `burst` at once. It is stored with the
+    /// queue, and holds at once for all processes.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").dispatch_rate(50.0, 10).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dispatch_rate(mut self, per_second: f64, burst: u32) -> Self {
+        self.rate = Some((per_second, burst));
+        self
+    }
+
+    /// Builds the queue in memory otherwise, in which claimed keys wait for a worker: with metrics, another clock.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").front(|front| front.name("orders here")).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn front(mut self, change: impl FnOnce(Builder<K, V>) -> Builder<K, V> + Send + 'static) -> Self {
+        self.customize.push(Box::new(change));
+        self
+    }
+
+    /// Opens the queue, which is made if it is not there. From then on keys are claimed as workers want them.
+    ///
+    /// # Errors
+    ///
+    /// If the schema is not there, or newer than this program; if the lease is too short, or what the builder was told
+    /// contradicts itself; if the server can't be asked.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open(self) -> Op<Queue<K, V>> {
+        let hub = self.hub.clone();
+        hub.call(self.opens())
+    }
+
+    async fn opens(self) -> Result<Queue<K, V>, EngineError> {
+        let Self { hub, name, merge, lease, prefetch, backoff, rate, customize } = self;
+        let refused = |why: String| EngineError::NotApplied(why.into());
+        if lease < SHORTEST {
+            return Err(refused(format!("a lease of {lease:?}: it is 300 ms at least")));
+        }
+        if let Some((per_second, burst)) = rate {
+            if !(per_second.is_finite() && per_second > 0.0 && burst > 0) {
+                return Err(refused(format!("a rate of {per_second} a second and {burst} at once hands out nothing")));
+            }
+        }
+        let (base, max) = (backoff.map(|it| micros(it.base)), backoff.map(|it| micros(it.max)));
+        let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
+        let mut office = hub.office.lock().await;
+        known(&mut office).await?;
+        let opened = office.query("select requeue.open($1)", &[&name]).await?;
+        let number: i32 = opened.first().map_or(0, |row| row.get(0));
+        let set = "update requeue.queue set base_us = coalesce($2, base_us), max_us = coalesce($3, max_us),
+                   rate = coalesce($4, rate), burst = coalesce($5, burst) where id = $1 returning base_us, max_us";
+        let get = "select base_us, max_us from requeue.queue where id = $1";
+        let limits = if backoff.is_some() || rate.is_some() {
+            office.query(set, &[&number, &base, &max, &per_second, &burst]).await?
+        } else {
+            office.query(get, &[&number]).await?
+        };
+        drop(office);
+        let micros = |nth: usize| {
+            limits.first().map_or(Duration::ZERO, |row| Duration::from_micros(row.get::<_, i64>(nth).unsigned_abs()))
+        };
+        let backoff = Backoff { base: micros(0), max: micros(1) };
+        let pen = Arc::new(Pen::<K>::new(number, backoff));
+        let in_memory = merge.clone();
+        let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
+        let limiter = Exponential::new(backoff.base, backoff.max).map_err(|e| refused(e.to_string()))?;
+        let front = front.limiter(limiter).name(&name).unfinished(Unfinished::Retry);
+        let front = customize.into_iter().fold(front, |front, change| change(front));
+        let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
+        drop(pen.clock.set(Source::front(&front).clock()));
+        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch, hub: hub.clone(), name });
+        let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
+        let taps = Arc::new(taps);
+        let who = format!("process {}", std::process::id());
+        let lease = Arc::new(Lease::new(pen, lease, who));
+        hub.listens(number, lease.pen.signal.clone());
+        let (link, pulse) = (hub.link(), hub.pulse.clone());
+        hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
+        hub.spawn(|closing| pumps(lease, taps, link, closing));
+        Ok(Queue { inner })
+    }
+}
+
+/// The queue in memory, for the pump.
+struct Tap<K: Key, V: 'static> {
+    inner: Weak<Inner<K, V>>,
+    front: Front<K, V>,
+    pen: Arc<Pen<K>>,
+}
+
+impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
+    fn wanted(&self) -> Option<usize> {
+        let inner = self.inner.upgrade()?;
+        if inner.front.shutting_down() {
+            return None;
+        }
+        let in_line = inner.front.len();
+        // what waits in memory is what is claimed beyond those who wait
+        Some(self.front.wanted() + inner.prefetch.saturating_sub(in_line))
+    }
+
+    fn give(&self, claimed: Claimed) {
+        let Some(inner) = self.inner.upgrade() else {
+            // nobody works any more
+            return self.pen.ends_as(claimed, How::PutBack);
+        };
+        let pen = &inner.pen;
+        let key = match K::from_bytes(claimed.key.clone()) {
+            Ok(key) => key,
+            Err(e) => {
+                let why = format!("no program of this type can read the key: {e}");
+                return pen.ends_as(claimed, How::GaveUp(why));
+            }
+        };
+        let value = match claimed.value.as_deref().map(|values| inner.merged(values)).transpose() {
+            Ok(value) => value.flatten(),
+            Err(why) => return pen.ends_as(claimed, How::GaveUp(why)),
+        };
+        let Gave::Now(claimed) = pen.give(&key, claimed) else { return };
+        let Claimed { attempt, failures, priority, .. } = claimed;
+        let known = Restore::new(key.clone()).failures(failures).attempt(attempt).priority(priority);
+        let known = value.into_iter().fold(known, Restore::value);
+        let restored = catch_unwind(AssertUnwindSafe(|| inner.front.restore(known).is_ok()));
+        if !restored.unwrap_or(false) {
+            // it is shut down, or users' code panicked
+            pen.take_back(&key, How::PutBack);
+        }
+    }
+
+    fn lost(&self) {
+        self.front.cancel_runs();
+    }
+}
+
+/// A queue of a server that this process works on.
+///
+/// A clone is another handle. When the last one is gone no more keys are claimed, and those that no worker has begun are
+/// put back; runs that go on are ended as long as a [`Postgres`](crate::Postgres) or another queue of it is there.
+///
+/// ```no_run
+/// # use requeue_postgres::Postgres;
+/// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+/// let q = pg.queue::<String>("orders").open().wait()?;
+/// q.add("order-4711".into()).wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Queue<K: Key, V: 'static = ()> {
+    inner: Arc<Inner<K, V>>,
+}
+
+struct Inner<K: Key, V: 'static> {
+    front: WorkQueue<K, V>,
+    pen: Arc<Pen<K>>,
+    merge: Arc<MergeValues<V>>,
+    prefetch: usize,
+    hub: Arc<Hub>,
+    name: String,
+}
+
+impl<K: Key, V: DeserializeOwned> Inner<K, V> {
+    /// The values of an array as one.
+    fn merged(&self, values: &RawValue) -> Result<Option<V>, String> {
+        let values: Vec<V> = serde_json::from_str(values.get())
+            .map_err(|e| format!("no program of this type can read the value: {e}"))?;
+        let merged = catch_unwind(AssertUnwindSafe(|| {
+            values.into_iter().reduce(|mut older, newer| {
+                (self.merge)(&mut older, newer);
+                older
+            })
+        }));
+        merged.map_err(|_| "the function that merges two values panicked".to_owned())
+    }
+}
+
+impl<K: Key, V> Drop for Inner<K, V> {
+    fn drop(&mut self) {
+        self.pen.closed.store(true, Relaxed);
+        self.hub.listens_no_more(self.pen.queue, &self.pen.signal);
+        for key in self.pen.keys() {
+            let is_ready = catch_unwind(AssertUnwindSafe(|| self.front.cancel(&key)));
+            if is_ready.is_ok_and(|cancelled| cancelled.is_some_and(|cancelled| cancelled.ready)) {
+                self.pen.take_back(&key, How::PutBack);
+            }
+        }
+        self.pen.signal.notify_one();
+    }
+}
+
+impl<K: Key, V> Clone for Queue<K, V> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<K: Key, V> fmt::Debug for Queue<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key, V: 'static> Source for Queue<K, V> {
+    type Key = K;
+    type Value = V;
+
+    fn front(&self) -> Front<K, V> {
+        Source::front(&self.inner.front)
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
+    /// Asks for a run of the key. It is durable when this has ended well. A trigger of a key that is in line already, or that
+    /// runs again after its run, is only looked up.
+    ///
+    /// # Errors
+    ///
+    /// See [`EngineError`]; the key comes back.
+    ///
+    /// # Cancel safety
+    ///
+    /// It has begun when this returns; dropped, it goes on.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.add(4711).wait()?; // or .await
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add(&self, key: K) -> Op<Added, AddFailed<K, V>> {
+        self.add_with(key, Add::now())
+    }
+
+    /// Asks for a run of the key so much later, by the server's clock. Of several such triggers the earliest counts.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.add_after(4711, std::time::Duration::from_secs(1800)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>> {
+        self.add_with(key, Add::after(delay))
+    }
+
+    /// Asks for a run of the key as `how` says: with a value, a priority, later.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add); also where `how` says what the server does not keep: a debounce, a limiter's delay, timers
+    /// other than the earliest.
+    ///
+    /// ```no_run
+    /// # use requeue::Add;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.add_with(4711, Add::now().priority(7)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how.into(), None)
+    }
+
+    /// The same, and the key comes again so long after each run, until it is [cancelled](Client::cancel). What is missed
+    /// while no process works on the queue is one run.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_with`](Self::add_with).
+    ///
+    /// ```no_run
+    /// # use requeue::Add;
+    /// # use std::time::Duration;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<String>("reports").open().wait()?;
+    /// q.add_every("daily".into(), Duration::from_secs(86_400), Add::now()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_every(&self, key: K, every: Duration, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how.into(), Some(every))
+    }
+
+    fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
+        let Inner { front, pen, hub, .. } = &*self.inner;
+        let asked = Asked::of(&how);
+        let value = how.into_value();
+        let asked = match asked {
+            Ok(_) if front.shutting_down() => {
+                return Err(AddFailed { key, value, error: EngineError::ShutDown }).into();
+            }
+            Ok(asked) => asked,
+            Err(why) => {
+                let error = EngineError::NotApplied(why.into());
+                return Err(AddFailed { key, value, error }).into();
+            }
+        };
+        let encoded = match value.as_ref().map(serde_json::value::to_raw_value).transpose() {
+            Ok(encoded) => encoded,
+            Err(e) => return Err(AddFailed { key, value, error: EngineError::Codec(e.into()) }).into(),
+        };
+        let answer = Arc::new(Answer::default());
+        let tells = answer.clone();
+        let bytes = key.to_bytes().into();
+        let trigger = Trigger {
+            queue: pen.queue,
+            key: bytes,
+            delay: asked.delay,
+            priority: asked.priority,
+            value: encoded,
+            every,
+        };
+        let told = move |added: Result<Added, Failed>| {
+            tells.tell(added.map_err(|failed| AddFailed { key, value, error: failed.into() }));
+        };
+        hub.desk.note(trigger, Box::new(told));
+        Op::of(answer)
+    }
+
+    /// Adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks nothing, so that
+    /// two transactions that add the same keys do not wait for each other.
+    ///
+    /// Programs in other languages say `select requeue.add_tx('orders', 'order-4711')`.
+    ///
+    /// # Errors
+    ///
+    /// If the transaction has failed, or `how` says what the server does not keep.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the trigger may be part of the transaction or not.
+    ///
+    /// ```no_run
+    /// # use requeue::Add;
+    /// # async fn place(q: &requeue_postgres::Queue<String>, db: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tx = db.transaction().await?;
+    /// tx.execute("insert into orders(id) values($1)", &[&4711_i64]).await?;
+    /// q.add_in(&tx, "order-4711".into(), Add::now()).await?;
+    /// tx.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn add_in<C: GenericClient + Sync>(
+        &self,
+        tx: &C,
+        key: K,
+        how: impl Into<Add<V>>,
+    ) -> Result<(), EngineError> {
+        let how = how.into();
+        let asked = Asked::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
+        let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
+        let value = value.map_err(|e| EngineError::Codec(e.into()))?.map(tokio_postgres::types::Json);
+        let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
+        let rank = -i32::from(asked.priority);
+        let add = "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb])";
+        let added = tx.query(add, &[&self.inner.pen.queue, &&*bytes, &delay, &rank, &value]).await;
+        added.map(drop).map_err(|e| Failed::of(&e).into())
+    }
+
+    /// The queue as operators see it: list, cancel, retry, pause, count.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.client().pause().wait()?; // in every process
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.inner.hub.clone(), &self.inner.name)
+    }
+
+    /// What is known of the key.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// println!("{:?}", q.state(&4711).wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn state(&self, key: &K) -> Op<Option<Listed>> {
+        self.client().state(key)
+    }
+
+    /// Takes away what asks for a run of the key; a run that goes on goes on. False if there was nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.cancel(&4711).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&self, key: &K) -> Op<bool> {
+        self.client().cancel(key)
+    }
+
+    /// The next key: [`WorkQueue::get`]. An item that is dropped without a word comes back, as failed.
+    ///
+    /// ```no_run
+    /// # async fn one(q: &requeue_postgres::Queue<u64>) {
+    /// if let Some(item) = q.get().await {
+    ///     item.succeed();
+    /// }
+    /// # }
+    /// ```
+    pub fn get(&self) -> Get<'_, K, V> {
+        self.inner.front.get()
+    }
+
+    /// The next key, in a thread: [`WorkQueue::get_blocking`].
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// while let Some(item) = q.get_blocking() {
+    ///     item.succeed();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "dropping the item puts its key back; None says that the queue is worked off"]
+    pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
+        self.inner.front.get_blocking()
+    }
+
+    /// Up to so many keys: [`WorkQueue::get_many`].
+    ///
+    /// ```no_run
+    /// # async fn some(q: &requeue_postgres::Queue<u64>) {
+    /// let items = q.get_many(100).await;
+    /// # drop(items);
+    /// # }
+    /// ```
+    pub fn get_many(&self, most: usize) -> GetMany<'_, K, V> {
+        self.inner.front.get_many(most)
+    }
+
+    /// A key that was claimed already, with [`prefetch`](QueueBuilder::prefetch): [`WorkQueue::try_get`].
+    ///
+    /// # Errors
+    ///
+    /// If none is in memory, or the queue is shut down.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").prefetch(10).open().wait()?;
+    /// if let Ok(item) = q.try_get() {
+    ///     item.succeed();
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
+        self.inner.front.try_get()
+    }
+
+    /// Up to so many keys that were claimed already: [`WorkQueue::try_get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_get`](Self::try_get).
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").prefetch(10).open().wait()?;
+    /// let items = q.try_get_many(10)?;
+    /// # drop(items);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
+        self.inner.front.try_get_many(most)
+    }
+
+    /// The queue in memory, in which claimed keys wait for a worker.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// println!("{} keys are being run here", q.in_memory().stats().held);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_memory(&self) -> &WorkQueue<K, V> {
+        &self.inner.front
+    }
+
+    /// How many ends of runs the server has refused since the queue was opened, because others had the key by then.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// assert_eq!(q.ends_refused(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ends_refused(&self) -> u64 {
+        self.inner.pen.refused.load(Relaxed)
+    }
+
+    /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the
+    /// server is for others.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.shut_down();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down(&self) -> ShutDown {
+        let report = self.inner.front.shut_down();
+        self.inner.pen.signal.notify_one();
+        report
+    }
+
+    /// [`shut_down`](Self::shut_down), and waits for the end of the runs of this process.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// q.shut_down_with_drain().wait();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
+        let drain = self.inner.front.shut_down_with_drain();
+        self.inner.pen.signal.notify_one();
+        drain
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> AsyncQueue<K, V> for Queue<K, V> {
+    fn add(&self, key: K) -> Op<Added, AddFailed<K, V>> {
+        Self::add(self, key)
+    }
+    fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>> {
+        Self::add_after(self, key, delay)
+    }
+    fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        Self::add_with(self, key, how)
+    }
+}

@@ -1,0 +1,132 @@
+//! What a handler may do with its run in a transaction of its own.
+
+use crate::link::Failed;
+use crate::pen::Pen;
+use requeue::engine::Key;
+use requeue::{EngineError, IntoOutcome, Outcome, Run};
+use std::future::Future;
+use tokio_postgres::GenericClient;
+
+/// A run that has ended with its handler's transaction: an outcome like others.
+///
+/// ```no_run
+/// use requeue::{BoxError, Run};
+/// use requeue_postgres::{Ended, RunExt};
+///
+/// async fn handler(run: Run<String>, db: &mut tokio_postgres::Client) -> Result<Ended, BoxError> {
+///     let tx = db.transaction().await?;
+///     tx.execute("update stock set n = n - 1 where id = $1", &[&run.key()]).await?;
+///     let ended = run.succeed_in(&tx).await?;
+///     tx.commit().await?;
+///     Ok(ended)
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "a handler returns it"]
+pub struct Ended(());
+
+impl IntoOutcome for Ended {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+/// Calls for runs of a queue on PostgreSQL, in a transaction of the handler's own, in the same database.
+///
+/// ```no_run
+/// use requeue::{BoxError, Run};
+/// use requeue_postgres::{Ended, RunExt};
+///
+/// async fn handler(run: Run<String>, db: &mut tokio_postgres::Client) -> Result<Ended, BoxError> {
+///     let tx = db.transaction().await?;
+///     tx.execute("update stock set n = n - 1 where id = $1", &[&run.key()]).await?;
+///     let ended = run.succeed_in(&tx).await?; // what is written here happens once
+///     tx.commit().await?;
+///     Ok(ended)
+/// }
+/// ```
+pub trait RunExt {
+    /// Locks the run until the transaction ends: what it writes is not a zombie's.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::LeaseLost`] if others have the key; the transaction can't commit then. Also if the run is none of a
+    /// queue on PostgreSQL.
+    ///
+    /// ```no_run
+    /// # use requeue::{BoxError, Run};
+    /// # use requeue_postgres::RunExt;
+    /// # async fn handler(run: Run<String>, tx: tokio_postgres::Transaction<'_>) -> Result<(), BoxError> {
+    /// run.guard(&tx).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn guard<C: GenericClient + Sync>(&self, tx: &C) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Ends the run well, if and when the transaction commits. If it is rolled back the run has failed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`guard`](Self::guard).
+    ///
+    /// ```no_run
+    /// # use requeue::{BoxError, Run};
+    /// # use requeue_postgres::{Ended, RunExt};
+    /// # async fn handler(run: Run<String>, tx: tokio_postgres::Transaction<'_>) -> Result<Ended, BoxError> {
+    /// let ended = run.succeed_in(&tx).await?;
+    /// tx.commit().await?;
+    /// # Ok(ended)
+    /// # }
+    /// ```
+    fn succeed_in<C: GenericClient + Sync>(
+        &self,
+        tx: &C,
+    ) -> impl Future<Output = Result<Ended, EngineError>> + Send;
+}
+
+/// The queue, the key's bytes and the fence.
+fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&Pen<K>, Vec<u8>, i64), EngineError> {
+    let pen = run.engine().and_then(|engine| engine.downcast_ref::<Pen<K>>());
+    match (pen, run.fence()) {
+        (Some(pen), Some(fence)) => Ok((pen, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX))),
+        _ => Err(EngineError::NotApplied("the run is none of a queue on PostgreSQL".into())),
+    }
+}
+
+async fn ask<C: GenericClient + Sync>(
+    tx: &C,
+    what: &str,
+    queue: i32,
+    key: &[u8],
+    fence: i64,
+) -> Result<(), EngineError> {
+    match tx.query(what, &[&queue, &key, &fence]).await {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Failed::of(&e).into()),
+    }
+}
+
+impl<K: Key, V: Send + 'static> RunExt for Run<K, V> {
+    fn guard<C: GenericClient + Sync>(&self, tx: &C) -> impl Future<Output = Result<(), EngineError>> + Send {
+        let place = place(self).map(|(pen, key, fence)| (pen.queue, key, fence));
+        async move {
+            let (queue, key, fence) = place?;
+            ask(tx, "select requeue.guard($1, $2, $3)", queue, &key, fence).await
+        }
+    }
+
+    fn succeed_in<C: GenericClient + Sync>(
+        &self,
+        tx: &C,
+    ) -> impl Future<Output = Result<Ended, EngineError>> + Send {
+        let place = place(self).map(|(pen, key, fence)| {
+            pen.ends_in_transaction(self.key(), fence);
+            (pen.queue, key, fence)
+        });
+        async move {
+            let (queue, key, fence) = place?;
+            ask(tx, "select requeue.succeed($1, $2, $3)", queue, &key, fence).await?;
+            Ok(Ended(()))
+        }
+    }
+}

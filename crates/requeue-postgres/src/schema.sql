@@ -1,0 +1,526 @@
+-- Version 1 of the schema. It is not changed any more once it was published.
+--
+-- Times are the server's: clients say how long, never when. Each function that is called by name is one transaction.
+-- How a key goes through the tables stands in docs/ENGINES.md.
+create schema requeue;
+
+create table requeue.meta(
+  version int not null,
+  timeline int not null -- see epoch()
+);
+insert into requeue.meta select 1, timeline_id from pg_control_checkpoint();
+
+create sequence requeue.pos_seq;   -- the order of the line
+create sequence requeue.fence_seq; -- one number a run, never twice
+create sequence requeue.owner_seq;
+
+create table requeue.queue(
+  id int generated always as identity primary key,
+  name text collate "C" unique not null,
+  paused boolean not null default false,
+  base_us bigint not null default 5000, -- back-off: the first delay, doubled for each failure in a row
+  max_us bigint not null default 1000000000,
+  rate float8, -- keys a second that are handed out, by all processes together
+  burst float8,
+  tat timestamptz not null default '-infinity' -- when the bucket is empty (GCRA)
+);
+
+-- A process that works on a queue. Its lease covers all runs that it has.
+create table requeue.owner(
+  id bigint primary key default nextval('requeue.owner_seq'),
+  queue int not null,
+  name text not null,
+  lease_until timestamptz not null,
+  idle boolean not null default false, -- it sleeps: who adds is to notify
+  since timestamptz not null default clock_timestamp()
+) with (fillfactor = 50);
+
+create table requeue.item(
+  queue int not null,
+  key bytea not null,
+  state smallint not null,                -- 0 only a timer or failures are known, 1 in line, 2 held
+  rank int not null default 0,            -- the priority, negative: smaller ones run first
+  pos bigint not null default 0,          -- the place in line
+  dirty boolean not null default false,   -- it was added while it was held
+  due_at timestamptz,                     -- its timer, whatever its state is
+  every_us bigint,                        -- it comes again so long after each run
+  failures int not null default 0,
+  attempt int not null default 0,         -- runs in a row that failed, or did not end
+  fence bigint,                           -- of the run that holds it
+  owner bigint,
+  value jsonb,                            -- the values of triggers, in an array: those that no run has
+  run_value jsonb,                        -- those that the run has
+  since timestamptz not null default clock_timestamp(), -- when it came into its state
+  primary key(queue, key)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_threshold = 1000000000);
+create index item_ready on requeue.item(queue, rank, pos) where state = 1;
+create index item_due on requeue.item(queue, due_at) where due_at is not null;
+create index item_owner on requeue.item(owner) where state = 2;
+
+-- Triggers of users' transactions: append only, so that nobody waits for anybody. Whoever claims folds them in.
+create table requeue.inbox(
+  id bigint generated always as identity (cache 1),
+  queue int not null,
+  key bytea not null,
+  delay_us bigint not null,
+  rank int not null default 0,
+  value jsonb,
+  at timestamptz not null default clock_timestamp()
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+create index inbox_id on requeue.inbox(queue, id);
+
+-- Keys whose last run gave up.
+create table requeue.dead(
+  queue int not null,
+  key bytea not null,
+  value jsonb,
+  failures int not null,
+  attempt int not null,
+  error text,
+  at timestamptz not null default clock_timestamp(),
+  primary key(queue, key)
+);
+
+-- Where the scans of line and inbox may begin: everything before is dead for good. See advance().
+create table requeue.floor(
+  queue int primary key,
+  pos bigint not null,
+  inbox bigint not null,
+  next_pos bigint,
+  next_inbox bigint,
+  horizon xid8
+);
+
+create function requeue.open(n text) returns int language plpgsql as $$
+declare i int;
+begin
+  select id into i from requeue.queue where name = n;
+  if found then return i; end if;
+  insert into requeue.queue(name) values (n) on conflict do nothing;
+  select id into i from requeue.queue where name = n;
+  insert into requeue.floor values (i, 0, 0) on conflict do nothing;
+  return i;
+end $$;
+
+-- Adds keys: `ds` microseconds later, or now where that is 0; with ranks, and with values where `vs` is given. Tells of each
+-- key that was changed what has become of it: 1 it came in line, 2 it runs again after its run, 3 its timer was set, 4 only
+-- its value or its rank changed. A key is told of once, however often it is in `ks`.
+--
+-- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
+-- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
+-- would make key = any(..) a filter over the whole queue.
+create function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null)
+returns table(k bytea, what smallint) language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare t timestamptz := clock_timestamp(); known bytea[] := '{}';
+begin
+  if vs is null and every is null then
+    known := array(
+      select u.key from unnest(ks, ds, rs) u(key, d, r)
+      cross join lateral (select 1 from requeue.item i where i.queue = q and i.key = u.key and i.rank <= u.r
+        and (i.state = 1 or i.state = 2 and i.dirty) limit 1) x
+      where u.d <= 0);
+    if cardinality(known) = cardinality(ks) then return; end if;
+  end if;
+  perform pg_current_xact_id(); -- before a place is drawn: see advance()
+  return query
+  insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since)
+    select q, s.key, case when s.now_ then 1 else 0 end, s.r, case when s.now_ then nextval('requeue.pos_seq') else 0 end,
+      t + s.d * interval '1 us', every, s.v, t
+    from (
+      select u.key, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
+        jsonb_agg(u.v order by u.o) filter (where u.v is not null) as v
+      from unnest(ks, ds, rs, coalesce(vs, array_fill(null::jsonb, array[cardinality(ks)]))) with ordinality u(key, d, r, v, o)
+      where u.d > 0 or not u.key = any(known)
+      group by u.key order by u.key -- in one order in all transactions
+    ) s
+  on conflict (queue, key) do update set
+    state = case when i.state = 0 and excluded.state = 1 then 1 else i.state end,
+    pos = case when i.state = 0 and excluded.state = 1 then excluded.pos else i.pos end,
+    since = case when i.state = 0 and excluded.state = 1 then excluded.since else i.since end,
+    attempt = case when i.state = 0 and excluded.state = 1 then 0 else i.attempt end,
+    dirty = i.dirty or (i.state = 2 and excluded.state = 1),
+    due_at = least(i.due_at, excluded.due_at),
+    every_us = coalesce(excluded.every_us, i.every_us),
+    rank = least(i.rank, excluded.rank),
+    value = case when excluded.value is null then i.value else coalesce(i.value, '[]') || excluded.value end
+  where (excluded.state = 1 and (i.state = 0 or i.state = 2 and not i.dirty))
+    or (excluded.due_at is not null and (i.due_at is null or excluded.due_at < i.due_at))
+    or excluded.rank < i.rank or excluded.value is not null or excluded.every_us is distinct from i.every_us
+  returning i.key, (case when i.state = 1 and i.since = t then 1 when i.state = 2 and i.dirty then 2
+    when i.due_at is not null then 3 else 4 end)::smallint;
+end $$;
+
+-- Whoever sleeps is woken. Called after an add has been committed, and not in its transaction.
+create function requeue.wake(q int) returns void language sql as $$
+  select pg_notify('requeue', q::text) where exists(select 1 from requeue.owner where queue = q and idle) $$;
+
+-- Adds keys in a user's transaction: the triggers exist when it commits. It locks nothing.
+create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null)
+returns void language sql as $$
+  select pg_current_xact_id();
+  insert into requeue.inbox(queue, key, delay_us, rank, value)
+    select q, k, d, coalesce(rs[o], 0), vs[o] from unnest(ks, ds) with ordinality u(k, d, o);
+  select requeue.wake(q) $$;
+
+-- The same for one key that is text, in SQL of any language: select requeue.add_tx('orders', 'order-4711').
+create function requeue.add_tx(name text, key text, delay interval default '0', priority int default 0, value jsonb default null)
+returns void language sql as $$
+  select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
+    array[(extract(epoch from delay) * 1000000)::bigint], array[-priority], array[value]) $$;
+
+-- Folds triggers of committed transactions in.
+create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare r record;
+begin
+  for r in
+    with taken as (
+      delete from requeue.inbox b where b.ctid = any(array(
+        select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))
+      returning b.*)
+    select b.value is null as bare, array_agg(b.key order by b.id) ks, array_agg(b.rank order by b.id) rs,
+      array_agg(b.value order by b.id) vs, array_agg(greatest(0,
+        b.delay_us - (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint) order by b.id) ds
+    from taken b group by b.value is null
+  loop
+    perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end);
+  end loop;
+end $$;
+
+-- After a failover to a server that had not got the last of the log, numbers would come twice: a new timeline begins far
+-- beyond.
+create function requeue.epoch() returns void language plpgsql as $$
+declare tl int := (select timeline_id from pg_control_checkpoint());
+begin
+  if tl is distinct from (select timeline from requeue.meta) then
+    update requeue.meta set timeline = tl where timeline <> tl;
+    if found then
+      perform setval('requeue.fence_seq', nextval('requeue.fence_seq') + 4294967296),
+        setval('requeue.pos_seq', nextval('requeue.pos_seq') + 4294967296);
+    end if;
+  end if;
+end $$;
+
+create function requeue.join_(q int, who text, lease_us bigint) returns bigint language sql as $$
+  select requeue.epoch();
+  insert into requeue.owner(queue, name, lease_until)
+    values (q, who, clock_timestamp() + lease_us * interval '1 us') returning id $$;
+
+-- False: the lease is gone, and with it everything that was held under it.
+create function requeue.beat(o bigint, lease_us bigint) returns boolean language plpgsql as $$
+begin
+  update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
+    where id = o and lease_until > clock_timestamp();
+  return found;
+end $$;
+
+create function requeue.sleeps(o bigint, asleep boolean) returns void language sql as $$
+  update requeue.owner set idle = asleep where id = o and idle <> asleep $$;
+
+-- Ends runs, and answers the fences of those whose ends were accepted; the others are not the key's runs any more. `how` is
+-- 0 done, 1 the key comes back (after `ds` microseconds, with these failures and attempts, and with the values `vs` in front
+-- of newer ones), 2 given up because of `errs`, 3 put back as it was before the run.
+create function requeue.finish(q int, ks bytea[], fs bigint[], how smallint[], ds bigint[], fails int[], atts int[],
+  vs jsonb[], errs text[]) returns setof bigint language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare t timestamptz := clock_timestamp(); n int; m int;
+begin
+  perform pg_current_xact_id();
+  if 0 = all(how) then
+    return query
+    delete from requeue.item d where not d.dirty and d.due_at is null and d.every_us is null and d.state = 2
+      and d.ctid = any(array(select x.ctid from unnest(ks, fs) u(k, f) cross join lateral (
+        select i.ctid from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f
+          and not i.dirty and i.due_at is null and i.every_us is null limit 1) x))
+      and d.fence = any(fs) returning d.fence;
+    get diagnostics n = row_count;
+    if n = cardinality(ks) then
+      if exists(select 1 from requeue.dead d where d.queue = q) then
+        delete from requeue.dead d where d.ctid = any(array(select x.ctid from unnest(ks) u(k) cross join lateral (
+          select e.ctid from requeue.dead e where e.queue = q and e.key = u.k limit 1) x));
+      end if;
+      return;
+    end if;
+  end if;
+  for m in 1..cardinality(ks) loop
+    if how[m] = 2 then
+      insert into requeue.dead(queue, key, value, failures, attempt, error)
+        select q, i.key, i.run_value, i.failures + 1, i.attempt, errs[m] from requeue.item i
+        where i.queue = q and i.key = ks[m] and i.fence = fs[m]
+      on conflict (queue, key) do update set value = excluded.value, failures = excluded.failures,
+        attempt = excluded.attempt, error = excluded.error, at = excluded.at;
+    end if;
+    delete from requeue.item i where how[m] in (0, 2) and i.queue = q and i.key = ks[m] and i.fence = fs[m]
+      and not i.dirty and i.due_at is null and i.every_us is null;
+    if not found then
+      update requeue.item i set fence = null, owner = null, dirty = false, since = t, run_value = null,
+        state = case when i.dirty or how[m] = 3 or how[m] in (1, 4) and ds[m] <= 0 then 1 else 0 end,
+        pos = case when i.dirty or how[m] = 3 or how[m] in (1, 4) and ds[m] <= 0 then nextval('requeue.pos_seq') else 0 end,
+        due_at = least(i.due_at,
+          case when how[m] in (1, 4) and ds[m] > 0 then t + ds[m] * interval '1 us' end,
+          case when how[m] in (0, 2) and i.every_us is not null then t + i.every_us * interval '1 us' end),
+        failures = case when how[m] in (1, 4) then fails[m] when how[m] = 3 then i.failures else 0 end,
+        attempt = case when how[m] = 3 then greatest(0, i.attempt - 1) when i.dirty or how[m] in (0, 2) then 0 else atts[m] end,
+        value = case when how[m] = 1 then nullif(coalesce(vs[m], '[]') || coalesce(i.value, '[]'), '[]')
+          when how[m] in (3, 4) then nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]') else i.value end
+      where i.queue = q and i.key = ks[m] and i.fence = fs[m];
+    end if;
+    if found then
+      if how[m] = 0 then delete from requeue.dead d where d.queue = q and d.key = ks[m]; end if;
+      return next fs[m];
+    end if;
+  end loop;
+end $$;
+
+-- Timers that are due. Any process may call it, at any time.
+create function requeue.due(q int, most int) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare t timestamptz := clock_timestamp();
+begin
+  perform pg_current_xact_id();
+  update requeue.item i set due_at = null, dirty = i.dirty or i.state = 2,
+    pos = case when i.state = 0 then nextval('requeue.pos_seq') else i.pos end,
+    since = case when i.state = 0 then i.due_at else i.since end,
+    state = case when i.state = 0 then 1 else i.state end
+  where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.due_at <= t
+    order by x.due_at limit most for update skip locked));
+end $$;
+
+-- Gives back what owners held whose leases are over: their runs count as attempts. Any process may call it, at any time.
+create function requeue.reap(most int) returns int language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare n int := 0; m int; o record;
+begin
+  perform pg_current_xact_id();
+  for o in select id, queue from requeue.owner where lease_until <= clock_timestamp() for update skip locked loop
+    update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
+      since = clock_timestamp(), run_value = null,
+      value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
+    where i.ctid = any(array(select x.ctid from requeue.item x where x.owner = o.id and x.state = 2 limit most - n for update));
+    get diagnostics m = row_count;
+    n := n + m;
+    if m > 0 then perform requeue.wake(o.queue); end if;
+    if n >= most or exists(select 1 from requeue.item x where x.owner = o.id and x.state = 2) then return n; end if;
+    delete from requeue.owner where id = o.id;
+  end loop;
+  return n;
+end $$;
+
+-- Moves the floors. Whoever draws a place has a transaction id by then. So all places up to P are in sight once every
+-- transaction has ended whose id is below the horizon: an id that is drawn after P was read. (Not pg_snapshot_xmax: that is
+-- one past the last completed one, and would pass keys of a transaction that goes on.) Readers have no id: a held snapshot
+-- holds nothing up. It is called in a transaction of its own.
+create function requeue.advance(q int) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare f requeue.floor; p bigint; b bigint; np bigint; nb bigint;
+begin
+  select last_value into np from requeue.pos_seq;
+  select last_value into nb from requeue.inbox_id_seq;
+  select * into f from requeue.floor where queue = q for update skip locked;
+  if not found then return; end if;
+  if f.horizon is null then
+    update requeue.floor set next_pos = np, next_inbox = nb, horizon = pg_current_xact_id() where queue = q;
+  elsif f.horizon <= pg_snapshot_xmin(pg_current_snapshot()) then
+    select i.pos into p from requeue.item i where i.queue = q and i.state = 1 and i.rank = 0 and i.pos >= f.pos
+      order by i.rank, i.pos limit 1;
+    select i.id into b from requeue.inbox i where i.queue = q and i.id >= f.inbox order by i.id limit 1;
+    update requeue.floor set horizon = null,
+      pos = greatest(f.pos, least(coalesce(p, f.next_pos), f.next_pos)),
+      inbox = greatest(f.inbox, least(coalesce(b, f.next_inbox), f.next_inbox))
+    where queue = q;
+  end if;
+end $$;
+
+create function requeue.maintain(q int) returns void language plpgsql as $$
+begin
+  perform requeue.advance(q);
+  perform requeue.reap(1000);
+end $$;
+
+-- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing.
+create function requeue.claim(q int, o bigint, n int)
+returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; span interval;
+begin
+  perform 1 from requeue.owner w where w.id = o for key share;
+  if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
+  select * into qu from requeue.queue w where w.id = q;
+  if qu.paused then return; end if;
+  if qu.rate is not null then
+    perform 1 from requeue.queue w where w.id = q for no key update;
+    select * into qu from requeue.queue w where w.id = q;
+    t := clock_timestamp();
+    span := interval '1 s' / qu.rate;
+    qu.tat := greatest(qu.tat, t - qu.burst * span);
+    n := least(n, floor(extract(epoch from t - qu.tat) * qu.rate + 1e-9)::int);
+    if n <= 0 then return; end if;
+  end if;
+  select * into fl from requeue.floor x where x.queue = q;
+  if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then perform requeue.fold(q, fl.inbox, 1000); end if;
+  if exists(select 1 from requeue.item x where x.queue = q and x.due_at <= clock_timestamp()) then perform requeue.due(q, 1000); end if;
+  -- Of three parts of the line the middle one has a floor.
+  for part in -1..1 loop
+    if part = 0 then
+      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
+          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
+        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank = 0
+          and x.pos >= fl.pos order by x.rank, x.pos limit n - got for update skip locked))
+        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
+    elsif part < 0 then
+      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
+          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
+        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank < 0
+          order by x.rank, x.pos limit n - got for update skip locked))
+        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
+    else
+      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
+          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
+        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank > 0
+          order by x.rank, x.pos limit n - got for update skip locked))
+        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
+    end if;
+    get diagnostics m = row_count;
+    got := got + m;
+    exit when got >= n;
+  end loop;
+  if qu.rate is not null and got > 0 then update requeue.queue set tat = qu.tat + got * span where id = q; end if;
+end $$;
+
+-- Ends runs and hands out the next ones in one transaction. `kind` is 0 for an end that was accepted (f), 1 for a key that is
+-- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out.
+create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
+  atts int[], vs jsonb[], errs text[])
+returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off as $$
+declare got int := 0; due timestamptz; token timestamptz;
+begin
+  if cardinality(ks) > 0 then
+    return query select 0, null::bytea, x, 0, 0, 0, null::jsonb
+      from requeue.finish(q, ks, fs, how, ds, nfails, atts, vs, errs) x;
+  end if;
+  if n > 0 then
+    return query select 1, c.k, c.f, c.att, c.fails, c.prio, c.val from requeue.claim(q, o, n) c order by c.prio desc, c.place;
+    get diagnostics got = row_count;
+    if got < n then
+      select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
+      select w.tat + interval '1 s' / w.rate into token from requeue.queue w where w.id = q and w.rate is not null;
+      due := least(due, greatest(token, clock_timestamp()));
+      if due is not null then
+        return query select 2, null::bytea, greatest(0, (extract(epoch from due - clock_timestamp()) * 1000000)::bigint),
+          0, 0, 0, null::jsonb;
+      end if;
+    end if;
+  end if;
+end $$;
+
+-- In the handler's own transaction: locks the run until that ends. It fails if the run is not the key's any more.
+create function requeue.guard(q int, k_ bytea, f_ bigint) returns void language plpgsql as $$
+begin
+  perform 1 from requeue.item i where i.queue = q and i.key = k_ and i.fence = f_ and i.state = 2 for no key update;
+  if not found then raise exception 'the run with fence % has lost its lease', f_ using errcode = 'RQ002'; end if;
+end $$;
+
+-- The same, and the run has ended well when the transaction commits.
+create function requeue.succeed(q int, k_ bytea, f_ bigint) returns void language plpgsql as $$
+begin
+  perform 1 from requeue.finish(q, array[k_], array[f_], array[0::smallint], array[0::bigint], array[0], array[0],
+    array[null::jsonb], array[null::text]);
+  if not found then raise exception 'the run with fence % has lost its lease', f_ using errcode = 'RQ002'; end if;
+  perform requeue.wake(q);
+end $$;
+
+-- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
+-- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
+-- refused. -1: o was gone before, and all its runs.
+create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns int language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off as $$
+declare c int;
+begin
+  perform pg_current_xact_id();
+  perform 1 from requeue.owner where id = o for update;
+  if not found then return -1; end if;
+  if n is not null then
+    perform 1 from requeue.owner where id = n for key share;
+    if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
+    update requeue.item i set owner = n where i.owner = o and i.state = 2 and i.fence = any(fs);
+  end if;
+  update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
+    attempt = greatest(0, i.attempt - 1), since = clock_timestamp(), run_value = null,
+    value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
+  where i.owner = o and i.state = 2;
+  get diagnostics c = row_count;
+  delete from requeue.owner where id = o;
+  if c > 0 then perform requeue.wake(q); end if;
+  return c;
+end $$;
+
+-- What is known of keys, of one or of all. Status 3 is dead, 4 still in the inbox.
+create function requeue.keys(q int, k_ bytea default null)
+returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
+  priority int, value jsonb, age_us bigint, error text, place bigint) language sql stable as $$
+  select i.key, i.state, i.dirty, (extract(epoch from i.due_at - clock_timestamp()) * 1000000)::bigint, i.every_us, i.failures,
+    case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
+    (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint, null, i.pos
+  from requeue.item i where i.queue = q and (k_ is null or i.key = k_)
+  union all
+  select d.key, 3::smallint, false, null, null, d.failures, d.attempt, 0, d.value,
+    (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, d.error, 0
+  from requeue.dead d where d.queue = q and (k_ is null or d.key = k_)
+    and not exists(select 1 from requeue.item i where i.queue = q and i.key = d.key)
+  union all
+  select b.key, 4::smallint, false, b.delay_us, null, 0, 1, -b.rank, b.value,
+    (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint, null, b.id
+  from requeue.inbox b where b.queue = q and (k_ is null or b.key = k_) $$;
+
+-- Takes away what asks for a run of the key; a run that goes on goes on.
+create function requeue.cancel(q int, k_ bytea) returns boolean language plpgsql as $$
+declare n int; c int;
+begin
+  delete from requeue.inbox b where b.queue = q and b.key = k_;
+  get diagnostics n = row_count;
+  update requeue.item i set dirty = false, due_at = null, every_us = null, value = null
+    where i.queue = q and i.key = k_ and i.state = 2 and (i.dirty or i.due_at is not null or i.every_us is not null);
+  get diagnostics c = row_count;
+  n := n + c;
+  delete from requeue.item i where i.queue = q and i.key = k_ and i.state <> 2;
+  get diagnostics c = row_count;
+  return n + c > 0;
+end $$;
+
+-- Lets a key run now that waits, or whose last run gave up.
+create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql as $$
+declare v jsonb;
+begin
+  delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value into v;
+  if not found then
+    perform 1 from requeue.item i where i.queue = q and i.key = k_;
+    if not found then return false; end if;
+  end if;
+  update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.due_at is not null and i.state <> 2;
+  perform requeue.add(q, array[k_], array[0::bigint], array[0]);
+  if v is not null then
+    update requeue.item i set value = v || coalesce(i.value, '[]') where i.queue = q and i.key = k_;
+  end if;
+  return true;
+end $$;
+
+-- Counts, each up to `most`, so that it does not take long in a queue of millions.
+create function requeue.stats(q int, most int)
+returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
+  owners bigint, snapshot_us bigint) language sql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+  select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 limit most) x),
+    (select count(*) from (select 1 from requeue.item i join requeue.owner o on o.id = i.owner
+      where o.queue = q and i.state = 2 limit most) x),
+    (select count(*) from (select 1 from requeue.item i where i.queue = q and i.due_at is not null limit most) x),
+    (select count(*) from (select 1 from requeue.inbox b where b.queue = q limit most) x),
+    (select count(*) from (select 1 from requeue.dead d where d.queue = q limit most) x),
+    (select (extract(epoch from clock_timestamp() - since) * 1000000)::bigint from requeue.item i
+      where i.queue = q and i.state = 1 order by rank, pos limit 1),
+    (select w.paused from requeue.queue w where w.id = q),
+    (select count(*) from requeue.owner o where o.queue = q),
+    (select (extract(epoch from clock_timestamp() - min(xact_start)) * 1000000)::bigint from pg_stat_activity
+      where backend_xmin is not null and pid <> pg_backend_pid()) $$;

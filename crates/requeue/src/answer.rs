@@ -1,0 +1,107 @@
+//! The answer to a call of an engine, waited for or awaited.
+
+use crate::op::Call;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What becomes of a call: whoever works on it [tells](Self::tell), and an [`Op`](crate::Op) of it hears.
+///
+/// ```
+/// # use requeue::{EngineError, Op, engine::Answer};
+/// # use std::sync::Arc;
+/// let answer = Arc::new(Answer::default());
+/// let tells = answer.clone();
+/// std::thread::spawn(move || tells.tell(Ok(7)));
+/// let op: Op<u32> = Op::of(answer);
+/// assert_eq!(op.wait()?, 7);
+/// # Ok::<(), EngineError>(())
+/// ```
+pub struct Answer<T, E> {
+    state: Mutex<State<T, E>>,
+    told: Condvar,
+}
+
+/// The answer once it is there, and the waker of a task that waits for it.
+type State<T, E> = (Option<Result<T, E>>, Option<Waker>);
+
+debug!([T, E] Answer<T, E>, |answer| { told: answer.state.lock().is_ok_and(|state| state.0.is_some()), .. });
+
+impl<T, E> Default for Answer<T, E> {
+    fn default() -> Self {
+        Self { state: Mutex::new((None, None)), told: Condvar::new() }
+    }
+}
+
+impl<T, E> Answer<T, E> {
+    /// Whoever waits hears of it. It is told once.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, Op, engine::Answer};
+    /// # use std::sync::Arc;
+    /// let answer = Arc::new(Answer::<u32, EngineError>::default());
+    /// answer.tell(Err(EngineError::ShutDown));
+    /// assert!(Op::of(answer).wait().is_err());
+    /// ```
+    pub fn tell(&self, what: Result<T, E>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = Some(what);
+        let waker = state.1.take();
+        drop(state);
+        self.told.notify_one();
+        if let Some(waker) = waker {
+            // it is users' code
+            drop(catch_unwind(AssertUnwindSafe(|| waker.wake())));
+        }
+    }
+
+    /// The answer, once it is there; otherwise the waker is woken when it is.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, engine::Answer};
+    /// # use std::task::{Context, Waker};
+    /// let answer = Answer::<u32, EngineError>::default();
+    /// assert!(answer.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// ```
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = state.0.take() {
+            return Poll::Ready(told);
+        }
+        state.1 = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Blocks the calling thread until the answer is there.
+    ///
+    /// # Errors
+    ///
+    /// What the call failed with.
+    ///
+    /// ```
+    /// # use requeue::{EngineError, engine::Answer};
+    /// let answer = Answer::<u32, EngineError>::default();
+    /// answer.tell(Ok(7));
+    /// assert_eq!(answer.wait()?, 7);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    pub fn wait(&self) -> Result<T, E> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(told) = state.0.take() {
+                return told;
+            }
+            state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T: Send, E: Send> Call<T, E> for Arc<Answer<T, E>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        Answer::poll(self, cx)
+    }
+
+    fn wait(self: Box<Self>) -> Result<T, E> {
+        Answer::wait(&self)
+    }
+}
