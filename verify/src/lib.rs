@@ -13,6 +13,7 @@
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 pub mod adapter;
+pub mod cluster;
 pub mod durable;
 pub mod engines;
 pub mod fronts;

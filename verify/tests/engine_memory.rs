@@ -1,8 +1,8 @@
 //! The rules of engines that concern one process, on the queue in memory.
 
 use requeue::limiter::Exponential;
-use requeue::{KeyState, WorkQueue};
-use requeue_verify::engines::Engine;
+use requeue::WorkQueue;
+use requeue_verify::engines::{Engine, State};
 use std::time::Duration;
 
 #[derive(Default)]
@@ -17,8 +17,8 @@ impl Engine for Memory {
         let queue = WorkQueue::merging(|old: &mut Vec<u32>, new| old.extend(new));
         queue.priorities().limiter(backoff).build().expect("a queue")
     }
-    fn state(queue: &Self::Queue, key: &str) -> Option<KeyState> {
-        queue.state(key)
+    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
+        queue.state(key).map(|known| State::of(queue, &known))
     }
     fn cancel(queue: &Self::Queue, key: &str) -> bool {
         queue.cancel(key).is_some()

@@ -1,8 +1,8 @@
 //! The rules of engines on a file. Those that concern files alone are in the crate's own `tests/rules.rs`.
 
-use requeue::{Builder, KeyState};
+use requeue::Builder;
 use requeue_sqlite::{Queue, Sqlite};
-use requeue_verify::engines::Engine;
+use requeue_verify::engines::{Engine, State};
 
 struct File(tempfile::TempDir);
 
@@ -20,8 +20,8 @@ impl Engine for File {
         let queue = file.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
         queue.front(Builder::priorities).open().expect("it is whole")
     }
-    fn state(queue: &Self::Queue, key: &str) -> Option<KeyState> {
-        queue.state(&key.to_owned())
+    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
+        queue.state(&key.to_owned()).map(|known| State::of(queue, &known))
     }
     fn cancel(queue: &Self::Queue, key: &str) -> bool {
         queue.cancel(&key.to_owned()).wait().expect("it can be written").is_some()

@@ -267,6 +267,10 @@ impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
         self.signal.notify_one();
     }
 
+    fn refused(&self, key: &K) {
+        self.take_back(key, How::PutBack);
+    }
+
     fn applied(&self, _: u64) {}
 
     fn gives_up(&self, key: &K, why: &dyn fmt::Display) {

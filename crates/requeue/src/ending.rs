@@ -70,6 +70,8 @@ impl<K> Ending<'_, K> {
                 let mut ended = hold.core.end_keeping(run, how, value)?;
                 if told {
                     shared.tell_end(&mut hold.core, &mut ended, |_| Some(run.slot()));
+                } else {
+                    shared.tell_journal(|journal| journal.refused(run.key()));
                 }
                 Ok(ended)
             })?,
@@ -78,6 +80,9 @@ impl<K> Ending<'_, K> {
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
                 let at = run.slot();
+                if !told {
+                    shared.tell_journal(|journal| journal.refused(run.key()));
+                }
                 let mut ended = hold.core.end(run, how, value);
                 if let (true, Ok(ended)) = (told, &mut ended) {
                     shared.tell_end(&mut hold.core, ended, |_| Some(at));

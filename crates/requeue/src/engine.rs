@@ -77,10 +77,10 @@ impl Asked {
 impl<K, V, S> Builder<K, V, S> {
     /// The queue is the front of an engine, which writes down what is known of its keys.
     ///
-    /// It is told of each end of a run, and of what is cancelled or forgotten. It is not told of a run whose retry was
-    /// refused because the queue is shut down, nor of one whose guard was dropped where users' code panics: the store goes
-    /// on to have the key as it was before that run, and the next process runs it again. Nor is it told of waiting keys
-    /// that a shutdown drops. Such a queue has no bound.
+    /// It is told of each end of a run, and of what is cancelled or forgotten. Of a run whose retry was refused because the
+    /// queue is shut down, or whose guard was dropped where users' code panics, it is told that it has no end
+    /// ([`Journal::refused`]): the store goes on to have the key as it was before that run, and the next process runs it
+    /// again. It is not told of waiting keys that a shutdown drops. Such a queue has no bound.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};

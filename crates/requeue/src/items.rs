@@ -206,6 +206,9 @@ pub(crate) fn end_in<K, V>(
     let core = &mut hold.core;
     for item in items {
         if let Some(run) = item.take_run(shared) {
+            if !told {
+                shared.tell_journal(|journal| journal.refused(run.key()));
+            }
             let ended = core.finish(run, succeeded);
             if leaves {
                 left.push(ended);
@@ -287,6 +290,8 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
                 // a queue that is over has put nothing back
                 if !hold.core.is_over() {
                     shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
+                } else if let Some(key) = &ended.key {
+                    shared.tell_journal(|journal| journal.refused(key));
                 }
                 // only where the run had been ended under its guard, or the queue is over
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
@@ -356,6 +361,7 @@ fn retry_all<K, V>(
                             if let Some(value) = refused.value {
                                 item.set_value(value);
                             }
+                            shared.tell_journal(|journal| journal.refused(run.key()));
                             core.finish(run, false)
                         }
                     };

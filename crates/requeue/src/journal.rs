@@ -81,6 +81,22 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn applied(&self, ticket: u64);
 
+    /// A run of this key has ended without an end that counts: it was to come back, and the queue is shut down. The key is as
+    /// it was before that run. Called under the queue's lock.
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Pen;
+    /// # impl Journal<u32, ()> for Pen {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+    /// # }
+    /// Pen.refused(&4711); // the queue calls it
+    /// ```
+    fn refused(&self, _key: &K) {}
+
     /// A worker is about to end a run of this key as one that is not tried again. Not called under the lock; what
     /// [`changed`](Self::changed) tells of the key next is the end of that run.
     ///

@@ -1,0 +1,56 @@
+//! The rules of engines on PostgreSQL. Those that concern many processes are in `postgres.rs`.
+
+use requeue::engine::Status;
+use requeue_postgres::{Postgres, Queue};
+use requeue_verify::cluster::Cluster;
+use requeue_verify::engines::{Engine, State};
+
+/// A database.
+struct Database(String);
+
+impl Default for Database {
+    fn default() -> Self {
+        let Some(cluster) = Cluster::shared() else {
+            // said already; there is no way to skip a test but to end it well
+            std::process::exit(0)
+        };
+        let url = cluster.database();
+        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
+        Self(url)
+    }
+}
+
+impl Engine for Database {
+    type Queue = Queue<String, Vec<u32>>;
+
+    fn open(&self) -> Self::Queue {
+        let pg = Postgres::connect(&self.0).wait().expect("it is up");
+        let queue = pg.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
+        queue.open().wait().expect("the schema is there")
+    }
+    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
+        let known = queue.state(&key.to_owned()).wait().expect("it is up")?;
+        Some(State {
+            ready: known.status == Status::Ready,
+            held: known.status == Status::Held,
+            dirty: known.dirty,
+            due_in: known.due_in,
+            failures: known.failures,
+            attempt: known.attempt,
+            priority: known.priority,
+        })
+    }
+    fn cancel(queue: &Self::Queue, key: &str) -> bool {
+        queue.cancel(&key.to_owned()).wait().expect("it is up")
+    }
+    fn pause(queue: &Self::Queue, paused: bool) {
+        let client = queue.client();
+        let op = if paused { client.pause() } else { client.resume() };
+        op.wait().expect("it is up");
+    }
+    fn shut_down(queue: &Self::Queue) {
+        queue.shut_down();
+    }
+}
+
+requeue_verify::engine_rules!(Database);
