@@ -1,0 +1,122 @@
+//! What requeue-postgres does on a server: a JSON line for each figure.
+//!
+//! `requeue-postgres-bench CONNECT FIGURE ...`: see [`main`].
+
+use requeue::{Run, Worker};
+use requeue_postgres::{Postgres, Queue};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
+                     | fill KEYS | work WORKERS PREFETCH | latency KEYS)";
+
+fn main() -> Res {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((connect, what)) = args.split_first() else { return Err(USAGE.into()) };
+    let pg = Postgres::connect(connect).wait()?;
+    pg.migrate().wait()?;
+    match what.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["one", callers, seconds] => one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), false),
+        ["redundant", callers, seconds] => {
+            one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), true)
+        }
+        ["many", keys] => many(&pg, keys.parse()?, "many"),
+        ["fill", keys] => many(&pg, keys.parse()?, "work"),
+        ["work", workers, prefetch] => work(&pg, workers.parse()?, prefetch.parse()?),
+        ["latency", keys] => latency(&pg, keys.parse()?),
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// As objects of a cluster are called.
+fn key(n: u64) -> String {
+    format!("namespace-{:03}/object-name-{n:08}", n % 317)
+}
+
+fn open(pg: &Postgres, name: &str) -> Res<Queue<String>> {
+    Ok(pg.queue(name).open().wait()?)
+}
+
+/// Threads add keys, one call after another each: new ones, or the same hundred.
+fn one(pg: &Postgres, callers: u64, time: Duration, redundant: bool) -> Res {
+    let q = open(pg, "one")?;
+    let (added, begun) = (AtomicU64::new(0), Instant::now());
+    std::thread::scope(|threads| {
+        for caller in 0..callers {
+            let (q, added) = (&q, &added);
+            threads.spawn(move || {
+                for n in 0.. {
+                    if begun.elapsed() >= time {
+                        break;
+                    }
+                    let n = if redundant { n % 100 } else { caller << 32 | n };
+                    if q.add(key(n)).wait().is_err() {
+                        break;
+                    }
+                    added.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    let figure = if redundant { "redundant" } else { "one" };
+    tell(figure, &format!("\"callers\":{callers}"), added.load(Relaxed) as f64 / begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Distinct keys, in statements of 200.
+fn many(pg: &Postgres, keys: u64, name: &str) -> Res {
+    let client = pg.client(name);
+    let begun = Instant::now();
+    let all: Vec<u64> = (0..keys).collect();
+    for some in all.chunks(200) {
+        client.add_many(some.iter().copied().map(key).collect(), None, 0).wait()?;
+    }
+    tell("many", &format!("\"keys\":{keys}"), keys as f64 / begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Works off what [`many`] has added to the queue `work`, and says when it began and ended.
+fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
+    let q = pg.queue::<String>("work").prefetch(prefetch).open().wait()?;
+    let (tell_it, told) = mpsc::channel();
+    let begun = Instant::now();
+    let worker = Worker::of(&q).workers(workers).start_threads(move |_: Run<String>| {
+        drop(tell_it.send(()));
+    })?;
+    let (mut done, mut last) = (0_u64, begun);
+    while told.recv_timeout(Duration::from_secs(2)).is_ok() {
+        done += 1;
+        last = Instant::now();
+    }
+    worker.stop(Duration::from_secs(10)).wait();
+    tell("work", &format!("\"keys\":{done}"), done as f64 / last.duration_since(begun).as_secs_f64());
+    Ok(())
+}
+
+/// From an add to the handler, in a queue that is idle: one key each 10 ms.
+fn latency(pg: &Postgres, keys: u64) -> Res {
+    let q = open(pg, "latency")?;
+    let (tell_it, told) = mpsc::channel();
+    let worker = Worker::of(&q).workers(4).start_threads(move |_: Run<String>| {
+        drop(tell_it.send(Instant::now()));
+    })?;
+    let mut took = Vec::new();
+    for n in 0..keys {
+        std::thread::sleep(Duration::from_millis(10));
+        let begun = Instant::now();
+        q.add(key(n)).wait()?;
+        took.push(told.recv_timeout(Duration::from_secs(30))?.duration_since(begun));
+    }
+    worker.stop(Duration::from_secs(10)).wait();
+    took.sort();
+    let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
+    println!("{{\"queue\":\"requeue-postgres\",\"figure\":\"latency\",\"p50_ms\":{:.2},\"p99_ms\":{:.2}}}", at(0.5), at(0.99));
+    Ok(())
+}
+
+fn tell(figure: &str, with: &str, per_second: f64) {
+    println!("{{\"queue\":\"requeue-postgres\",\"figure\":\"{figure}\",{with},\"per_s\":{per_second:.0}}}");
+}
