@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 /// A server. It listens on a socket in its folder, and on a port of 127.0.0.1 where that is asked for.
+#[derive(Debug)]
 pub struct Cluster {
     folder: PathBuf,
     bin: PathBuf,

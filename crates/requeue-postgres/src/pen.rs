@@ -274,7 +274,9 @@ impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
     fn applied(&self, _: u64) {}
 
     fn gives_up(&self, key: &K, why: &dyn fmt::Display) {
-        self.runs().giving_up.insert(key.clone(), why.to_string());
+        // PostgreSQL's text has no NUL
+        let why = why.to_string().replace('\0', "\u{fffd}");
+        self.runs().giving_up.insert(key.clone(), why);
     }
 
     fn fence(&self, key: &K) -> Fence {

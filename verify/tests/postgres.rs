@@ -1,0 +1,642 @@
+//! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine are in
+//! `engine_postgres.rs`, and what happens while things break in `postgres_faults.rs`.
+
+use requeue::{Add, Added, BoxError, EngineError, Outcome, Run, Tokio, Worker};
+use requeue_postgres::{Ended, Postgres, Queue, RunExt};
+use requeue_verify::cluster::Cluster;
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio_postgres::{Client, NoTls};
+
+const LONG: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A database with the schema.
+struct Database {
+    cluster: &'static Cluster,
+    url: String,
+    name: String,
+}
+
+impl Database {
+    fn new() -> Option<Self> {
+        let this = Self::bare()?;
+        this.connect().migrate().wait().expect("a schema");
+        Some(this)
+    }
+
+    fn bare() -> Option<Self> {
+        let cluster = Cluster::shared()?;
+        let url = cluster.database();
+        let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
+        Some(Self { cluster, url, name })
+    }
+
+    /// A process's handle.
+    fn connect(&self) -> Postgres {
+        Postgres::connect(&self.url).wait().expect("it is up")
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.sql(&self.name, sql)
+    }
+
+    /// A connection of the user's own.
+    async fn client(&self) -> Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.expect("it is up");
+        tokio::spawn(connection);
+        client
+    }
+
+    /// All leases are over, and somebody has noticed.
+    fn leases_end(&self) {
+        self.sql("update requeue.owner set lease_until = '-infinity'; select requeue.reap(1000)");
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "it does not come: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn open(pg: &Postgres) -> Queue<String> {
+    pg.queue("orders").open().wait().expect("the schema is there")
+}
+
+fn add(q: &Queue<String>, key: &str) -> Added {
+    q.add(key.to_owned()).wait().expect("it is up")
+}
+
+/// Workers whose runs wait until they may go on.
+struct Held {
+    worker: Worker,
+    begun: Receiver<(String, u64, u32)>,
+    go_on: Sender<()>,
+}
+
+impl Held {
+    fn on(q: &Queue<String>, outcome: fn() -> Outcome) -> Self {
+        let (tell, begun) = mpsc::channel();
+        let (go_on, may) = mpsc::channel();
+        let may = Mutex::new(may);
+        let worker = Worker::of(q).workers(1).start_threads(move |run: Run<String>| {
+            let fence = run.fence().expect("an engine's runs have one").0;
+            tell.send((run.key().clone(), fence, run.attempt())).expect("the test goes on");
+            may.lock().expect("no panic").recv().expect("the test goes on");
+            outcome()
+        });
+        Self { worker: worker.expect("threads"), begun, go_on }
+    }
+
+    fn begins(&self) -> (String, u64, u32) {
+        self.begun.recv_timeout(LONG).expect("a run")
+    }
+
+    /// Ends the run, and the worker.
+    fn ends(self) {
+        self.go_on.send(()).expect("a run waits");
+        assert!(self.worker.stop(LONG).wait().complete);
+    }
+}
+
+/// The keys that workers got, as they ended.
+fn works(q: &Queue<String>) -> (Worker, Receiver<(String, u64)>) {
+    let (tell, ran) = mpsc::channel();
+    let worker = Worker::of(q).workers(2).start_threads(move |run: Run<String>| {
+        drop(tell.send((run.key().clone(), run.fence().expect("it has one").0)));
+    });
+    (worker.expect("threads"), ran)
+}
+
+#[test]
+fn e4_and_e5_one_process_has_a_key_at_a_time_and_no_trigger_is_lost() {
+    let Some(db) = Database::new() else { return };
+    let (processes, keys, adds) = (3, 10, 60);
+    let world: Arc<HashMap<String, (AtomicU32, AtomicU32, AtomicBool)>> =
+        Arc::new((0..keys).map(|n| (format!("k{n}"), Default::default())).collect());
+    let mut all = Vec::new();
+    for _ in 0..processes {
+        let q = open(&db.connect());
+        let world = world.clone();
+        let worker = Worker::of(&q).workers(4).start_threads(move |run: Run<String>| {
+            let (added, seen, held) = &world[run.key()];
+            assert!(!held.swap(true, SeqCst), "two have {}", run.key());
+            seen.store(added.load(SeqCst), SeqCst);
+            std::thread::yield_now();
+            held.store(false, SeqCst);
+        });
+        all.push((q, worker.expect("threads")));
+    }
+    std::thread::scope(|threads| {
+        for (q, _) in &all {
+            let world = &world;
+            threads.spawn(move || {
+                for n in 0..adds {
+                    let key = format!("k{}", n % keys);
+                    world[&key].0.fetch_add(1, SeqCst);
+                    add(q, &key);
+                }
+            });
+        }
+    });
+    until("each key's last trigger", || {
+        world.values().all(|(added, seen, _)| added.load(SeqCst) == seen.load(SeqCst))
+    });
+    for (q, worker) in all {
+        assert!(worker.stop(LONG).wait().complete);
+        assert_eq!(q.ends_refused(), 0);
+    }
+    assert_eq!(db.sql("select count(*) from requeue.item"), "0");
+}
+
+#[test]
+fn e6_a_redundant_trigger_writes_nothing() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    assert_eq!(add(&q, "a"), Added::Ready);
+    let row = "select xmin, ctid from requeue.item";
+    let before = db.sql(row);
+    assert_eq!(add(&q, "a"), Added::Coalesced);
+    assert_eq!(db.sql(row), before);
+}
+
+#[test]
+fn e7_keys_of_one_priority_run_in_the_order_in_which_they_became_ready() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    for name in ["c", "a", "d", "b"] {
+        add(&q, name);
+    }
+    q.add_with("urgent".into(), Add::now().priority(7)).wait().expect("it is up");
+    q.add_with("idle".into(), Add::now().priority(-7)).wait().expect("it is up");
+    let held = Held::on(&q, || Outcome::Done);
+    for name in ["urgent", "c", "a", "d", "b", "idle"] {
+        assert_eq!(held.begins().0, name);
+        held.go_on.send(()).expect("a run waits");
+    }
+    assert!(held.worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e10_the_end_of_a_run_whose_lease_is_lost_changes_nothing() {
+    let Some(db) = Database::new() else { return };
+    let (a, b) = (db.connect(), db.connect());
+    let zombie_queue = open(&a);
+    add(&zombie_queue, "k");
+    let zombie = Held::on(&zombie_queue, || Outcome::Done);
+    let (_, old, attempt) = zombie.begins();
+    assert_eq!(attempt, 1);
+    db.leases_end();
+    let q = open(&b);
+    let held = Held::on(&q, || Outcome::Retry("not yet".into()));
+    let (_, new, attempt) = held.begins();
+    assert!(new > old, "{new} after {old}");
+    // a run that did not end counts
+    assert_eq!(attempt, 2);
+    // a zombie by now
+    zombie.ends();
+    until("the answer to the zombie's end", || zombie_queue.ends_refused() == 1);
+    assert_eq!(db.sql("select state, fence from requeue.item"), format!("2|{new}"));
+    held.ends();
+    until("the failure", || db.sql("select failures from requeue.item") == "1");
+}
+
+#[test]
+fn e11_an_end_that_is_sent_twice_has_its_effect_once() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "k");
+    let claim = "select requeue.join_(1, 'test', 60000000); select f from requeue.claim(1, 1, 9)";
+    let fence = db.sql(claim);
+    let fence = fence.lines().last().expect("a fence");
+    let end = format!(
+        "select count(*) from requeue.finish(1, array['k'::bytea], array[{fence}], array[0::smallint], array[0::bigint],
+         array[0], array[0], array[null::jsonb], array[null::text])"
+    );
+    add(&q, "k");
+    assert_eq!(db.sql(&end), "1");
+    // the trigger that came during the run is there, and stays
+    assert_eq!(db.sql("select state from requeue.item"), "1");
+    assert_eq!(db.sql(&end), "0");
+    assert_eq!(db.sql("select state from requeue.item"), "1");
+}
+
+async fn next<T>(of: &mut tokio::sync::mpsc::UnboundedReceiver<T>) -> T {
+    tokio::time::timeout(LONG, of.recv()).await.expect("it comes").expect("somebody tells it")
+}
+
+#[test]
+fn e12_effects_in_the_runs_transaction_happen_once_and_never_a_zombies() {
+    let Some(db) = Database::new() else { return };
+    db.sql("create table effect(key text, fence bigint)");
+    block_on(async {
+        let pg = Postgres::connect(&db.url).await.expect("it is up");
+        let q = pg.queue::<String>("orders").open().await.expect("the schema is there");
+        let url = Arc::new(db.url.clone());
+        let (tell, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let go_on = Arc::new(tokio::sync::Semaphore::new(0));
+        let may = go_on.clone();
+        let handler = move |run: Run<String>| {
+            let (url, tell, may) = (url.clone(), tell.clone(), may.clone());
+            async move {
+                let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+                tokio::spawn(connection);
+                let tx = client.transaction().await?;
+                let fence = i64::try_from(run.fence().ok_or("it has one")?.0)?;
+                tx.execute("insert into effect values ($1, $2)", &[run.key(), &fence]).await?;
+                tell.send(run.attempt())?;
+                may.acquire().await?.forget();
+                let ended = run.succeed_in(&tx).await?;
+                if run.attempt() == 1 {
+                    // the transaction is rolled back, and the run has failed
+                    return Ok(ended);
+                }
+                tx.commit().await?;
+                Ok::<Ended, BoxError>(ended)
+            }
+        };
+        let worker = Worker::of(&q).workers(2).start_on(Tokio::new().expect("a runtime"), handler).expect("tasks");
+        q.add("k".into()).await.expect("it is up");
+        assert_eq!(next(&mut begun).await, 1);
+        go_on.add_permits(1);
+        assert_eq!(next(&mut begun).await, 2);
+        assert_eq!(db.sql("select count(*) from effect"), "0");
+        assert_eq!(db.sql("select failures from requeue.item"), "1");
+        // the lease is lost while it runs: its handler is dropped, and with it what it has written
+        db.leases_end();
+        assert_eq!(next(&mut begun).await, 3);
+        assert_eq!(db.sql("select count(*) from effect"), "0");
+        go_on.add_permits(1);
+        until("the end", || db.sql("select count(*) from requeue.item") == "0");
+        assert_eq!(db.sql("select count(*) from effect"), "1");
+        worker.stop(LONG).await;
+    });
+}
+
+#[test]
+fn e12_a_guard_lets_no_zombie_commit() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "k");
+    db.sql("create table effect(n int)");
+    block_on(async {
+        let mut client = db.client().await;
+        let (tell, told) = mpsc::channel();
+        let (answer, answered) = mpsc::channel::<bool>();
+        let answered = Mutex::new(answered);
+        let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String>| {
+            drop(tell.send(run));
+            // the run goes on until the test says so
+            drop(answered.lock().map(|it| it.recv()));
+        });
+        let worker = worker.expect("threads");
+        let run = told.recv_timeout(LONG).expect("a run");
+        let tx = client.transaction().await.expect("it is up");
+        run.guard(&tx).await.expect("it has the key");
+        tx.commit().await.expect("it is no zombie");
+        db.leases_end();
+        let tx = client.transaction().await.expect("it is up");
+        tx.execute("insert into effect values (1)", &[]).await.expect("it is up");
+        assert!(matches!(run.guard(&tx).await, Err(EngineError::LeaseLost)));
+        // whatever it says, PostgreSQL rolls a failed transaction back
+        drop(tx.commit().await);
+        assert_eq!(db.sql("select count(*) from effect"), "0");
+        drop(run);
+        drop(answer);
+        worker.stop(LONG).await;
+    });
+}
+
+#[test]
+fn e13_a_process_that_cannot_extend_its_lease_ends_its_runs_before_others_get_the_keys() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let lease = Duration::from_secs(3);
+    let q: Queue<String> = pg.queue("orders").lease(lease).open().wait().expect("the schema is there");
+    let (tell, told) = mpsc::channel();
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String>| {
+        tell.send("begun").expect("the test goes on");
+        until("the end of the lease", || run.cancelled());
+        tell.send("cancelled").expect("the test goes on");
+    });
+    let worker = worker.expect("threads");
+    add(&q, "k");
+    assert_eq!(told.recv_timeout(LONG), Ok("begun"));
+    block_on(async {
+        // whoever has the row's lock keeps it from being extended
+        let mut client = db.client().await;
+        let tx = client.transaction().await.expect("it is up");
+        tx.execute("select 1 from requeue.owner for update", &[]).await.expect("it is up");
+        assert_eq!(told.recv_timeout(LONG), Ok("cancelled"));
+        let left = "select lease_until > clock_timestamp() from requeue.owner where id = (select min(owner) from requeue.item)";
+        let in_time: bool = tx.query_one(left, &[]).await.expect("a row").get(0);
+        assert!(in_time, "others could have had the key already");
+        tx.rollback().await.expect("it is up");
+    });
+    // the key is not lost: it runs again, here or elsewhere
+    assert_eq!(told.recv_timeout(LONG), Ok("begun"));
+    worker.stop(Duration::ZERO).wait();
+}
+
+#[test]
+fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_at_once() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").prefetch(5).open().wait().expect("the schema is there");
+    for name in ["a", "b", "c"] {
+        add(&q, name);
+    }
+    until("they are claimed", || db.sql("select count(*) from requeue.item where state = 2") == "3");
+    drop(q);
+    drop(pg);
+    assert_eq!(db.sql("select count(*), min(state), max(state), max(attempt) from requeue.item"), "3|1|1|0");
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
+    // as kill -9 leaves it
+    db.sql("select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2)");
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    let mut keys: Vec<_> = (0..3).map(|_| ran.recv_timeout(LONG).expect("a run").0).collect();
+    keys.sort();
+    assert_eq!(keys, ["a", "b", "c"]);
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e15_what_an_unanswered_claim_has_brought_goes_back_in_line() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    for name in ["known", "unknown"] {
+        add(&q, name);
+    }
+    db.sql("select requeue.join_(1, 'old', 60000000), requeue.join_(1, 'new', 60000000)");
+    db.sql("select requeue.claim(1, 1, 9)");
+    let known = db.sql("select fence from requeue.item where key = 'known'");
+    assert_eq!(db.sql(&format!("select requeue.settle(1, 1, 2, array[{known}::bigint])")), "1");
+    assert_eq!(
+        db.sql("select convert_from(key, 'UTF8'), state, owner from requeue.item order by key"),
+        "known|2|2\nunknown|1|"
+    );
+    // a claim that was on its way is refused
+    assert_eq!(db.sql("do $$ begin perform requeue.claim(1, 1, 9); exception when sqlstate 'RQ001' then return; end $$"), "");
+    assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "1");
+}
+
+#[test]
+fn e17_a_step_of_the_servers_clock_ends_leases_early_and_lets_no_zombie_write() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "k");
+    let held = Held::on(&q, || Outcome::Done);
+    held.begins();
+    // the clock is an hour further
+    db.sql("update requeue.owner set lease_until = lease_until - interval '1 h'");
+    // the process notices, and another one, or the same, gets the key
+    until("the next run's claim", || db.sql("select attempt from requeue.item") == "2" || db.sql("select state from requeue.item") == "1");
+    held.go_on.send(()).expect("a run waits");
+    let (_, _, attempt) = held.begins();
+    assert_eq!(attempt, 2);
+    held.ends();
+}
+
+#[test]
+fn e18_errors_say_whether_and_give_key_and_value_back() {
+    let Some(db) = Database::bare() else { return };
+    let pg = db.connect();
+    let none = pg.queue::<String>("orders").open().wait().expect_err("there is no schema");
+    assert!(matches!(&none, EngineError::NotApplied(why) if why.to_string().contains("migrate")), "{none}");
+    pg.migrate().wait().expect("a schema");
+    let q = pg.queue_with::<String, String>("orders", |old, new| old.push_str(&new)).open().wait();
+    let q = q.expect("the schema is there");
+    // JSON of PostgreSQL has no NUL; and others of the same statement do not suffer
+    let bad = q.add_with("bad".into(), Add::now().value("\0".to_owned()));
+    let good = q.add_with("good".into(), Add::now().value("x".to_owned()));
+    let failed = bad.wait().expect_err("it can't be kept");
+    assert_eq!((&*failed.key, failed.value.as_deref()), ("bad", Some("\0")));
+    assert!(matches!(failed.error, EngineError::NotApplied(_)), "{}", failed.error);
+    assert_eq!(good.wait().expect("it is up"), Added::Ready);
+    // empty and large keys and values, and delays of all lengths
+    for key in [String::new(), "k".repeat(2000)] {
+        for delay in [Duration::ZERO, Duration::from_nanos(1), HOUR, Duration::MAX] {
+            let add = Add::after(delay).value("v".repeat(100_000));
+            q.add_with(key.clone(), add).wait().unwrap_or_else(|e| panic!("{delay:?}: {e}"));
+        }
+    }
+    let nobody = Postgres::connect("host=/nowhere user=postgres").wait().expect_err("nobody is there");
+    assert!(matches!(nobody, EngineError::NotApplied(_)), "{nobody}");
+    let wrong = Postgres::connect("hist=nowhere").wait().expect_err("it can't be read");
+    assert!(wrong.to_string().contains("hist"), "{wrong}");
+}
+
+#[test]
+fn e21_triggers_in_users_transactions_wait_for_nobody_and_come_with_the_commit() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    block_on(async {
+        let (mut one, mut two) = (db.client().await, db.client().await);
+        let (a, b) = (one.transaction().await.expect("up"), two.transaction().await.expect("up"));
+        // in opposite order: neither waits
+        for (tx, keys) in [(&a, ["x", "y"]), (&b, ["y", "x"])] {
+            for key in keys {
+                q.add_in(tx, key.into(), Add::now()).await.expect("it waits for nobody");
+            }
+        }
+        q.add_in(&b, "rolled back".into(), Add::now()).await.expect("it waits for nobody");
+        let (worker, ran) = works(&q);
+        // a run of the same key ends although the transaction goes on
+        add(&q, "x");
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "x");
+        until("its end", || db.sql("select count(*) from requeue.item") == "0");
+        assert!(ran.try_recv().is_err());
+        a.commit().await.expect("up");
+        b.rollback().await.expect("up");
+        let mut keys = [ran.recv_timeout(LONG).expect("a run").0, ran.recv_timeout(LONG).expect("a run").0];
+        keys.sort();
+        assert_eq!(keys, ["x", "y"]);
+        // as a program in another language says it, later
+        one.execute("select requeue.add_tx('orders', 'plain', interval '1 ms', 5)", &[]).await.expect("up");
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "plain");
+        assert!(worker.stop(LONG).wait().complete);
+        assert!(ran.try_recv().is_err());
+    });
+}
+
+#[test]
+fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "a");
+    let (worker, ran) = works(&q);
+    ran.recv_timeout(LONG).expect("a run");
+    until("it sleeps", || db.sql("select idle from requeue.owner") == "t");
+    let listen = |add: &str| db.sql(&format!("listen requeue; {add}; select requeue.wake(1)"));
+    assert!(listen("select 1 from requeue.add(1, array['z'::bytea], array[3600000000], array[0])").contains("\"requeue\""));
+    assert!(worker.stop(LONG).wait().complete);
+    drop(q);
+    until("it has left", || db.sql("select count(*) from requeue.owner") == "0");
+    assert!(!listen("select 1").contains("\"requeue\""));
+}
+
+#[test]
+fn e23_values_of_a_run_and_of_triggers_during_it_stay_apart() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue_with::<String, Vec<u32>>("users", |old, new| old.extend(new)).open().wait();
+    let q = q.expect("the schema is there");
+    let add = |value: u32| q.add_with("k".into(), Add::now().value(vec![value])).wait().expect("it is up");
+    let (tell, ran) = mpsc::channel();
+    let (go_on, may) = mpsc::channel();
+    let may = Mutex::new(may);
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String, Vec<u32>>| {
+        drop(tell.send(run.value().cloned()));
+        may.lock().expect("no panic").recv().expect("the test goes on")
+    });
+    let worker = worker.expect("threads");
+    let next = || ran.recv_timeout(LONG).expect("a run");
+    add(1);
+    add(2);
+    assert_eq!(next(), Some(vec![1, 2]));
+    add(3);
+    go_on.send(Outcome::Retry("not yet".into())).expect("a run waits");
+    // what the failed run had comes back, in front
+    assert_eq!(next(), Some(vec![1, 2, 3]));
+    add(4);
+    go_on.send(Outcome::Done).expect("a run waits");
+    assert_eq!(next(), Some(vec![4]));
+    // the process dies
+    add(5);
+    db.leases_end();
+    go_on.send(Outcome::Done).expect("a run waits");
+    assert_eq!(next(), Some(vec![4, 5]));
+    go_on.send(Outcome::Done).expect("a run waits");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e24_a_rate_holds_for_all_processes_together() {
+    let Some(db) = Database::new() else { return };
+    let (a, b) = (db.connect(), db.connect());
+    let (rate, burst, keys) = (40, 5, 45);
+    let p: Queue<String> = a.queue("orders").dispatch_rate(f64::from(rate), burst).open().wait().expect("up");
+    let q = open(&b);
+    for n in 0..keys {
+        add(&p, &format!("k{n}"));
+    }
+    let began = Instant::now();
+    let ((one, ran), (two, also)) = (works(&p), works(&q));
+    let mut done = 0;
+    while done < keys {
+        done += u32::from(ran.recv_timeout(Duration::from_millis(5)).is_ok());
+        done += u32::from(also.recv_timeout(Duration::from_millis(5)).is_ok());
+        assert!(began.elapsed() < LONG, "{done} of {keys}");
+    }
+    // never more than the bucket had: a loaded machine makes it slower, and not faster
+    let least = Duration::from_secs(1) * (keys - burst - 1) / rate;
+    assert!(began.elapsed() >= least, "{keys} keys after {:?}", began.elapsed());
+    assert!(one.stop(LONG).wait().complete && two.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e9_backoff_is_stored_with_the_queue() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").backoff(HOUR, 8 * HOUR).open().wait().expect("up");
+    drop(q);
+    // another process, that says nothing of it
+    let q = open(&db.connect());
+    add(&q, "k");
+    let held = Held::on(&q, || Outcome::Retry("not yet".into()));
+    held.begins();
+    held.ends();
+    until("the failure", || db.sql("select failures from requeue.item") == "1");
+    let due = q.state(&"k".to_owned()).wait().expect("up").expect("known").due_in.expect("it waits");
+    assert!(due > HOUR / 2 && due <= HOUR, "{due:?}");
+}
+
+#[test]
+fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
+    let Some(db) = Database::bare() else { return };
+    let (a, b) = (db.connect(), db.connect());
+    let (one, two) = (a.migrate(), b.migrate());
+    one.wait().expect("a schema");
+    two.wait().expect("the same");
+    a.migrate().wait().expect("it is there");
+    db.sql("update requeue.meta set version = 1000");
+    let newer = a.queue::<String>("orders").open().wait().expect_err("it is newer");
+    assert!(matches!(newer, EngineError::Version { found: 1000, .. }), "{newer}");
+    assert!(matches!(a.migrate().wait(), Err(EngineError::Version { .. })));
+}
+
+#[test]
+fn e29_what_gave_up_is_listed_runs_again_and_is_purged() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = open(&pg);
+    let worker = Worker::of(&q).max_attempts(1).start_threads(|run: Run<String>| match &**run.key() {
+        "bad" | "worse" => Outcome::Retry("no such order\0".into()),
+        _ => Outcome::Done,
+    });
+    let worker = worker.expect("threads");
+    for name in ["bad", "worse", "good"] {
+        add(&q, name);
+    }
+    let client = pg.client("orders");
+    let dead = || client.stats().wait().expect("up").dead;
+    until("two give up", || dead() == 2);
+    let listed = client.list().wait().expect("up");
+    assert!(listed.iter().all(|it| it.error.as_deref() == Some("no such order\u{fffd}")), "{listed:?}");
+    assert!(client.retry(&"bad".to_owned()).wait().expect("up"));
+    until("it has given up again", || dead() == 2);
+    assert!(!client.retry(&"unknown".to_owned()).wait().expect("up"));
+    // a trigger makes it another key again
+    assert!(worker.stop(LONG).wait().complete);
+    let (worker, ran) = works(&q);
+    add(&q, "bad");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "bad");
+    until("it is dead no more", || dead() == 1);
+    assert_eq!(client.purge().wait().expect("up"), 1);
+    assert_eq!((dead(), client.list().wait().expect("up")), (0, Vec::new()));
+    assert!(worker.stop(LONG).wait().complete);
+    assert_eq!(pg.queues().wait().expect("up"), ["orders"]);
+}
+
+#[test]
+fn a_key_of_add_every_comes_again_after_each_run_until_it_is_cancelled() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    q.add_every("tick".into(), Duration::from_millis(5), Add::now()).wait().expect("up");
+    for _ in 0..3 {
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "tick");
+    }
+    until("it is cancelled", || {
+        q.cancel(&"tick".to_owned()).wait().expect("up");
+        db.sql("select count(*) from requeue.item") == "0"
+    });
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn a_handle_goes_on_when_its_sessions_are_ended() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    for n in 0..5 {
+        let key = format!("k{n}");
+        db.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'requeue' and datname = current_database()");
+        until("it is accepted", || q.add(key.clone()).wait().is_ok());
+        until("its run", || ran.recv_timeout(LONG).expect("a run").0 == key);
+    }
+    assert!(worker.stop(LONG).wait().complete);
+}
