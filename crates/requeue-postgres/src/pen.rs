@@ -73,6 +73,8 @@ struct Given {
     in_transaction: bool,
     /// Its lease is lost: what it ends with is not sent.
     lost: bool,
+    /// The key is being cancelled in memory: the one who does that says what its end is.
+    cancelling: bool,
     /// The key was claimed again while that run goes on: it is given to the queue when that has ended.
     next: Option<Claimed>,
 }
@@ -80,6 +82,8 @@ struct Given {
 struct Runs<K> {
     given: HashMap<K, Given>,
     giving_up: HashMap<K, String>,
+    /// Those that ended while they were being cancelled.
+    undecided: HashMap<K, Given>,
     ends: Vec<End>,
     /// Keys that were claimed, and whose run before has just ended.
     freed: Vec<Claimed>,
@@ -122,8 +126,13 @@ pub(crate) enum Gave {
 
 impl<K: Key> Pen<K> {
     pub(crate) fn new(queue: i32, backoff: Backoff) -> Self {
-        let runs =
-            Runs { given: HashMap::new(), giving_up: HashMap::new(), ends: Vec::new(), freed: Vec::new() };
+        let runs = Runs {
+            given: HashMap::new(),
+            giving_up: HashMap::new(),
+            undecided: HashMap::new(),
+            ends: Vec::new(),
+            freed: Vec::new(),
+        };
         Self {
             queue,
             backoff,
@@ -152,6 +161,7 @@ impl<K: Key> Pen<K> {
             attempt: claimed.attempt,
             in_transaction: false,
             lost: false,
+            cancelling: false,
             next: None,
         };
         runs.given.insert(key.clone(), given);
@@ -162,6 +172,27 @@ impl<K: Key> Pen<K> {
     pub(crate) fn take_back(&self, key: &K, how: How) {
         let mut runs = self.runs();
         if let Some(given) = runs.given.remove(key) {
+            Self::end(&mut runs, key, given, how);
+        }
+        drop(runs);
+        self.signal.notify_one();
+    }
+
+    /// Puts a key back that no worker has begun: `cancel` takes it from the queue in memory, and says whether it was in line.
+    pub(crate) fn put_back(&self, key: &K, cancel: impl FnOnce() -> bool) {
+        match self.runs().given.get_mut(key) {
+            Some(given) => given.cancelling = true,
+            None => return,
+        }
+        let was_ready = cancel();
+        let mut runs = self.runs();
+        if let Some(given) = runs.given.get_mut(key) {
+            // a worker has it
+            given.cancelling = false;
+        }
+        if let Some(given) = runs.undecided.remove(key) {
+            // else a worker has ended it just now
+            let how = if was_ready { How::PutBack } else { How::Done };
             Self::end(&mut runs, key, given, how);
         }
         drop(runs);
@@ -246,6 +277,10 @@ impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
         let mut runs = self.runs();
         let gave_up = runs.giving_up.remove(key);
         let Some(given) = runs.given.remove(key) else { return };
+        if given.cancelling && known.is_none() && gave_up.is_none() && !given.in_transaction {
+            runs.undecided.insert(key.clone(), given);
+            return;
+        }
         let how = match known {
             None if given.in_transaction => {
                 // If that was committed this changes nothing. If not the run has failed.

@@ -81,58 +81,51 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     pulse: Arc<Mutex<Link>>,
     closing: watch::Receiver<bool>,
 ) {
-    let every = (lease.length / 3).min(LOOKS).max(Duration::from_millis(10));
-    let limit = (lease.length / 6).max(Duration::from_millis(50));
-    let (mut acked, mut owner) = (Instant::now(), NOBODY);
+    let tick = (lease.length / 6).min(LOOKS);
+    let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
+    let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
     loop {
-        let mut closing = closing.clone();
-        if !lease.over.load(Relaxed) {
-            // closing is no reason to stop: runs may go on for a while
-            tokio::time::sleep(every).await;
-        }
+        let left = safe.saturating_sub(acked.elapsed());
+        let pause = if failing { tick / 4 } else { tick };
+        tokio::time::sleep(if owner == NOBODY { pause } else { pause.min(left) }).await;
         if lease.over.load(Relaxed) {
             return;
         }
         let now_owner = lease.owner.load(Relaxed);
-        if now_owner == NOBODY {
-            continue;
-        }
         if now_owner != owner {
             // it has joined since the last look, with a lease of its own
-            (owner, acked) = (now_owner, Instant::now());
+            (owner, acked, failing) = (now_owner, Instant::now(), false);
+        }
+        if owner == NOBODY {
+            continue;
         }
         let sent = Instant::now();
-        let due = sent.duration_since(acked) >= lease.length / 3;
-        let answer = {
+        let left = safe.saturating_sub(sent.duration_since(acked));
+        let mut is_gone = left.is_zero();
+        if !is_gone && sent.duration_since(acked) + tick >= third {
             let mut pulse = pulse.lock().await;
-            let beat = if due {
-                let rows = pulse
-                    .query_for("select requeue.beat($1, $2)", &[&owner, &lease.micros()], limit)
-                    .await;
-                rows.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)))
-            } else {
-                Ok(true)
-            };
-            if beat.is_ok() && !*closing.borrow_and_update() {
-                // what fails here is done by somebody else, or a second later
-                drop(pulse.query_for("select requeue.maintain($1)", &[&lease.pen.queue], LOOKS).await);
+            let (beat, length) = ("select requeue.beat($1, $2)", lease.micros());
+            let beat = pulse.query_for(beat, &[&owner, &length], left.min(tick)).await;
+            let beat = beat.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)));
+            failing = beat.is_err();
+            match beat {
+                Ok(true) => acked = sent,
+                Ok(false) => is_gone = true,
+                Err(_) => is_gone = acked.elapsed() >= safe,
             }
-            beat
-        };
-        let is_over = match answer {
-            Ok(true) if due => {
-                acked = sent;
-                false
+        }
+        if is_gone {
+            if lease.owner.load(Relaxed) == owner {
+                lease.lost.store(true, Relaxed);
+                lease.pen.lose_all();
+                taps.lost();
+                lease.pen.signal.notify_one();
             }
-            Ok(still) => !still,
-            Err(_) => acked.elapsed() >= lease.length / 3 * 2,
-        };
-        if is_over && lease.owner.load(Relaxed) == owner {
-            lease.lost.store(true, Relaxed);
-            lease.pen.lose_all();
-            taps.lost();
-            lease.pen.signal.notify_one();
-            acked = Instant::now();
+            (owner, failing) = (NOBODY, false);
+        } else if !failing && !*closing.borrow() {
+            // what fails here is done by somebody else, or a moment later
+            let mut pulse = pulse.lock().await;
+            drop(pulse.query_for("select requeue.maintain($1)", &[&lease.pen.queue], tick).await);
         }
     }
 }

@@ -309,10 +309,10 @@ impl<K: Key, V> Drop for Inner<K, V> {
         self.pen.closed.store(true, Relaxed);
         self.hub.listens_no_more(self.pen.queue, &self.pen.signal);
         for key in self.pen.keys() {
-            let is_ready = catch_unwind(AssertUnwindSafe(|| self.front.cancel(&key)));
-            if is_ready.is_ok_and(|cancelled| cancelled.is_some_and(|cancelled| cancelled.ready)) {
-                self.pen.take_back(&key, How::PutBack);
-            }
+            self.pen.put_back(&key, || {
+                let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(&key)));
+                cancelled.is_ok_and(|cancelled| cancelled.is_some_and(|it| it.ready))
+            });
         }
         self.pen.signal.notify_one();
     }
