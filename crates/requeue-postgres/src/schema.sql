@@ -126,15 +126,18 @@ begin
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since)
-    select q, s.key, case when s.now_ then 1 else 0 end, s.r, case when s.now_ then nextval('requeue.pos_seq') else 0 end,
-      t + s.d * interval '1 us', every, s.v, t
+    select q, p.key, case when p.now_ then 1 else 0 end, p.r, p.pos, t + p.d * interval '1 us', every, p.v, t
     from (
-      select u.key, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
-        jsonb_agg(u.v order by u.o) filter (where u.v is not null) as v
-      from unnest(ks, ds, rs, coalesce(vs, array_fill(null::jsonb, array[cardinality(ks)]))) with ordinality u(key, d, r, v, o)
-      where u.d > 0 or not u.key = any(known)
-      group by u.key order by u.key -- in one order in all transactions
-    ) s
+      select s.*, case when s.now_ then nextval('requeue.pos_seq') else 0 end as pos
+      from (
+        select u.key, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
+          jsonb_agg(u.v order by u.o) filter (where u.v is not null) as v
+        from unnest(ks, ds, rs, coalesce(vs, array_fill(null::jsonb, array[cardinality(ks)])))
+          with ordinality u(key, d, r, v, o)
+        where u.d > 0 or not u.key = any(known)
+        group by u.key order by min(u.o) -- places are drawn in the order of the call
+      ) s
+    ) p order by p.key -- rows are locked in one order in all transactions
   on conflict (queue, key) do update set
     state = case when i.state = 0 and excluded.state = 1 then 1 else i.state end,
     pos = case when i.state = 0 and excluded.state = 1 then excluded.pos else i.pos end,

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use requeue_postgres::Postgres;
 use requeue_sqlite::Client;
 
 use super::at;
+use super::store::Store;
 use crate::duration;
 
 /// Names the engine where `--engine` does not.
@@ -62,6 +64,14 @@ pub(crate) enum Command {
     Stats(Queue),
 
     #[command(
+        about = "Make the schema on a PostgreSQL server, or bring it to this version",
+        long_about = "Make the schema `requeue` on a PostgreSQL server, or bring it to this version. Called again it does \
+                      nothing more. (A file's is made when it is opened.)",
+        after_help = ENGINES
+    )]
+    Migrate(Queue),
+
+    #[command(
         about = "Check the file of a durable queue",
         long_about = "Check the file of a durable queue, all of it. The status is 1 if something is wrong with it; each \
                       fault is a line.",
@@ -71,11 +81,11 @@ pub(crate) enum Command {
 }
 
 const ENGINES: &str = "\
-A durable queue is in a file, which is made if it is not there. One process works on it; any number of others add, list \
-and cancel, beside it or while there is none.
+A durable queue is in a file, which is made if it is not there; one process works on it, and any number of others add, \
+list and cancel, beside it or while there is none. Or it is on a PostgreSQL server, where any number of processes work on it.
 
 Examples:
-  export REQUEUE_ENGINE=sqlite:orders.db
+  export REQUEUE_ENGINE=sqlite:orders.db  # or postgres://worker@db/shop
   requeue add order-4711
   requeue add --after 30m order-4712
   requeue add --at 18:00 --every 1d report
@@ -84,7 +94,7 @@ Examples:
 /// Which queue, and in what form.
 #[derive(Args, Debug)]
 pub(crate) struct Queue {
-    /// Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE
+    /// Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 
@@ -103,18 +113,27 @@ impl Queue {
     /// # Errors
     ///
     /// The exit status, and why.
-    pub(crate) fn open(&self) -> Result<Client, (u8, String)> {
+    pub(crate) fn open(&self) -> Result<Store, (u8, String)> {
         let usage = |why: String| (crate::run::USAGE, why);
         let engine = match (&self.engine, std::env::var(ENGINE)) {
             (Some(engine), _) => engine.clone(),
             (None, Ok(engine)) => engine,
             (None, Err(_)) => {
-                return Err(usage(format!("no engine: say --engine sqlite:FILE, or set {ENGINE}")));
+                return Err(usage(format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}")));
             }
         };
         match engine.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Client::open(path).map_err(|e| (1, e.to_string())),
-            _ => Err(usage(format!("--engine {engine:?}: write sqlite:FILE"))),
+            Some(("sqlite", path)) if !path.is_empty() => {
+                Client::open(path).map(Store::File).map_err(|e| (1, e.to_string()))
+            }
+            Some(("postgres" | "postgresql", server)) if server.starts_with("//") => {
+                Postgres::connect(&engine).wait().map(Store::Server).map_err(|e| (1, e.to_string()))
+            }
+            // it is not repeated: there may be a password in it
+            Some(("postgres" | "postgresql", _)) => {
+                Err(usage("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned()))
+            }
+            _ => Err(usage(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE"))),
         }
     }
 }

@@ -1,17 +1,20 @@
-//! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`.
+//! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`, `migrate`, `check`.
 
 mod args;
 mod at;
+mod store;
 
 use self::args::{Add, Ls, OneKey, Queue};
 pub(crate) use self::args::{Command, DEFAULT};
+use self::store::{Stats, Store, Who};
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStringExt as _;
+use std::time::Duration;
 
 use requeue::EngineError;
-use requeue_sqlite::{Client, FileStats, Listed, Status};
+use requeue::engine::{Listed, Status};
 
 use crate::duration;
 use crate::run::{CLOSED, USAGE, refuse};
@@ -49,7 +52,7 @@ impl From<io::Error> for Ended {
 }
 
 /// Opens the engine, and does it. Gives the exit status.
-fn with(queue: &Queue, call: impl FnOnce(&mut Client, &str, &mut dyn Write) -> Result<u8, Ended>) -> u8 {
+fn with(queue: &Queue, call: impl FnOnce(&mut Store, &str, &mut dyn Write) -> Result<u8, Ended>) -> u8 {
     if let Err(why) = crate::closed::has_output() {
         return refuse(USAGE, why);
     }
@@ -78,6 +81,7 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::Resume(queue) => resume(&queue),
         Command::Purge(queue) => purge(&queue),
         Command::Stats(queue) => stats(&queue),
+        Command::Migrate(queue) => migrate(&queue),
         Command::Check(queue) => check(&queue),
     }
 }
@@ -89,10 +93,7 @@ fn add(args: Add) -> u8 {
         let mut added = 0_u64;
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
             let delay = at.map(at::delay).or(after);
-            match every {
-                Some(every) => client.add_every(name, keys, every, delay, priority)?,
-                None => client.add_many(name, keys, delay, priority)?,
-            }
+            client.add(name, keys, every, delay, priority)?;
             added += keys.len() as u64;
             keys.clear();
             Ok(())
@@ -163,14 +164,14 @@ fn unknown(out: &mut dyn Write, as_json: bool) -> Result<u8, Ended> {
 }
 
 fn cancel(args: OneKey) -> u8 {
-    one(args, "cancelled", Client::cancel)
+    one(args, "cancelled", Store::cancel)
 }
 
 fn retry(args: OneKey) -> u8 {
-    one(args, "ready", Client::retry)
+    one(args, "ready", Store::retry)
 }
 
-fn one(args: OneKey, word: &str, call: fn(&Client, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
+fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
     let OneKey { queue, key } = args;
     with(&queue, |client, name, out| {
         if !call(client, name, &key.into_vec())? {
@@ -207,32 +208,59 @@ fn purge(queue: &Queue) -> u8 {
 
 fn stats(queue: &Queue) -> u8 {
     with(queue, |client, name, out| {
-        let FileStats { ready, waiting, dead, oldest_ready, paused, runner, .. } = client.stats(name)?;
+        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(name)?;
         if queue.json {
-            let oldest = oldest_ready.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
-            let runner = runner.map_or("null".to_owned(), |pid| pid.to_string());
+            let seconds = |age: Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
+            let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
+            let who = match who {
+                Who::Runner(pid) => format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string())),
+                Who::Owners(owners, snapshot) => {
+                    format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
+                }
+            };
             writeln!(
                 out,
-                "{{\"ready\":{ready},\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{oldest},\
-                 \"paused\":{paused},\"runner\":{runner}}}"
+                "{{\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\
+                 \"paused\":{paused},{who}}}",
+                seconds(oldest_ready)
             )?;
             return Ok(0);
         }
         writeln!(out, "ready    {ready}")?;
+        if let Some(held) = held {
+            writeln!(out, "held     {held}")?;
+        }
         writeln!(out, "waiting  {waiting}")?;
         writeln!(out, "dead     {dead}")?;
         if let Some(age) = oldest_ready {
             writeln!(out, "oldest   {}", duration::show(age))?;
         }
         writeln!(out, "paused   {}", if paused { "yes" } else { "no" })?;
-        writeln!(out, "runner   {}", runner.map_or("none".to_owned(), |pid| format!("process {pid}")))?;
+        match who {
+            Who::Runner(pid) => {
+                writeln!(out, "runner   {}", pid.map_or("none".to_owned(), |pid| format!("process {pid}")))?;
+            }
+            Who::Owners(owners, snapshot) => {
+                writeln!(out, "owners   {owners}")?;
+                if let Some(age) = snapshot {
+                    writeln!(out, "snapshot {}", duration::show(age))?;
+                }
+            }
+        }
         Ok(0)
     })
 }
 
+fn migrate(queue: &Queue) -> u8 {
+    with(queue, |client, _, _| Ok(client.migrate().map(|()| 0)?))
+}
+
 fn check(queue: &Queue) -> u8 {
     with(queue, |client, _, out| {
-        let faults = client.check()?;
+        let Some(faults) = client.check()? else {
+            let why = "--engine postgres: there is no file to check; PostgreSQL has pg_amcheck";
+            return Err(Ended::With(USAGE, why.to_owned()));
+        };
         if queue.json {
             let faults: Vec<_> = faults.iter().map(|fault| json(fault)).collect();
             writeln!(out, "{{\"faults\":[{}]}}", faults.join(","))?;
@@ -252,6 +280,7 @@ fn word(status: Status) -> &'static str {
         Status::Ready => "ready",
         Status::Waiting => "waiting",
         Status::Dead => "dead",
+        Status::Held => "held",
         _ => "idle",
     }
 }

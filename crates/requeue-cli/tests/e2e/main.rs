@@ -10,6 +10,7 @@ mod closed;
 mod completions;
 mod ends;
 mod engine;
+mod engine_postgres;
 mod group;
 mod groups;
 mod harness;

@@ -1,0 +1,158 @@
+//! Where a durable queue is: a file, or a server.
+
+use std::time::Duration;
+
+use requeue::EngineError;
+use requeue::engine::Listed;
+use requeue_postgres::Postgres;
+use requeue_sqlite::Client;
+
+/// An engine, opened.
+#[derive(Debug)]
+pub(crate) enum Store {
+    File(Client),
+    Server(Postgres),
+}
+
+/// How many keys of a queue do what, and who works on it.
+pub(crate) struct Stats {
+    pub(crate) ready: u64,
+    /// A file does not say which of those in line a worker has.
+    pub(crate) held: Option<u64>,
+    pub(crate) waiting: u64,
+    pub(crate) dead: u64,
+    pub(crate) oldest_ready: Option<Duration>,
+    pub(crate) paused: bool,
+    pub(crate) who: Who,
+}
+
+pub(crate) enum Who {
+    /// The process that works on a file.
+    Runner(Option<u32>),
+    /// So many processes work on the server's queue. And for how long the oldest snapshot has been held.
+    Owners(u64, Option<Duration>),
+}
+
+type Asked<T> = Result<T, EngineError>;
+
+impl Store {
+    pub(crate) fn add(
+        &mut self,
+        queue: &str,
+        keys: &[Vec<u8>],
+        every: Option<Duration>,
+        delay: Option<Duration>,
+        priority: i16,
+    ) -> Asked<()> {
+        match (self, every) {
+            (Self::File(file), Some(every)) => file.add_every(queue, keys, every, delay, priority),
+            (Self::File(file), None) => file.add_many(queue, keys, delay, priority),
+            (Self::Server(server), Some(every)) => {
+                server.client(queue).add_every(keys.to_vec(), every, delay, priority).wait()
+            }
+            (Self::Server(server), None) => server.client(queue).add_many(keys.to_vec(), delay, priority).wait(),
+        }
+    }
+
+    pub(crate) fn list(&mut self, queue: &str) -> Asked<Vec<Listed>> {
+        match self {
+            Self::File(file) => file.list(queue),
+            Self::Server(server) => server.client(queue).list().wait(),
+        }
+    }
+
+    pub(crate) fn queues(&mut self) -> Asked<Vec<String>> {
+        match self {
+            Self::File(file) => file.queues(),
+            Self::Server(server) => server.queues().wait(),
+        }
+    }
+
+    pub(crate) fn state(&mut self, queue: &str, key: &Vec<u8>) -> Asked<Option<Listed>> {
+        match self {
+            Self::File(file) => file.state(queue, key),
+            Self::Server(server) => server.client(queue).state(key).wait(),
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+        match self {
+            Self::File(file) => file.cancel(queue, key),
+            Self::Server(server) => server.client(queue).cancel(key).wait(),
+        }
+    }
+
+    pub(crate) fn retry(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+        match self {
+            Self::File(file) => file.retry(queue, key),
+            Self::Server(server) => server.client(queue).retry(key).wait(),
+        }
+    }
+
+    pub(crate) fn pause(&mut self, queue: &str) -> Asked<()> {
+        match self {
+            Self::File(file) => file.pause(queue),
+            Self::Server(server) => server.client(queue).pause().wait(),
+        }
+    }
+
+    pub(crate) fn resume(&mut self, queue: &str) -> Asked<()> {
+        match self {
+            Self::File(file) => file.resume(queue),
+            Self::Server(server) => server.client(queue).resume().wait(),
+        }
+    }
+
+    pub(crate) fn purge(&mut self, queue: &str) -> Asked<u64> {
+        match self {
+            Self::File(file) => file.purge(queue),
+            Self::Server(server) => server.client(queue).purge().wait(),
+        }
+    }
+
+    pub(crate) fn stats(&mut self, queue: &str) -> Asked<Stats> {
+        Ok(match self {
+            Self::File(file) => {
+                let stats = file.stats(queue)?;
+                Stats {
+                    ready: stats.ready,
+                    held: None,
+                    waiting: stats.waiting,
+                    dead: stats.dead,
+                    oldest_ready: stats.oldest_ready,
+                    paused: stats.paused,
+                    who: Who::Runner(stats.runner),
+                }
+            }
+            Self::Server(server) => {
+                let stats = server.client(queue).stats().wait()?;
+                Stats {
+                    // what no process has taken in yet is in line as well
+                    ready: stats.ready + stats.inbox,
+                    held: Some(stats.held),
+                    waiting: stats.waiting,
+                    dead: stats.dead,
+                    oldest_ready: stats.oldest_ready,
+                    paused: stats.paused,
+                    who: Who::Owners(stats.owners, stats.oldest_snapshot),
+                }
+            }
+        })
+    }
+
+    /// Makes the schema, or brings it to this version. A file's is made when it is opened.
+    pub(crate) fn migrate(&mut self) -> Asked<()> {
+        match self {
+            Self::File(_) => Ok(()),
+            Self::Server(server) => server.migrate().wait(),
+        }
+    }
+
+    /// What is wrong with the file; `None` for a server, which sees to that itself.
+    pub(crate) fn check(&mut self) -> Asked<Option<Vec<String>>> {
+        match self {
+            Self::File(file) => file.check().map(Some),
+            Self::Server(_) => Ok(None),
+        }
+    }
+}
