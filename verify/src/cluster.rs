@@ -20,7 +20,8 @@ pub struct Cluster {
 
 /// Where PostgreSQL's programs are: in $REQUEUE_POSTGRES, where Debian has them, or in the path.
 fn programs() -> Option<PathBuf> {
-    let mut folders: Vec<PathBuf> = std::env::var_os("REQUEUE_POSTGRES").map(PathBuf::from).into_iter().collect();
+    let mut folders: Vec<PathBuf> =
+        std::env::var_os("REQUEUE_POSTGRES").map(PathBuf::from).into_iter().collect();
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = debian
         .filter_map(|version| {

@@ -1,7 +1,7 @@
 //! The rules of engines that concern one process, on the queue in memory.
 
-use requeue::limiter::Exponential;
 use requeue::WorkQueue;
+use requeue::limiter::Exponential;
 use requeue_verify::engines::{Engine, State};
 use std::time::Duration;
 

@@ -267,7 +267,8 @@ fn e12_effects_in_the_runs_transaction_happen_once_and_never_a_zombies() {
                 Ok::<Ended, BoxError>(ended)
             }
         };
-        let worker = Worker::of(&q).workers(2).start_on(Tokio::new().expect("a runtime"), handler).expect("tasks");
+        let worker =
+            Worker::of(&q).workers(2).start_on(Tokio::new().expect("a runtime"), handler).expect("tasks");
         q.add("k".into()).await.expect("it is up");
         assert_eq!(next(&mut begun).await, 1);
         go_on.add_permits(1);
@@ -364,7 +365,9 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
     assert_eq!(db.sql("select count(*), min(state), max(state), max(attempt) from requeue.item"), "3|1|1|0");
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
     // as kill -9 leaves it
-    db.sql("select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2)");
+    db.sql(
+        "select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2)",
+    );
     let q = open(&db.connect());
     let (worker, ran) = works(&q);
     let mut keys: Vec<_> = (0..3).map(|_| ran.recv_timeout(LONG).expect("a run").0).collect();
@@ -389,7 +392,12 @@ fn e15_what_an_unanswered_claim_has_brought_goes_back_in_line() {
         "known|2|2\nunknown|1|"
     );
     // a claim that was on its way is refused
-    assert_eq!(db.sql("do $$ begin perform requeue.claim(1, 1, 9); exception when sqlstate 'RQ001' then return; end $$"), "");
+    assert_eq!(
+        db.sql(
+            "do $$ begin perform requeue.claim(1, 1, 9); exception when sqlstate 'RQ001' then return; end $$"
+        ),
+        ""
+    );
     assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "1");
 }
 
@@ -403,7 +411,9 @@ fn e17_a_step_of_the_servers_clock_ends_leases_early_and_lets_no_zombie_write() 
     // the clock is an hour further
     db.sql("update requeue.owner set lease_until = lease_until - interval '1 h'");
     // the process notices, and another one, or the same, gets the key
-    until("the next run's claim", || db.sql("select attempt from requeue.item") == "2" || db.sql("select state from requeue.item") == "1");
+    until("the next run's claim", || {
+        db.sql("select attempt from requeue.item") == "2" || db.sql("select state from requeue.item") == "1"
+    });
     held.go_on.send(()).expect("a run waits");
     let (_, _, attempt) = held.begins();
     assert_eq!(attempt, 2);
@@ -481,7 +491,10 @@ fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
     ran.recv_timeout(LONG).expect("a run");
     until("it sleeps", || db.sql("select idle from requeue.owner") == "t");
     let listen = |add: &str| db.sql(&format!("listen requeue; {add}; select requeue.wake(1)"));
-    assert!(listen("select 1 from requeue.add(1, array['z'::bytea], array[3600000000], array[0])").contains("\"requeue\""));
+    assert!(
+        listen("select 1 from requeue.add(1, array['z'::bytea], array[3600000000], array[0])")
+            .contains("\"requeue\"")
+    );
     assert!(worker.stop(LONG).wait().complete);
     drop(q);
     until("it has left", || db.sql("select count(*) from requeue.owner") == "0");
@@ -492,7 +505,7 @@ fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
 fn e23_values_of_a_run_and_of_triggers_during_it_stay_apart() {
     let Some(db) = Database::new() else { return };
     let pg = db.connect();
-    let q = pg.queue_with::<String, Vec<u32>>("users", |old, new| old.extend(new)).open().wait();
+    let q = pg.queue_with::<String, Vec<u32>>("users", Extend::extend).open().wait();
     let q = q.expect("the schema is there");
     let add = |value: u32| q.add_with("k".into(), Add::now().value(vec![value])).wait().expect("it is up");
     let (tell, ran) = mpsc::channel();

@@ -19,7 +19,9 @@ fn main() -> Res {
     let pg = Postgres::connect(connect).wait()?;
     pg.migrate().wait()?;
     match what.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["one", callers, seconds] => one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), false),
+        ["one", callers, seconds] => {
+            one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), false)
+        }
         ["redundant", callers, seconds] => {
             one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), true)
         }
@@ -62,7 +64,11 @@ fn one(pg: &Postgres, callers: u64, time: Duration, redundant: bool) -> Res {
         }
     });
     let figure = if redundant { "redundant" } else { "one" };
-    tell(figure, &format!("\"callers\":{callers}"), added.load(Relaxed) as f64 / begun.elapsed().as_secs_f64());
+    tell(
+        figure,
+        &format!("\"callers\":{callers}"),
+        added.load(Relaxed) as f64 / begun.elapsed().as_secs_f64(),
+    );
     Ok(())
 }
 
@@ -72,7 +78,7 @@ fn many(pg: &Postgres, keys: u64, name: &str) -> Res {
     let begun = Instant::now();
     let all: Vec<u64> = (0..keys).collect();
     for some in all.chunks(200) {
-        client.add_many(some.iter().copied().map(key).collect(), None, 0).wait()?;
+        client.add_many(&some.iter().copied().map(key).collect::<Vec<_>>(), None, 0).wait()?;
     }
     tell("many", &format!("\"keys\":{keys}"), keys as f64 / begun.elapsed().as_secs_f64());
     Ok(())
@@ -84,7 +90,7 @@ fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
     let (tell_it, told) = mpsc::channel();
     let begun = Instant::now();
     let worker = Worker::of(&q).workers(workers).start_threads(move |_: Run<String>| {
-        drop(tell_it.send(()));
+        let _ = tell_it.send(());
     })?;
     let (mut done, mut last) = (0_u64, begun);
     while told.recv_timeout(Duration::from_secs(2)).is_ok() {
@@ -101,7 +107,7 @@ fn latency(pg: &Postgres, keys: u64) -> Res {
     let q = open(pg, "latency")?;
     let (tell_it, told) = mpsc::channel();
     let worker = Worker::of(&q).workers(4).start_threads(move |_: Run<String>| {
-        drop(tell_it.send(Instant::now()));
+        let _ = tell_it.send(Instant::now());
     })?;
     let mut took = Vec::new();
     for n in 0..keys {
@@ -113,7 +119,11 @@ fn latency(pg: &Postgres, keys: u64) -> Res {
     worker.stop(Duration::from_secs(10)).wait();
     took.sort();
     let at = |part: f64| took[((took.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
-    println!("{{\"queue\":\"requeue-postgres\",\"figure\":\"latency\",\"p50_ms\":{:.2},\"p99_ms\":{:.2}}}", at(0.5), at(0.99));
+    println!(
+        "{{\"queue\":\"requeue-postgres\",\"figure\":\"latency\",\"p50_ms\":{:.2},\"p99_ms\":{:.2}}}",
+        at(0.5),
+        at(0.99)
+    );
     Ok(())
 }
 

@@ -26,7 +26,7 @@ const MOST: i32 = 100_000;
 /// ```no_run
 /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
 /// let orders = pg.client("orders");
-/// orders.add_many(vec!["order-4711".to_owned()], None, 0).wait()?;
+/// orders.add_many(&["order-4711".to_owned()], None, 0).wait()?;
 /// println!("{:?}", orders.list().wait()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -90,7 +90,10 @@ impl Client {
     /// A call with the connection, and with the number of the queue.
     fn with<T: Send + 'static>(
         &self,
-        call: impl for<'a> FnOnce(&'a mut Link, i32) -> Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>
+        call: impl for<'a> FnOnce(
+            &'a mut Link,
+            i32,
+        ) -> Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>
         + Send
         + 'static,
     ) -> Op<T> {
@@ -133,11 +136,11 @@ impl Client {
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
-    /// pg.client("orders").add_many(vec![4711_u64, 4712], None, 0).wait()?;
+    /// pg.client("orders").add_many(&[4711_u64, 4712], None, 0).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_many<K: Key>(&self, keys: Vec<K>, delay: Option<Duration>, priority: i16) -> Op<()> {
-        self.adds(&keys, delay, priority, None)
+    pub fn add_many<K: Key>(&self, keys: &[K], delay: Option<Duration>, priority: i16) -> Op<()> {
+        self.adds(keys, delay, priority, None)
     }
 
     /// The same, and the keys come again so long after each run, until they are cancelled.
@@ -150,20 +153,26 @@ impl Client {
     /// # use std::time::Duration;
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
     /// let daily = Duration::from_secs(86_400);
-    /// pg.client("reports").add_every(vec!["sales".to_owned()], daily, None, 0).wait()?;
+    /// pg.client("reports").add_every(&["sales".to_owned()], daily, None, 0).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_every<K: Key>(
         &self,
-        keys: Vec<K>,
+        keys: &[K],
         every: Duration,
         delay: Option<Duration>,
         priority: i16,
     ) -> Op<()> {
-        self.adds(&keys, delay, priority, Some(every))
+        self.adds(keys, delay, priority, Some(every))
     }
 
-    fn adds<K: Key>(&self, keys: &[K], delay: Option<Duration>, priority: i16, every: Option<Duration>) -> Op<()> {
+    fn adds<K: Key>(
+        &self,
+        keys: &[K],
+        delay: Option<Duration>,
+        priority: i16,
+        every: Option<Duration>,
+    ) -> Op<()> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
         let (delay, every) = (delay.map_or(0, micros), every.map(micros));
         let rank = -i32::from(priority);
@@ -211,7 +220,9 @@ impl Client {
     /// ```
     pub fn state(&self, key: &impl Key) -> Op<Option<Listed>> {
         let key: Vec<u8> = key.to_bytes().into();
-        self.with(move |office, queue| Box::pin(async move { Ok(listed(office, queue, Some(key)).await?.pop()) }))
+        self.with(move |office, queue| {
+            Box::pin(async move { Ok(listed(office, queue, Some(key)).await?.pop()) })
+        })
     }
 
     fn listed(&self, key: Option<Vec<u8>>) -> Op<Vec<Listed>> {
@@ -292,7 +303,8 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn purge(&self) -> Op<u64> {
-        let purge = "with gone as (delete from requeue.dead where queue = $1 returning 1) select count(*) from gone";
+        let purge =
+            "with gone as (delete from requeue.dead where queue = $1 returning 1) select count(*) from gone";
         self.one(purge, None, |row| count(row, 0))
     }
 

@@ -27,7 +27,9 @@ pub(crate) struct Trigger {
 impl Trigger {
     /// Whether one statement can write both.
     fn goes_with(&self, other: &Self) -> bool {
-        self.queue == other.queue && self.value.is_some() == other.value.is_some() && self.every == other.every
+        self.queue == other.queue
+            && self.value.is_some() == other.value.is_some()
+            && self.every == other.every
     }
 }
 
@@ -63,11 +65,7 @@ impl Desk {
     }
 
     /// Writes what is noted, until the engine is closed.
-    pub(crate) async fn works(
-        self: Arc<Self>,
-        mut link: Link,
-        closing: watch::Receiver<bool>,
-    ) {
+    pub(crate) async fn works(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
         loop {
             let (triggers, told) = self.next();
             if triggers.is_empty() {
@@ -100,10 +98,8 @@ async fn write(link: &mut Link, triggers: &[Trigger]) -> Result<Changed, Failed>
     let keys: Vec<&[u8]> = triggers.iter().map(|it| &*it.key).collect();
     let delays: Vec<i64> = triggers.iter().map(|it| it.delay.map_or(0, micros)).collect();
     let ranks: Vec<i32> = triggers.iter().map(|it| -i32::from(it.priority)).collect();
-    let values: Option<Vec<_>> = first
-        .value
-        .is_some()
-        .then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
+    let values: Option<Vec<_>> =
+        first.value.is_some().then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
     let every = first.every.map(micros);
     let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6)";
     let rows = link

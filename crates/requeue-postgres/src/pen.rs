@@ -28,9 +28,18 @@ pub(crate) struct Claimed {
 #[derive(Clone)]
 pub(crate) enum How {
     Done,
-    Back { due: Due, failures: u32, attempt: u32, value: Option<Box<RawValue>> },
+    Back {
+        due: Due,
+        failures: u32,
+        attempt: u32,
+        value: Option<Box<RawValue>>,
+    },
     /// The same, with the values that the run had.
-    Failed { due: Due, failures: u32, attempt: u32 },
+    Failed {
+        due: Due,
+        failures: u32,
+        attempt: u32,
+    },
     GaveUp(String),
     /// The key is as it was before the run.
     PutBack,

@@ -137,7 +137,8 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
     link: Link,
     closing: watch::Receiver<bool>,
 ) {
-    let mut pump = Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
+    let mut pump =
+        Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
     pump.works().await;
     pump.leaves().await;
     pump.lease.over.store(true, Relaxed);
@@ -198,7 +199,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
                     if self.full == BUSY {
                         self.is_awake().await;
-                    } else if self.full == 0 && wanted > 0 && !self.is_asleep().await && self.taps.wanted().is_some() {
+                    } else if self.full == 0
+                        && wanted > 0
+                        && !self.is_asleep().await
+                        && self.taps.wanted().is_some()
+                    {
                         // it looks once more now that it would be notified
                         continue;
                     }
@@ -208,7 +213,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 }
                 Err(failed) => {
                     let is_data = matches!(failed, Failed::Data(_));
-                    self.lease.pen.again(if is_data { ends.into_iter().map(without_value).collect() } else { ends });
+                    self.lease.pen.again(if is_data {
+                        ends.into_iter().map(without_value).collect()
+                    } else {
+                        ends
+                    });
                     match failed {
                         Failed::Not(_) | Failed::Data(_) => {}
                         Failed::Maybe(_) => self.is_unsure(),
@@ -262,16 +271,17 @@ impl<K: Key, T: Taps> Pump<K, T> {
     async fn joins(&mut self) -> Result<(), Failed> {
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
-            let rows =
-                self.link.query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()]).await?;
+            let rows = self
+                .link
+                .query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()])
+                .await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
             self.lease.owner.store(self.owner, Relaxed);
         }
         while let Some(old) = self.old.last().copied() {
             let fences = self.lease.pen.fences();
             let settle = "select requeue.settle($1, $2, $3, $4)";
-            let rows =
-                self.link.query(settle, &[&self.lease.pen.queue, &old, &self.owner, &fences]).await?;
+            let rows = self.link.query(settle, &[&self.lease.pen.queue, &old, &self.owner, &fences]).await?;
             self.old.pop();
             let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
             if is_gone && self.old.is_empty() {
@@ -300,7 +310,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
             .link
             .query(
                 next,
-                &[&queue, &owner, &wanted, &keys, &fences, &how, &delays, &failures, &attempts, &values, &errors],
+                &[
+                    &queue, &owner, &wanted, &keys, &fences, &how, &delays, &failures, &attempts, &values,
+                    &errors,
+                ],
             )
             .await?;
         let mut said = Next::default();
@@ -401,4 +414,3 @@ impl<'a> Rows<'a> {
         self.errors.push(error);
     }
 }
-

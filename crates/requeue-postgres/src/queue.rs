@@ -170,7 +170,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         }
         if let Some((per_second, burst)) = rate {
             if !(per_second.is_finite() && per_second > 0.0 && burst > 0) {
-                return Err(refused(format!("a rate of {per_second} a second and {burst} at once hands out nothing")));
+                return Err(refused(format!(
+                    "a rate of {per_second} a second and {burst} at once hands out nothing"
+                )));
             }
         }
         let (base, max) = (backoff.map(|it| micros(it.base)), backoff.map(|it| micros(it.max)));
@@ -189,7 +191,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         };
         drop(office);
         let micros = |nth: usize| {
-            limits.first().map_or(Duration::ZERO, |row| Duration::from_micros(row.get::<_, i64>(nth).unsigned_abs()))
+            limits
+                .first()
+                .map_or(Duration::ZERO, |row| Duration::from_micros(row.get::<_, i64>(nth).unsigned_abs()))
         };
         let backoff = Backoff { base: micros(0), max: micros(1) };
         let pen = Arc::new(Pen::<K>::new(number, backoff));
@@ -201,7 +205,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
         let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch, hub: hub.clone(), name });
-        let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
+        let taps =
+            Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
         let taps = Arc::new(taps);
         let who = format!("process {}", std::process::id());
         let lease = Arc::new(Lease::new(pen, lease, who));

@@ -88,7 +88,9 @@ pub trait RunExt {
 fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&Pen<K>, Vec<u8>, i64), EngineError> {
     let pen = run.engine().and_then(|engine| engine.downcast_ref::<Pen<K>>());
     match (pen, run.fence()) {
-        (Some(pen), Some(fence)) => Ok((pen, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX))),
+        (Some(pen), Some(fence)) => {
+            Ok((pen, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX)))
+        }
         _ => Err(EngineError::NotApplied("the run is none of a queue on PostgreSQL".into())),
     }
 }

@@ -60,5 +60,5 @@ mod store;
 mod writer;
 
 pub use client::{Client, FileStats};
-pub use requeue::engine::{Key, Listed, Status};
 pub use queue::{Queue, QueueBuilder, Sqlite};
+pub use requeue::engine::{Key, Listed, Status};

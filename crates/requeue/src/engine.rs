@@ -11,8 +11,8 @@
 //!
 //! A queue without an engine has none of this, and pays nothing for it.
 
-pub use crate::journal::{Fence, Journal, Known};
 pub use crate::answer::Answer;
+pub use crate::journal::{Fence, Journal, Known};
 pub use crate::op::Call;
 pub use crate::source::{Front, Source};
 pub use crate::stored::{Key, Listed, Status};

@@ -6,10 +6,10 @@
 mod macros;
 
 mod add;
-mod answer;
 mod add_many;
 mod adders;
 mod adding;
+mod answer;
 mod builder;
 mod control;
 mod drain;

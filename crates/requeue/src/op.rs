@@ -48,7 +48,9 @@ impl fmt::Display for EngineError {
             Self::NotApplied(why) => write!(f, "nothing has changed: {why}"),
             Self::Unknown(why) => write!(f, "it may have happened or not: {why}"),
             Self::ShutDown => f.write_str("the queue is shut down"),
-            Self::LeaseLost => f.write_str("nothing has changed: the lease of the run is lost, and others have the key"),
+            Self::LeaseLost => {
+                f.write_str("nothing has changed: the lease of the run is lost, and others have the key")
+            }
             Self::Version { found, known } => {
                 write!(f, "the store's schema has version {found}, and this program knows up to {known}")
             }

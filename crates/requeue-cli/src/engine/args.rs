@@ -119,7 +119,9 @@ impl Queue {
             (Some(engine), _) => engine.clone(),
             (None, Ok(engine)) => engine,
             (None, Err(_)) => {
-                return Err(usage(format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}")));
+                return Err(usage(format!(
+                    "no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}"
+                )));
             }
         };
         match engine.split_once(':') {
@@ -133,7 +135,9 @@ impl Queue {
             Some(("postgres" | "postgresql", _)) => {
                 Err(usage("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned()))
             }
-            _ => Err(usage(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE"))),
+            _ => {
+                Err(usage(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE")))
+            }
         }
     }
 }

@@ -210,10 +210,13 @@ fn stats(queue: &Queue) -> u8 {
     with(queue, |client, name, out| {
         let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(name)?;
         if queue.json {
-            let seconds = |age: Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
+            let seconds =
+                |age: Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
             let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
             let who = match who {
-                Who::Runner(pid) => format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string())),
+                Who::Runner(pid) => {
+                    format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string()))
+                }
                 Who::Owners(owners, snapshot) => {
                     format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
                 }

@@ -48,9 +48,9 @@ impl Store {
             (Self::File(file), Some(every)) => file.add_every(queue, keys, every, delay, priority),
             (Self::File(file), None) => file.add_many(queue, keys, delay, priority),
             (Self::Server(server), Some(every)) => {
-                server.client(queue).add_every(keys.to_vec(), every, delay, priority).wait()
+                server.client(queue).add_every(keys, every, delay, priority).wait()
             }
-            (Self::Server(server), None) => server.client(queue).add_many(keys.to_vec(), delay, priority).wait(),
+            (Self::Server(server), None) => server.client(queue).add_many(keys, delay, priority).wait(),
         }
     }
 

@@ -86,11 +86,17 @@ fn a_queue_on_a_server_is_fed_listed_and_operated() {
 #[test]
 fn a_server_that_is_not_there_is_told_without_a_password() {
     let engine = "postgres://worker:secret@127.0.0.1:1/shop";
-    let ended = Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
+    let ended =
+        Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
     let err = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!((ended.status.code(), err.contains("refused"), err.contains("secret")), (Some(1), true, false), "{err}");
+    assert_eq!(
+        (ended.status.code(), err.contains("refused"), err.contains("secret")),
+        (Some(1), true, false),
+        "{err}"
+    );
     for engine in ["postgres:shop:secret", "postgres://a:secret@b:x/c"] {
-        let ended = Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
+        let ended =
+            Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
         let err = String::from_utf8(ended.stderr).unwrap();
         assert!(!ended.status.success() && !err.contains("secret"), "{err}");
     }
