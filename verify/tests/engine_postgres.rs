@@ -1,4 +1,5 @@
-//! The rules of engines on PostgreSQL. Those that concern many processes are in `postgres.rs`.
+//! The rules of engines on PostgreSQL. Those that concern many processes are in the crate's own
+//! `tests/rules.rs`.
 
 use requeue::engine::Status;
 use requeue_postgres::{Postgres, Queue};

@@ -85,17 +85,25 @@ fn look(text: &str) -> (usize, Vec<String>) {
     (found, without)
 }
 
+/// Libraries whose examples are compiled, and not run.
+const NEED_A_SERVER: [&str; 1] = ["requeue-postgres"];
+
 /// Looks through a library as [`look`] does.
 fn look_through(library: &Path) -> (usize, Vec<String>) {
     let mut files = Vec::new();
     sources(&library.join("src"), &mut files);
     let (mut all, mut missing) = (0, Vec::new());
+    let needs_a_server = NEED_A_SERVER.iter().any(|it| library.ends_with(it));
     for file in files {
         let name = file.strip_prefix(library.parent().unwrap()).unwrap().to_str().unwrap();
         if name.ends_with("tests.rs") || name.contains("/tests/") {
             continue;
         }
-        let (found, without) = look(&fs::read_to_string(&file).unwrap());
+        let mut text = fs::read_to_string(&file).unwrap();
+        if needs_a_server {
+            text = text.replace("```no_run", "```");
+        }
+        let (found, without) = look(&text);
         all += found;
         missing.extend(without.into_iter().map(|item| format!("{name}: {item}")));
     }

@@ -31,6 +31,9 @@ _requeue() {
             requeue,ls)
                 cmd="requeue__subcmd__ls"
                 ;;
+            requeue,migrate)
+                cmd="requeue__subcmd__migrate"
+                ;;
             requeue,pause)
                 cmd="requeue__subcmd__pause"
                 ;;
@@ -70,6 +73,9 @@ _requeue() {
             requeue__subcmd__help,ls)
                 cmd="requeue__subcmd__help__subcmd__ls"
                 ;;
+            requeue__subcmd__help,migrate)
+                cmd="requeue__subcmd__help__subcmd__migrate"
+                ;;
             requeue__subcmd__help,pause)
                 cmd="requeue__subcmd__help__subcmd__pause"
                 ;;
@@ -101,7 +107,7 @@ _requeue() {
 
     case "${cmd}" in
         requeue)
-            opts="-h -V --help --version run plan add ls state cancel retry pause resume purge stats check help"
+            opts="-h -V --help --version run plan add ls state cancel retry pause resume purge stats migrate check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -197,7 +203,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__help)
-            opts="run plan add ls state cancel retry pause resume purge stats check help"
+            opts="run plan add ls state cancel retry pause resume purge stats migrate check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -267,6 +273,20 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        requeue__subcmd__help__subcmd__migrate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -394,6 +414,28 @@ _requeue() {
             ;;
         requeue__subcmd__ls)
             opts="-h --engine --queue --json --dead --queues --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --engine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        requeue__subcmd__migrate)
+            opts="-h --engine --queue --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -37,6 +37,7 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "pause" -d 'Hand out
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "resume" -d 'End a pause'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "stats" -d 'Count the keys of a durable queue'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "migrate" -d 'Make the schema on a PostgreSQL server, or bring it to this version'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "check" -d 'Check the file of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
@@ -128,7 +129,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw th
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l plot -d 'Draw the delays in the terminal, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line of JSON for each call, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)' -r
@@ -137,57 +138,62 @@ complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Hig
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand state" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand check" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand check" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "add" -d 'Add keys to a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "resume" -d 'End a pause'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "stats" -d 'Count the keys of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "check" -d 'Check the file of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats check help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "add" -d 'Add keys to a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "resume" -d 'End a pause'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "purge" -d 'Remove the keys of a durable queue whose last run gave up; tell how many'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "stats" -d 'Count the keys of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "migrate" -d 'Make the schema on a PostgreSQL server, or bring it to this version'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "check" -d 'Check the file of a durable queue'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan add ls state cancel retry pause resume purge stats migrate check help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "bucket" -d 'All keys at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "per-key-bucket" -d 'Each key at a rate, after a burst'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -f -a "exponential" -d 'A delay that doubles with each failure of a key'

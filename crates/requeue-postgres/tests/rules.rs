@@ -1,9 +1,13 @@
 //! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine are in
-//! `engine_postgres.rs`, and what happens while things break in `postgres_faults.rs`.
+//! `verify/tests/engine_postgres.rs`, and what happens while things break in `faults.rs`.
 
+#[allow(missing_docs, dead_code, unreachable_pub)]
+#[path = "../../../verify/src/cluster.rs"]
+mod cluster;
+
+use self::cluster::Cluster;
 use requeue::{Add, Added, BoxError, EngineError, Outcome, Run, Tokio, Worker};
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
-use requeue_verify::cluster::Cluster;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

@@ -8,9 +8,13 @@
 //!
 //! `REQUEUE_FAULTS` says how many faults there are at least; a long run has 100,000.
 
+#[allow(missing_docs, dead_code, unreachable_pub)]
+#[path = "../../../verify/src/cluster.rs"]
+mod cluster;
+
+use self::cluster::Cluster;
 use requeue::{Add, BoxError, Outcome, Run, Tokio, Worker};
 use requeue_postgres::{Postgres, Queue, RunExt};
-use requeue_verify::cluster::Cluster;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -274,11 +278,10 @@ fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
         assert!(begun.elapsed() < LONG * 2 + Duration::from_secs(least), "the faults do not come");
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(200));
-            for n in 0..processes.len() {
-                if processes[n].child.try_wait().expect("a child").is_some() {
-                    let dies = processes[n].dies;
-                    let gone = std::mem::replace(&mut processes[n], Process::start(&connect, dies));
-                    let said = gone.ends();
+            for process in &mut processes {
+                if process.child.try_wait().expect("a child").is_some() {
+                    let next = Process::start(&connect, process.dies);
+                    let said = std::mem::replace(process, next).ends();
                     broken += said.len() as u64;
                     said.into_iter().for_each(&count);
                 }
