@@ -368,9 +368,15 @@ fn list(
 #[test]
 fn the_public_items_are_those_that_are_written_down() {
     let mut stale = Vec::new();
-    for library in
-        ["requeue", "requeue-core", "requeue-prometheus", "requeue-sim", "requeue-postgres", "requeue-sqlite", "requeue-watch"]
-    {
+    for library in [
+        "requeue",
+        "requeue-core",
+        "requeue-prometheus",
+        "requeue-sim",
+        "requeue-postgres",
+        "requeue-sqlite",
+        "requeue-watch",
+    ] {
         let found = listing(library);
         let file = here().join("api").join(format!("{library}.txt"));
         if std::env::var_os("REQUEUE_BLESS").is_some() {
