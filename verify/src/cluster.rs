@@ -13,6 +13,7 @@ use std::sync::{Mutex, OnceLock};
 pub struct Cluster {
     folder: PathBuf,
     bin: PathBuf,
+    port: u16,
     /// Its end ends the server and removes the folder: also where this process is killed.
     _guard: Mutex<ChildStdin>,
     _child: Mutex<Child>,
@@ -39,6 +40,7 @@ fn programs() -> Option<PathBuf> {
 const START: &str = r#"
 set -u
 folder=$1 bin=$2
+export PGPORT=$4
 as=
 if [ "$(id -u)" = 0 ]; then
     as="setpriv --reuid=nobody --regid=nogroup --clear-groups"
@@ -70,7 +72,7 @@ rm -rf "$folder" "$folder.log"
 "#;
 
 impl Cluster {
-    /// Starts a server with these lines in its configuration; `None`, said on standard error, where PostgreSQL is not
+    /// Starts a server with these lines in its configuration (for a port of 127.0.0.1: `listen_addresses` and `port`); `None`, said on standard error, where PostgreSQL is not
     /// installed.
     ///
     /// # Panics
@@ -83,6 +85,8 @@ impl Cluster {
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: apt-get install postgresql)");
             return None;
         };
+        let port =
+            configuration.lines().find_map(|line| line.strip_prefix("port = ")?.parse().ok()).unwrap_or(5432);
         // short: the path of a socket has 107 bytes at most
         let name = format!("requeue-pg-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -91,6 +95,7 @@ impl Cluster {
             .args(["-c", START, "sh"])
             .args([&folder, &bin])
             .arg(configuration)
+            .arg(port.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -100,7 +105,7 @@ impl Cluster {
         let mut line = String::new();
         while said.read_line(&mut line).expect("it says something") > 0 && !line.ends_with("ready\n") {}
         assert!(line.ends_with("ready\n"), "PostgreSQL does not start: {line}");
-        Some(Self { folder, bin, _guard: Mutex::new(guard), _child: Mutex::new(child) })
+        Some(Self { folder, bin, port, _guard: Mutex::new(guard), _child: Mutex::new(child) })
     }
 
     /// The server that all tests of this process share.
@@ -119,7 +124,7 @@ impl Cluster {
 
     /// How to connect to a database of it.
     pub fn url(&self, database: &str) -> String {
-        format!("host={} user=postgres dbname={database}", self.folder.display())
+        format!("host={} port={} user=postgres dbname={database}", self.folder.display(), self.port)
     }
 
     /// What psql prints for this, without headers.
@@ -131,6 +136,7 @@ impl Cluster {
         let mut psql = Command::new(self.bin.join("psql"))
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-h"])
             .arg(&self.folder)
+            .args(["-p", &self.port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -139,6 +145,12 @@ impl Cluster {
         let said = psql.wait_with_output().expect("it ends");
         assert!(said.status.success(), "{sql}");
         String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
+    }
+
+    /// A port of 127.0.0.1 that nobody has, for `start`.
+    pub fn free_port() -> u16 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.local_addr().expect("it has one").port()
     }
 
     /// Where it has its files and its socket.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, watch};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Config, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Config, Socket};
 
 /// What is sent to the server when the last handle is gone may take so long: ends of runs, and keys that are put back.
 const CLOSES: Duration = Duration::from_secs(5);
@@ -177,8 +177,13 @@ where
 }
 
 impl Postgres {
-    /// Connects to a server, without TLS: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be
-    /// said is what [`Config`] reads.
+    /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
+    /// [`Config`] reads.
+    ///
+    /// With the feature `rustls` (on by default) it speaks TLS as libpq does: if the server offers it, always with
+    /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two asks who the server is. That is checked with
+    /// `sslmode=verify-full`, against the authorities that the system trusts (or `SSL_CERT_FILE`), or those of a file:
+    /// `sslrootcert=/etc/ca.pem`. Without the feature there is no TLS.
     ///
     /// # Errors
     ///
@@ -186,14 +191,25 @@ impl Postgres {
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
-    /// let pg = Postgres::connect("postgres://worker@db/shop").wait()?;
+    /// let pg = Postgres::connect("postgres://worker@db/shop?sslmode=verify-full").wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn connect(config: &str) -> Op<Self> {
-        Self::connect_with(config, NoTls)
+        #[cfg(feature = "rustls")]
+        {
+            let read = crate::tls::trust(config)
+                .and_then(|(config, trust)| Ok((config, crate::tls::connector(&trust)?)));
+            match read {
+                Ok((config, tls)) => Self::connect_with(&config, tls),
+                Err(why) => Err(EngineError::NotApplied(why)).into(),
+            }
+        }
+        #[cfg(not(feature = "rustls"))]
+        Self::connect_with(config, tokio_postgres::NoTls)
     }
 
-    /// The same with TLS, by whatever tokio-postgres can use: `tokio-postgres-rustls`, `postgres-native-tls`.
+    /// The same with TLS of the caller's: a rustls configured by the program, with client certificates for example
+    /// (`tokio-postgres-rustls`), or OpenSSL (`postgres-openssl`). The string is read by [`Config`] alone.
     ///
     /// # Errors
     ///

@@ -1,0 +1,249 @@
+//! TLS by rustls, and what a connection string says of it.
+//!
+//! The names and their meanings are libpq's. tokio-postgres reads `sslmode` up to `require`; what is said of certificates
+//! (`sslmode=verify-full`, `sslrootcert`) is taken out of the string before it sees it.
+
+use requeue::BoxError;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::sync::Arc;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Who signs the certificates of servers that are trusted.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Trust {
+    /// Whoever answers: the connection is encrypted, and nobody knows by whom.
+    Anyone,
+    /// Whom the system trusts.
+    System,
+    /// Those of this file.
+    File(String),
+}
+
+/// Takes out of a connection string what tokio-postgres does not read: what is left for it, and who is trusted.
+pub(crate) fn trust(config: &str) -> Result<(String, Trust), BoxError> {
+    let is_url = config.starts_with("postgres://") || config.starts_with("postgresql://");
+    let (front, options) = match config.split_once('?') {
+        Some((front, options)) if is_url => (front, options.split('&').map(str::to_owned).collect()),
+        _ if is_url => (config, Vec::new()),
+        _ => ("", words(config)),
+    };
+    let (mut rest, mut mode, mut roots) = (Vec::new(), None, None);
+    for option in options {
+        let (name, value) = option.split_once('=').unwrap_or((&option, ""));
+        let value = || {
+            if is_url {
+                percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
+            } else {
+                unquoted(value.trim())
+            }
+        };
+        match name.trim() {
+            "sslrootcert" => roots = Some(value()),
+            "sslmode" => mode = Some((value(), option)),
+            _ => rest.push(option),
+        }
+    }
+    let mut is_checked = roots.is_some();
+    if let Some((mode, option)) = mode {
+        match mode.as_str() {
+            "verify-full" => {
+                is_checked = true;
+                rest.push("sslmode=require".to_owned());
+            }
+            "verify-ca" => {
+                return Err("sslmode=verify-ca does not check the server's name: use verify-full".into());
+            }
+            "disable" | "prefer" | "require" => rest.push(option),
+            _ => return Err("sslmode is one of disable, prefer, require, verify-full".into()),
+        }
+    }
+    let trust = match roots {
+        _ if !is_checked => Trust::Anyone,
+        Some(file) if file != "system" => Trust::File(file),
+        _ => Trust::System,
+    };
+    let rest = match (is_url, rest.is_empty()) {
+        (true, true) => front.to_owned(),
+        (true, false) => format!("{front}?{}", rest.join("&")),
+        (false, _) => rest.join(" "),
+    };
+    Ok((rest, trust))
+}
+
+/// The words `name=value` of a connection string that is no URL, as they stand there. A value may be in quotes, with `\`
+/// before characters that mean themselves, and there may be spaces around `=`.
+fn words(config: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = config.chars().peekable();
+    loop {
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        if rest.peek().is_none() {
+            return words;
+        }
+        let mut word = String::new();
+        while let Some(c) = rest.next_if(|c| *c != '=') {
+            word.push(c);
+        }
+        word.extend(rest.next());
+        while let Some(c) = rest.next_if(|c| c.is_whitespace()) {
+            word.push(c);
+        }
+        let mut is_quoted = false;
+        while let Some(c) = rest.next_if(|c| is_quoted || !c.is_whitespace()) {
+            word.push(c);
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                '\\' => word.extend(rest.next()),
+                _ => {}
+            }
+        }
+        words.push(word);
+    }
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')).unwrap_or(value);
+    let mut plain = String::new();
+    let mut characters = inner.chars();
+    while let Some(c) = characters.next() {
+        plain.extend(if c == '\\' { characters.next() } else { Some(c) });
+    }
+    plain
+}
+
+/// How connections are made that trust these.
+pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, BoxError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Anyone => Arc::new(Anyone(provider.clone())),
+        Trust::System => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                let why = found.errors.first().map_or_else(String::new, |e| format!(": {e}"));
+                return Err(format!(
+                    "no certificates of authorities were found{why}; name a file by sslrootcert"
+                )
+                .into());
+            }
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?
+        }
+        Trust::File(file) => {
+            let read = |e: rustls::pki_types::pem::Error| format!("sslrootcert {file}: {e}");
+            for certificate in CertificateDer::pem_file_iter(file).map_err(read)? {
+                roots.add(certificate.map_err(read)?).map_err(|e| format!("sslrootcert {file}: {e}"))?;
+            }
+            if roots.is_empty() {
+                return Err(format!("sslrootcert {file}: there is no certificate in it").into());
+            }
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()?
+        }
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous() // the name of the door to a verifier of one's own
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+/// Takes any certificate whose key the server has.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(config: &str) -> (String, Trust) {
+        trust(config).expect("it can be read")
+    }
+
+    #[test]
+    fn what_is_said_of_certificates_is_taken_out_of_a_connection_string() {
+        let file = || Trust::File("/a b/ca.pem".into());
+        let cases = [
+            ("host=db", "host=db", Trust::Anyone),
+            ("host = db  sslmode = require", "host = db sslmode = require", Trust::Anyone),
+            ("host=db sslmode=verify-full user=u", "host=db user=u sslmode=require", Trust::System),
+            (
+                r"sslrootcert='/a b/ca.pem' password='it\'s x=y' host=db",
+                r"password='it\'s x=y' host=db",
+                file(),
+            ),
+            ("host=db sslrootcert=/a\\ b/ca.pem sslmode=prefer", "host=db sslmode=prefer", file()),
+            ("postgres://u:p@db/shop", "postgres://u:p@db/shop", Trust::Anyone),
+            ("postgres://db/shop?sslmode=require", "postgres://db/shop?sslmode=require", Trust::Anyone),
+            ("postgres://db?sslmode=verify-full", "postgres://db?sslmode=require", Trust::System),
+            (
+                "postgresql://db?sslrootcert=%2Fa%20b%2Fca.pem&connect_timeout=3",
+                "postgresql://db?connect_timeout=3",
+                file(),
+            ),
+            ("postgres://db?sslrootcert=system", "postgres://db", Trust::System),
+            ("", "", Trust::Anyone),
+            ("host", "host", Trust::Anyone),
+            ("password='", "password='", Trust::Anyone),
+        ];
+        for (config, rest, trust) in cases {
+            assert_eq!(read(config), (rest.to_owned(), trust), "{config}");
+        }
+    }
+
+    #[test]
+    fn a_mode_that_is_not_offered_is_refused() {
+        for mode in ["verify-ca", "allow", "yes", ""] {
+            assert!(trust(&format!("host=db sslmode={mode}")).is_err(), "{mode}");
+            assert!(trust(&format!("postgres://db?sslmode={mode}")).is_err(), "{mode}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused() {
+        for file in ["/nowhere/ca.pem", "/dev/null"] {
+            let refused = connector(&Trust::File(file.into())).map(drop).expect_err(file);
+            assert!(refused.to_string().contains(file), "{refused}");
+        }
+    }
+}
