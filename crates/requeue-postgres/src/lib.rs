@@ -37,7 +37,8 @@
 //! # What it needs
 //!
 //! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has three connections and
-//! one more for each queue that it works on, with TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode there are no notifications, so that a key
+//! one more for each queue that it works on, with TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode
+//! there are no notifications, so that a key
 //! may wait for one second, the interval at which each process looks by itself; prepared statements must be supported there
 //! (version 1.21, `max_prepared_statements`).
 //!

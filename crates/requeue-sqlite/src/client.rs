@@ -365,9 +365,9 @@ impl Client {
             Ok(lock) => lock,
             Err(pid) => return Ok(pid),
         };
-        let mut store = Store::open(&self.path, lock)?;
+        let mut store = Store::open(&self.path, |_| Ok(lock))?;
         loop {
-            let letters: Vec<Letter> = store.letters().map_err(said)?;
+            let letters: Vec<Letter> = store.letters(&[]).map_err(said)?;
             if letters.is_empty() {
                 return Ok(None);
             }

@@ -107,8 +107,7 @@ impl Sqlite {
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
         let path = path.as_ref();
-        let lock = lock::take(path)?;
-        let mut store = Store::open(path, lock)?;
+        let mut store = Store::open(path, lock::take)?;
         let said = |e: &dyn fmt::Display| not_applied(format!("{}: {e}", path.display()));
         let epoch = store.next_epoch().map_err(|e| said(&e))?;
         let last_place = store.last_place().map_err(|e| said(&e))?;

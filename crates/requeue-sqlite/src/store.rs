@@ -225,9 +225,13 @@ fn not_applied(why: impl Into<BoxError>) -> EngineError {
 }
 
 impl Store {
-    /// Opens the file, or makes it, for the process that has the lock.
-    pub(crate) fn open(path: &Path, lock: File) -> Result<Self, EngineError> {
-        Ok(Self { connection: connect(path)?, version: None, recent: Vec::new(), commits: 0, _lock: lock })
+    /// Opens the file, or makes it, and then takes the lock: beside a file of another program there is to be none.
+    pub(crate) fn open(
+        path: &Path,
+        take: impl FnOnce(&Path) -> Result<File, EngineError>,
+    ) -> Result<Self, EngineError> {
+        let connection = connect(path)?;
+        Ok(Self { connection, version: None, recent: Vec::new(), commits: 0, _lock: take(path)? })
     }
 
     /// The file is opened to be worked on once more: how often that was.
@@ -267,13 +271,14 @@ impl Store {
         self.connection.query_row(known, params![queue, key], |row| row.get(0))
     }
 
-    /// The letters that nobody has read, if another process has written since this was asked last.
-    pub(crate) fn letters(&mut self) -> rusqlite::Result<Vec<Letter>> {
+    /// The letters that nobody has read, if another process has written since this was asked last. Triggers of the queues in
+    /// `closed` are left out, and do not stand in the way of others.
+    pub(crate) fn letters(&mut self, closed: &[i64]) -> rusqlite::Result<Vec<Letter>> {
         let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(Vec::new());
         }
-        let letters = unread(&self.connection)?;
+        let letters = unread(&self.connection, closed)?;
         // the next look finds those that are left
         self.version = if letters.len() < MOST_LETTERS as usize { Some(version) } else { None };
         Ok(letters)
@@ -636,11 +641,13 @@ fn unschedule(begun: &Transaction<'_>, queue: i64, key: &[u8]) -> rusqlite::Resu
 pub(crate) const MOST_LETTERS: u32 = 1000;
 
 /// The oldest letters that nobody has answered.
-fn unread(connection: &Connection) -> rusqlite::Result<Vec<Letter>> {
+fn unread(connection: &Connection, closed: &[i64]) -> rusqlite::Result<Vec<Letter>> {
     let mut letters = connection.prepare_cached(
-        "select id, queue, what, at, key, delay, priority, every from inbox where answer is null order by id limit ?1",
+        "select id, queue, what, at, key, delay, priority, every from inbox where answer is null
+         and (what <> 'add' or queue not in (select value from json_each(?2))) order by id limit ?1",
     )?;
-    let letters = letters.query_map([MOST_LETTERS], |row| {
+    let closed = format!("{closed:?}"); // an array of numbers, as JSON has it too
+    let letters = letters.query_map(params![MOST_LETTERS, closed], |row| {
         Ok(Letter {
             id: row.get(0)?,
             queue: row.get(1)?,

@@ -250,14 +250,12 @@ impl Desk {
 
     /// Writes one group, and tells everybody. False if it was not written, or letters could not be read.
     fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
-        let letters = store.letters();
-        let is_read = letters.is_ok();
-        let mut letters = letters.unwrap_or_default();
         // What is added to a queue that takes no more was accepted all the same: it stays in the inbox until the queue is
         // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
         // same key.
-        letters
-            .retain(|letter| letter.what != "add" || self.intake(letter).is_none_or(|it| !it.is_shut_down()));
+        let letters = store.letters(&self.closed());
+        let is_read = letters.is_ok();
+        let mut letters = letters.unwrap_or_default();
         // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
         // waits for that, as it may mean the same key.
         let mut triggers = false;
@@ -305,6 +303,14 @@ impl Desk {
                 }
             }
         }
+    }
+
+    /// The queues that are open and take no more.
+    fn closed(&self) -> Vec<i64> {
+        // one that goes here must not go under the lock
+        let open: Vec<_> =
+            lock(&self.intakes).iter().filter_map(|(queue, it)| Some((*queue, it.upgrade()?))).collect();
+        open.into_iter().filter(|(_, intake)| intake.is_shut_down()).map(|(queue, _)| queue).collect()
     }
 
     /// The queue of this letter, if it is open.

@@ -278,3 +278,22 @@ fn e1_what_others_add_while_the_queue_shuts_down_runs_when_the_file_is_opened_ag
     let (_worker, ran) = work(&world.open(), |_| Outcome::Done);
     assert_eq!(ran.recv().unwrap(), "late");
 }
+
+#[test]
+fn e29_a_thousand_triggers_for_a_queue_that_is_shut_down_do_not_stop_those_for_another() {
+    let mut world = World::new();
+    let file = Sqlite::open(world.file()).unwrap();
+    let shut: Queue<String> = file.queue("shut").open().unwrap();
+    let orders: Queue<String> = file.queue("orders").open().unwrap();
+    shut.in_memory().shut_down();
+    let keys: Vec<String> = (0..2500).map(|n| format!("late-{n}")).collect();
+    world.client.add_many("shut", &keys, None, 0).unwrap();
+    let (worker, ran) = work(&orders, |_| Outcome::Done);
+    for n in 0..10 {
+        world.add(&format!("order-{n}"), None);
+        assert_eq!(ran.recv_timeout(Duration::from_secs(30)).unwrap(), format!("order-{n}"));
+    }
+    drop((worker, shut, orders, file));
+    let again: Queue<String> = Sqlite::open(world.file()).unwrap().queue("shut").open().unwrap();
+    assert_eq!(again.len(), keys.len());
+}

@@ -171,6 +171,11 @@ fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_i
     let error = Sqlite::open(&text).unwrap_err().to_string();
     assert!(error.contains("no SQLite database"), "{error}");
     assert!(std::fs::read_to_string(&text).unwrap().starts_with("no database"));
+    for file in [&other, &text] {
+        let mut beside = file.clone().into_os_string();
+        beside.push("-runner");
+        assert!(!Path::new(&beside).exists(), "{}", file.display());
+    }
 
     let error = Sqlite::open(dir.0.path().join("no/such/dir.db")).unwrap_err().to_string();
     assert!(error.contains("dir.db"), "{error}");
