@@ -269,7 +269,7 @@ pub(crate) struct Run {
     pub(crate) one: bool,
 
     /// Every D, look at everything again and run every key again
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Watching")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
     /// Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]
@@ -314,7 +314,7 @@ pub(crate) struct Run {
     pub(crate) rate: Option<f64>,
 
     /// A run that takes longer than D fails: TERM, then KILL, to its process group
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = positive, help_heading = "Running")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Running")]
     pub(crate) timeout: Option<Duration>,
 
     /// Time between TERM and KILL
@@ -655,13 +655,6 @@ impl Quiet {
     fn parse(text: &str) -> Result<Self, String> {
         let (quiet, max) = text.split_once(':').map_or((text, None), |(quiet, max)| (quiet, Some(max)));
         Ok(Self { quiet: duration::parse(quiet)?, max: max.map(duration::parse).transpose()? })
-    }
-}
-
-fn positive(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
-        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
-        d => Ok(d),
     }
 }
 

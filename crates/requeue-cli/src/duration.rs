@@ -21,6 +21,18 @@ const UNITS: [(&str, u128); 7] = [
 const EXPECTED: &str =
     "write a number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns)";
 
+/// Reads a duration that is longer than nothing.
+///
+/// # Errors
+///
+/// As for [`parse`].
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    match parse(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        d => Ok(d),
+    }
+}
+
 /// Reads a duration.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! The options of the commands for a durable queue.
 
+use std::io::ErrorKind::NotFound;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -81,7 +82,7 @@ pub(crate) enum Command {
 }
 
 const ENGINES: &str = "\
-A durable queue is in a file, which is made if it is not there; one process works on it, and any number of others add, \
+A durable queue is in a file, which the first key that is added makes; one process works on it, and any number of others add, \
 list and cancel, beside it or while there is none. Or it is on a PostgreSQL server, where any number of processes work on it.
 
 Examples:
@@ -90,6 +91,13 @@ Examples:
   requeue add --after 30m order-4712
   requeue add --at 18:00 --every 1d report
   requeue ls";
+
+/// Whether a command makes a file that is not there.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Makes {
+    File,
+    Nothing,
+}
 
 /// Which queue, and in what form.
 #[derive(Args, Debug)]
@@ -108,12 +116,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Opens the engine.
+    /// Opens the engine. A file that is not there is made by who writes to it: a name that was misspelt is told of to others.
     ///
     /// # Errors
     ///
     /// The exit status, and why.
-    pub(crate) fn open(&self) -> Result<Store, (u8, String)> {
+    pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
         let usage = |why: String| (crate::run::USAGE, why);
         let engine = match (&self.engine, std::env::var(ENGINE)) {
             (Some(engine), _) => engine.clone(),
@@ -126,6 +134,12 @@ impl Queue {
         };
         match engine.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => {
+                if makes == Makes::Nothing && std::fs::metadata(path).is_err_and(|e| e.kind() == NotFound) {
+                    return Err((
+                        1,
+                        format!("{path}: there is no such file; the first `requeue add` makes it"),
+                    ));
+                }
                 Client::open(path).map(Store::File).map_err(|e| (1, e.to_string()))
             }
             Some(("postgres" | "postgresql", server)) if server.starts_with("//") => {
@@ -149,15 +163,15 @@ pub(crate) struct Add {
     pub(crate) queue: Queue,
 
     /// So much later
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
     pub(crate) after: Option<Duration>,
 
     /// At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)
-    #[arg(long, value_name = "TIME", value_parser = at::parse, conflicts_with = "after")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
     pub(crate) at: Option<Timestamp>,
 
     /// And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
     pub(crate) every: Option<Duration>,
 
     /// Higher ones run first, in a queue that has priorities

@@ -4,7 +4,7 @@ mod args;
 mod at;
 mod store;
 
-use self::args::{Add, Ls, OneKey, Queue};
+use self::args::{Add, Ls, Makes, OneKey, Queue};
 pub(crate) use self::args::{Command, DEFAULT};
 use self::store::{Stats, Store, Who};
 
@@ -52,12 +52,16 @@ impl From<io::Error> for Ended {
 }
 
 /// Opens the engine, and does it. Gives the exit status.
-fn with(queue: &Queue, call: impl FnOnce(&mut Store, &str, &mut dyn Write) -> Result<u8, Ended>) -> u8 {
+fn with(
+    queue: &Queue,
+    makes: Makes,
+    call: impl FnOnce(&mut Store, &str, &mut dyn Write) -> Result<u8, Ended>,
+) -> u8 {
     if let Err(why) = crate::closed::has_output() {
         return refuse(USAGE, why);
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    let done = queue.open().map_err(Ended::from).and_then(|mut client| {
+    let done = queue.open(makes).map_err(Ended::from).and_then(|mut client| {
         let status = call(&mut client, &queue.queue, &mut out)?;
         out.flush()?;
         Ok(status)
@@ -89,7 +93,7 @@ pub(crate) fn run(command: Command) -> u8 {
 fn add(args: Add) -> u8 {
     let Add { queue, after, at, every, priority, null, keys } = args;
     let as_json = queue.json;
-    with(&queue, |client, name, out| {
+    with(&queue, Makes::File, |client, name, out| {
         let mut added = 0_u64;
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
             let delay = at.map(at::delay).or(after);
@@ -122,7 +126,7 @@ fn add(args: Add) -> u8 {
 }
 
 fn ls(args: &Ls) -> u8 {
-    with(&args.queue, |client, name, out| {
+    with(&args.queue, Makes::Nothing, |client, name, out| {
         if args.queues {
             for name in client.queues()? {
                 if args.queue.json {
@@ -144,7 +148,7 @@ fn ls(args: &Ls) -> u8 {
 
 fn state(args: OneKey) -> u8 {
     let OneKey { queue, key } = args;
-    with(&queue, |client, name, out| match client.state(name, &key.into_vec())? {
+    with(&queue, Makes::Nothing, |client, name, out| match client.state(name, &key.into_vec())? {
         Some(known) => {
             tell(out, &known, queue.json)?;
             Ok(0)
@@ -173,7 +177,7 @@ fn retry(args: OneKey) -> u8 {
 
 fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
     let OneKey { queue, key } = args;
-    with(&queue, |client, name, out| {
+    with(&queue, Makes::Nothing, |client, name, out| {
         if !call(client, name, &key.into_vec())? {
             return unknown(out, queue.json);
         }
@@ -187,15 +191,15 @@ fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<
 }
 
 fn pause(queue: &Queue) -> u8 {
-    with(queue, |client, name, _| Ok(client.pause(name).map(|()| 0)?))
+    with(queue, Makes::File, |client, name, _| Ok(client.pause(name).map(|()| 0)?))
 }
 
 fn resume(queue: &Queue) -> u8 {
-    with(queue, |client, name, _| Ok(client.resume(name).map(|()| 0)?))
+    with(queue, Makes::File, |client, name, _| Ok(client.resume(name).map(|()| 0)?))
 }
 
 fn purge(queue: &Queue) -> u8 {
-    with(queue, |client, name, out| {
+    with(queue, Makes::Nothing, |client, name, out| {
         let purged = client.purge(name)?;
         if queue.json {
             writeln!(out, "{{\"purged\":{purged}}}")?;
@@ -207,7 +211,7 @@ fn purge(queue: &Queue) -> u8 {
 }
 
 fn stats(queue: &Queue) -> u8 {
-    with(queue, |client, name, out| {
+    with(queue, Makes::Nothing, |client, name, out| {
         let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(name)?;
         if queue.json {
             let seconds =
@@ -255,11 +259,11 @@ fn stats(queue: &Queue) -> u8 {
 }
 
 fn migrate(queue: &Queue) -> u8 {
-    with(queue, |client, _, _| Ok(client.migrate().map(|()| 0)?))
+    with(queue, Makes::File, |client, _, _| Ok(client.migrate().map(|()| 0)?))
 }
 
 fn check(queue: &Queue) -> u8 {
-    with(queue, |client, _, out| {
+    with(queue, Makes::Nothing, |client, _, out| {
         let Some(faults) = client.check()? else {
             let why = "--engine postgres: there is no file to check; PostgreSQL has pg_amcheck";
             return Err(Ended::With(USAGE, why.to_owned()));

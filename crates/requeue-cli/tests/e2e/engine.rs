@@ -153,6 +153,18 @@ fn what_is_wrong_is_named_and_nothing_is_made_of_it() {
     let ended = command.arg("stats").env_remove("REQUEUE_ENGINE").output().unwrap();
     let err = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.code() == Some(2) && err.contains("REQUEUE_ENGINE"), "{err}");
+    for args in
+        [&["ls"][..], &["state", "a"], &["cancel", "a"], &["retry", "a"], &["purge"], &["stats"], &["check"]]
+    {
+        let (status, err) = said(args);
+        assert!(status == 1 && err.contains("q.db: there is no such file"), "{args:?}: {err}");
+    }
+    for (args, why) in
+        [(["add", "--every", "0s", "a"], "longer than nothing"), (["add", "--after", "-3s", "a"], "'-3s'")]
+    {
+        let (status, err) = said(&args);
+        assert!(status == 2 && err.contains(why), "{args:?}: {err}");
+    }
     assert_eq!(std::fs::read_dir(dir).unwrap().count(), 1, "nothing was made");
 }
 
