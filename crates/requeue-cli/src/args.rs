@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ArgPredicate;
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Arg, ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use requeue::Debounce;
 
 use crate::engine;
@@ -26,7 +26,7 @@ use crate::{duration, keys, listen, whole_file};
     arg_required_else_help = true,
     after_help = FIRST,
     override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
-                      requeue add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS] [KEY]..."
+                      requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS]..."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -52,6 +52,15 @@ pub(crate) enum Command {
         override_usage = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]"
     )]
     Plan(Box<Plan>),
+
+    #[command(
+        about = "Run PROGRAM for the keys of a durable queue, beside other processes",
+        long_about = WORK,
+        after_help = WORKING,
+        override_usage = "requeue work [OPTIONS] [--] PROGRAM [ARG]...",
+        mut_args(for_work)
+    )]
+    Work(Box<Work>),
 
     #[command(flatten)]
     Engine(engine::Command),
@@ -182,6 +191,117 @@ Examples:
   Ask again every 10 seconds until ready.sh exits with anything but 75:
     requeue run --again-after 10s ./ready.sh < hosts.txt";
 
+const WORK: &str = "\
+Run PROGRAM for the keys of a durable queue, until a signal comes.
+
+The queue is on a PostgreSQL server, where any number of processes on any number of machines work on it, each key in one of them \
+at a time, or in a file, on which one process works. Keys come by `requeue add`, from programs that use the library, or from \
+transactions of your own: select requeue.add_tx('orders', 'order-4711').";
+
+const WORKING: &str = "\
+PROGRAM, what the end of a run means, signals, files and the exit status are those of
+`requeue run`: see there. What is special here:
+
+  In its environment PROGRAM has REQUEUE_FENCE, a number that grows from run to run of a
+  key: whatever it writes to may refuse a smaller one than it has seen. REQUEUE_PAYLOAD has
+  the values of the triggers as JSON, a line each, if they had any.
+  A process has a lease on a server. If it cannot extend it (the network is cut, the machine
+  was stopped) its programs are ended, TERM and after --grace KILL, before other processes get
+  their keys, and what they end with is refused.
+  Back-off and rate are stored with the queue on a server, for all processes: --base-delay
+  and --max-delay, where one of them is given, and --rate are what holds from then on.
+  At the first signal nothing more is claimed, and what is claimed is run. What is left is
+  for other processes, and is no reason for another status than 0.
+
+Examples:
+  requeue migrate --engine postgres://worker@db/shop
+  requeue add --engine postgres://worker@db/shop --queue orders order-4711
+  requeue work --engine postgres://worker@db/shop --queue orders -j 8 ./ship";
+
+/// `requeue work`: what `requeue run` does, for keys that come from an engine.
+#[derive(Args, Debug)]
+pub(crate) struct Work {
+    /// Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE
+    #[arg(long, value_name = "ENGINE", help_heading = "Keeping")]
+    engine: Option<String>,
+
+    /// On a server, how long this process may be silent before others get its keys [default: 30s]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Keeping")]
+    lease: Option<Duration>,
+
+    #[command(flatten)]
+    run: Run,
+}
+
+/// What has no meaning for `work` is not in its help, see [`Work::into_run`].
+fn for_work(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "queue" => arg.help("The name of the queue [default: default]"),
+        "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
+        "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
+        | "no_gitignore" | "on" | "no_initial" | "one" | "resync" | "dry_run" | "resume" | "left_to"
+        | "bound" | "debounce" | "debounce_max" | "in_backoff" => arg.hide(true),
+        _ => arg,
+    }
+}
+
+impl Work {
+    /// The run that this is.
+    ///
+    /// # Errors
+    ///
+    /// Options that say nothing here, and an engine that is not named or cannot be.
+    pub(crate) fn into_run(self) -> Result<Run, String> {
+        let Self { engine, lease, mut run } = self;
+        let engine = engine::named(engine.as_deref())?;
+        let input = "keys come from the engine";
+        let given = [
+            (run.state.is_some(), "--state", "say --engine sqlite:FILE"),
+            (run.priority, "--priority", "keys have the priorities that `requeue add` gave them"),
+            (run.merge.is_some(), "--merge", "the values are those of the engine"),
+            (!run.watch.is_empty(), "--watch", input),
+            (run.dry_run, "--dry-run", "see `requeue ls`"),
+            (run.resume, "--resume", "the engine knows what has ended"),
+            (run.left_to.is_some(), "--left-to", "what is left stays in the queue"),
+            (run.bound.is_some(), "--bound", "the engine keeps whatever it has accepted"),
+            (run.debounced().is_some(), "--debounce", "engines keep no times of quiet"),
+            (
+                run.in_backoff != InBackoff::Run,
+                "--in-backoff",
+                "a trigger makes its key run as soon as it can",
+            ),
+        ];
+        let stored =
+            "on a server the back-off is the queue's, for all processes: --base-delay and --max-delay";
+        let on_server = [
+            (run.limiter.is_some(), "--limiter", stored),
+            (run.retry_rate.is_some(), "--retry-rate", stored),
+            (run.group_by.is_some(), "--group-by", "a server keeps no groups"),
+            (run.max_wait.is_some(), "--max-wait", "a server does not raise keys by their age"),
+        ];
+        let is_server = matches!(engine, Engine::Server(_));
+        let wrong =
+            given.into_iter().chain(on_server.into_iter().filter(|_| is_server)).find(|(given, ..)| *given);
+        if let Some((_, option, why)) = wrong {
+            return Err(format!("{option} has no meaning for work: {why}"));
+        }
+        if lease.is_some() && !is_server {
+            return Err("--lease has no meaning for a file: one process works on it".to_owned());
+        }
+        (run.engine, run.lease, run.works, run.stay) = (Some(engine), lease, true, true);
+        run.check()?;
+        Ok(run)
+    }
+}
+
+/// Where a durable queue is.
+#[derive(Clone, Debug)]
+pub(crate) enum Engine {
+    File(PathBuf),
+    /// How to connect to it. There may be a password in it.
+    Server(String),
+}
+
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
 #[command(group = ArgGroup::new("passed_over").args(["priority", "group_by"]).multiple(true))]
@@ -298,12 +418,24 @@ pub(crate) struct Run {
     pub(crate) state: Option<PathBuf>,
 
     /// With --state, the name of the queue in FILE [default: default]
-    #[arg(long, value_name = "NAME", requires = "state", help_heading = "Keeping")]
+    #[arg(long, value_name = "NAME", help_heading = "Keeping")]
     queue: Option<String>,
 
     /// With --state, go on after the end of the input until a signal comes: keys come by `requeue add`
     #[arg(long, requires = "state", help_heading = "Keeping")]
     pub(crate) stay: bool,
+
+    /// The engine of `requeue work`.
+    #[arg(skip)]
+    engine: Option<Engine>,
+
+    /// All keys come from the engine.
+    #[arg(skip)]
+    pub(crate) works: bool,
+
+    /// How long the process may be silent before others get its keys.
+    #[arg(skip)]
+    pub(crate) lease: Option<Duration>,
 
     /// Run at most N programs at a time [default: number of cores]
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
@@ -321,13 +453,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
-    /// Delay before the first retry; it doubles with every failure in a row
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "1s", help_heading = "Retrying")]
-    pub(crate) base_delay: Duration,
+    /// Delay before the first retry; it doubles with every failure in a row [default: 1s]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
+    pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5m", help_heading = "Retrying")]
-    pub(crate) max_delay: Duration,
+    /// The longest delay before a retry [default: 5m]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
+    pub(crate) max_delay: Option<Duration>,
 
     /// Lengthen each delay by a random part of it, up to this fraction
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
@@ -468,6 +600,21 @@ pub(crate) enum Form {
 }
 
 impl Run {
+    /// What the key waits for whose first run fails.
+    pub(crate) fn base_delay(&self) -> Duration {
+        self.base_delay.unwrap_or(Duration::from_secs(1))
+    }
+
+    /// The longest delay before a retry.
+    pub(crate) fn max_delay(&self) -> Duration {
+        self.max_delay.unwrap_or(Duration::from_secs(300))
+    }
+
+    /// Where the queue is, if not in memory alone.
+    pub(crate) fn engine(&self) -> Option<Engine> {
+        self.engine.clone().or_else(|| self.state.clone().map(Engine::File))
+    }
+
     /// How long it must be quiet around a key, and for how long that puts its run off at the most.
     pub(crate) fn quiet_time(&self) -> (Duration, Duration) {
         let max = self.debounce.max.or(self.debounce_max);
@@ -489,14 +636,17 @@ impl Run {
         if let Some((option, why)) = self.not_with_state() {
             return Err(format!("{option} and --state do not go together: {why}"));
         }
+        if self.queue.is_some() && self.engine().is_none() {
+            return Err("--queue needs --state FILE".to_owned());
+        }
         if let Some(option) = self.needs_watch() {
             return Err(format!("{option} needs --watch PATH"));
         }
-        if self.base_delay > self.max_delay {
+        if self.base_delay() > self.max_delay() {
             return Err(format!(
                 "--base-delay ({}) is longer than --max-delay ({})",
-                duration::show(self.base_delay),
-                duration::show(self.max_delay)
+                duration::show(self.base_delay()),
+                duration::show(self.max_delay())
             ));
         }
         if let (Quiet { max: Some(_), .. }, Some(_)) = (self.debounce, self.debounce_max) {
@@ -596,7 +746,7 @@ impl Run {
 
     /// Whether standard input has keys.
     pub(crate) fn reads_input(&self) -> bool {
-        self.stdin || self.watch.is_empty()
+        !self.works && (self.stdin || self.watch.is_empty())
     }
 
     /// The longest key that is kept whole. Where a file may have to get it, that is any
@@ -767,8 +917,8 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_documentation() {
         let run = parse(&["true"]).unwrap();
-        assert_eq!(run.base_delay, Duration::from_secs(1));
-        assert_eq!(run.max_delay, Duration::from_secs(300));
+        assert_eq!(run.base_delay(), Duration::from_secs(1));
+        assert_eq!(run.max_delay(), Duration::from_secs(300));
         assert_eq!(run.jitter, 0.2);
         assert_eq!(run.max_attempts, 5);
         assert_eq!((run.retry_rate, run.retry_burst), (None, None));

@@ -51,6 +51,8 @@ pub(crate) enum Ended {
     Unknown,
     /// We had to leave.
     Stopped,
+    /// We ended it, because another process may have its key.
+    LeaseLost,
     /// It ended well, but nobody took all of its output before we had to leave.
     Unheard,
 }
@@ -121,7 +123,7 @@ impl Keeper {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Runs `command` to its end, for `subject`. `scratch` is the worker's buffer for
+    /// Runs `command` to its end, for `subject`, or until `is_lost` says that the run is not ours any more. `scratch` is the worker's buffer for
     /// reading. `None`: there was no room for it until no further run was to begin.
     ///
     /// # Errors
@@ -132,9 +134,10 @@ impl Keeper {
         command: Command,
         subject: Subject<'_>,
         tag: Option<Arc<[u8]>>,
+        is_lost: &dyn Fn() -> bool,
         scratch: &mut [u8],
     ) -> io::Result<Option<Finish>> {
-        self.run_watched(command, subject, tag, scratch, Process::of)
+        self.run_watched(command, subject, tag, is_lost, scratch, Process::of)
     }
 
     fn run_watched(
@@ -142,6 +145,7 @@ impl Keeper {
         mut command: Command,
         subject: Subject<'_>,
         tag: Option<Arc<[u8]>>,
+        is_lost: &dyn Fn() -> bool,
         scratch: &mut [u8],
         watch: impl FnOnce(&Child) -> Process,
     ) -> io::Result<Option<Finish>> {
@@ -157,7 +161,7 @@ impl Keeper {
         let started = match self.room.start(&self.control, |text| self.log.note(text), start) {
             Err(e) if is_for_shell(&e, &command) => {
                 self.by_shell.store(true, Ordering::Relaxed);
-                return self.run_watched(command, subject, tag, scratch, watch);
+                return self.run_watched(command, subject, tag, is_lost, scratch, watch);
             }
             started => started?,
         };
@@ -170,6 +174,7 @@ impl Keeper {
         let course = Course {
             keeper: self,
             subject,
+            is_lost,
             group: Pid::from_child(&child),
             exited: None,
             stopped: None,
@@ -278,6 +283,8 @@ impl Process {
 struct Course<'a> {
     keeper: &'a Keeper,
     subject: Subject<'a>,
+    /// Whether the run is somebody else's by now.
+    is_lost: &'a dyn Fn() -> bool,
     group: Pid,
     /// When that was seen.
     exited: Option<Instant>,
@@ -366,6 +373,7 @@ impl Course<'_> {
             // Both may have come in one wake-up: what has ended by itself has ended.
             Phase::Running { .. } if self.exited.is_some() => {}
             Phase::Running { .. } if control.reached(Level::Stop) => self.term(Ended::Stopped),
+            Phase::Running { .. } if (self.is_lost)() => self.term(Ended::LeaseLost),
             Phase::Running { until } if passed(until) => self.term(Ended::TimedOut),
             Phase::Running { .. } => {
                 if let Some(signal) = self.stopping_signal() {
@@ -570,7 +578,8 @@ mod tests {
     fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
         let mut scratch = [0; 1024];
         let mut run = |keeper: &Keeper, script| {
-            let finish = keeper.run_watched(sh(script), ANY, None, &mut scratch, |_| Process::Look);
+            let finish =
+                keeper.run_watched(sh(script), ANY, None, &|| false, &mut scratch, |_| Process::Look);
             finish.unwrap().unwrap().ended
         };
         assert_eq!(run(&keeper(None), "exit 3"), Ended::Exit(3));
@@ -588,7 +597,7 @@ mod tests {
             });
             assert_eq!(run(&stopped, "exec sleep 1000"), Ended::Stopped);
         });
-        let none = stopped.run(sh("exit 0"), ANY, None, &mut []);
+        let none = stopped.run(sh("exit 0"), ANY, None, &|| false, &mut []);
         assert_eq!(none.unwrap(), None, "no further run begins");
     }
 
@@ -599,7 +608,7 @@ mod tests {
                 rustix::process::waitpid(Some(Pid::from_child(child)), rustix::process::WaitOptions::empty());
             Process::of(child)
         };
-        let finish = keeper(None).run_watched(sh("exit 0"), ANY, None, &mut [0; 1024], takes_it);
+        let finish = keeper(None).run_watched(sh("exit 0"), ANY, None, &|| false, &mut [0; 1024], takes_it);
         assert_eq!(finish.unwrap().unwrap().ended, Ended::Unknown);
     }
 }

@@ -51,7 +51,7 @@ impl Row<'_> {
             Some(Ended::Signal(n) | Ended::WantedTerminal(n)) => (128 + n, n),
             Some(Ended::Unknown) => (UNKNOWN, 0),
             Some(Ended::TimedOut) => (TIMED_OUT, SIGTERM),
-            Some(Ended::Stopped) => (128 + SIGTERM, SIGTERM),
+            Some(Ended::Stopped | Ended::LeaseLost) => (128 + SIGTERM, SIGTERM),
             // As a program ends whose own writing nobody reads.
             Some(Ended::Unheard) => (128 + SIGPIPE, SIGPIPE),
         };

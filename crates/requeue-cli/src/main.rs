@@ -57,6 +57,10 @@ fn main() -> ExitCode {
             Ok(()) => run::run(*args),
             Err(why) => args::usage_error("run", &why),
         },
+        Ok(args::Command::Work(args)) => match args.into_run() {
+            Ok(args) => run::run(args),
+            Err(why) => args::usage_error("work", &why),
+        },
         Ok(args::Command::Plan(args)) => plan::run(&args),
         Ok(args::Command::Engine(command)) => engine::run(command),
         Err(wrong) if wrong.use_stderr() => wrong.exit(),

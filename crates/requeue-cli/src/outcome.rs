@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Unknown,
     /// The program ended well, but its output was not passed on.
     Unheard,
+    /// The program was ended, because another process may have its key.
+    LeaseLost,
     /// The program did not start; the next time it may.
     NotStarted(String),
     Unpassable(Unpassable),
@@ -43,6 +45,7 @@ impl std::fmt::Display for Failure {
             }
             Self::Unknown => f.write_str("its exit status is unknown: the system has already forgotten it"),
             Self::Unheard => f.write_str("its output could not be passed on"),
+            Self::LeaseLost => f.write_str("its lease is lost: another process may run it"),
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
             Self::Unpassable(why) => why.fmt(f),
         }
@@ -52,7 +55,7 @@ impl std::fmt::Display for Failure {
 impl Failure {
     /// Whether the program was ended for it, and did not end by itself.
     pub(crate) fn ended_it(&self) -> bool {
-        matches!(self, Self::TimedOut(_) | Self::WantedTerminal(_))
+        matches!(self, Self::TimedOut(_) | Self::WantedTerminal(_) | Self::LeaseLost)
     }
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
     let failure = match ended {
         Ended::Exit(0) => return Verdict::Done,
         Ended::Stopped => return Verdict::Left(None),
+        Ended::LeaseLost => return Verdict::Left(Some(Failure::LeaseLost)),
         Ended::Unheard => return Verdict::Left(Some(Failure::Unheard)),
         Ended::Exit(code) => {
             if let (Some(d), true) = (args.again_after, code == i32::from(AGAIN)) {

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::keys::LONGEST;
+
 /// What becomes of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Merge {
@@ -31,13 +33,18 @@ pub(crate) enum Payload {
     Count(u64),
 }
 
-/// A payload as the file of `--state` has it.
+/// A payload as a durable queue has it.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum Kept {
+    #[serde(rename = "--merge last")]
     Last(Bytes),
+    #[serde(rename = "--merge concat")]
     Concat { values: Vec<Bytes>, longest: usize },
+    #[serde(rename = "--merge count")]
     Count(u64),
+    /// What another program has added.
+    #[serde(untagged)]
+    Others(serde_json::Value),
 }
 
 /// As text where they are: who lists the queue reads it.
@@ -90,6 +97,8 @@ impl From<Kept> for Payload {
                 Self::Concat { values: values.into_iter().flat_map(with_length).collect(), longest }
             }
             Kept::Count(count) => Self::Count(count),
+            // all of them, as JSON, a line each
+            Kept::Others(value) => Self::concat(value.to_string().as_bytes(), LONGEST),
         }
     }
 }
@@ -190,19 +199,26 @@ mod tests {
     fn what_is_kept_is_what_it_was() {
         let concat = |value: &[u8]| Some(Payload::concat(value, 100));
         let all = [
-            (Some(Payload::Last(b"a".to_vec())), r#"{"last":"a"}"#),
-            (Some(Payload::Last(b"\xff".to_vec())), r#"{"last":[255]}"#),
+            (Some(Payload::Last(b"a".to_vec())), r#"{"--merge last":"a"}"#),
+            (Some(Payload::Last(b"\xff".to_vec())), r#"{"--merge last":[255]}"#),
             (
                 joined([concat(b"a"), concat(b""), concat(b"b\n")]),
-                r#"{"concat":{"values":["a","","b\n"],"longest":100}}"#,
+                r#"{"--merge concat":{"values":["a","","b\n"],"longest":100}}"#,
             ),
-            (Some(Payload::Count(7)), r#"{"count":7}"#),
+            (Some(Payload::Count(7)), r#"{"--merge count":7}"#),
             (None, "null"),
         ];
         for (payload, text) in all {
             assert_eq!(serde_json::to_string(&payload).unwrap(), text);
             assert_eq!(serde_json::from_str::<Option<Payload>>(text).unwrap(), payload);
         }
+    }
+
+    #[test]
+    fn values_of_other_programs_are_their_json_a_line_each() {
+        let values =
+            [r#"{"count":7}"#, r#""a b""#, "[1,null]"].map(|it| Some(serde_json::from_str(it).unwrap()));
+        assert_eq!(text(&joined(values)), Some(b"{\"count\":7}\n\"a b\"\n[1,null]".to_vec()));
     }
 
     #[test]

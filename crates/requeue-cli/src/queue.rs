@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError, RateLimiter};
 use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
+use requeue_postgres::QueueBuilder;
 use requeue_prometheus::QueueSink;
 
-use crate::args::Run;
+use crate::args::{Engine, Run};
 use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
 use crate::listen;
-use crate::run::USAGE;
 use crate::state::State;
 use crate::tally::Key;
 
@@ -24,7 +24,7 @@ pub(crate) type Queue = WorkQueue<Key, Cause>;
 pub(crate) type Opened = (Queue, Option<Arc<State>>);
 
 /// What the options make of a queue that is being built.
-pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Cause>>;
+pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Cause> + Send>;
 
 /// The queue that the options ask for, which tells `sink` what happens; and its file, if it is in one.
 ///
@@ -32,13 +32,35 @@ pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Caus
 ///
 /// The exit status, and why: what the library refuses of the options, or what is wrong with the file.
 pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
-    let shape = shape(args, sink).map_err(|e| (1, e.to_string()))?;
-    if args.state.is_none() {
+    let engine = args.engine();
+    let shape = match engine {
+        Some(Engine::Server(_)) => told_to(sink),
+        _ => shape(args, sink).map_err(|e| (1, e.to_string()))?,
+    };
+    let Some(engine) = engine else {
         let built = shape(WorkQueue::merging(Cause::merge)).build();
         return Ok((built.map_err(|e| (1, e.to_string()))?, None));
-    }
-    let state = State::open(args, shape).map_err(|why| (USAGE, why))?;
+    };
+    let state = State::open(&engine, args, shape)?;
     Ok((state.queue(), Some(Arc::new(state))))
+}
+
+/// What the options ask of a queue on a server: it is stored there, for all processes.
+pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueBuilder<Key, Cause> {
+    let builder = args.lease.into_iter().fold(builder, QueueBuilder::lease);
+    let builder = match (args.base_delay, args.max_delay) {
+        (None, None) => builder,
+        _ => builder.backoff(args.base_delay(), args.max_delay()),
+    };
+    args.rate.into_iter().fold(builder, |builder, rate| builder.dispatch_rate(rate, at_once(rate)))
+}
+
+/// A queue that tells `sink` what happens, and is as it is otherwise.
+fn told_to(sink: Option<Arc<QueueSink>>) -> Shape {
+    Box::new(move |builder| match sink {
+        None => builder,
+        Some(sink) => builder.name(listen::NAME).metrics(sink),
+    })
 }
 
 /// A run absorbs the timers that were set before it: a success after a failure is not
@@ -58,7 +80,7 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
             limited((back_off(args, seed)?, Bucket::new(rate, burst)?))
         }
     };
-    let grouped = with_groups(args);
+    let (grouped, told) = (with_groups(args), told_to(sink));
     let (in_backoff, priority, rate) = (args.in_backoff.into(), args.priority, args.rate);
     let (max_wait, bound) = (args.max_wait, args.bound);
     Ok(Box::new(move |builder| {
@@ -67,10 +89,7 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
         let builder = rate.into_iter().fold(builder, |builder, rate| builder.rate(rate, at_once(rate)));
         let builder = max_wait.into_iter().fold(builder, Builder::max_wait);
         let builder = bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
-        match sink {
-            None => builder,
-            Some(sink) => builder.name(listen::NAME).metrics(sink),
-        }
+        told(builder)
     }))
 }
 
@@ -79,7 +98,7 @@ fn limited(limiter: impl RateLimiter<Key> + 'static) -> Shape {
 }
 
 fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterError> {
-    Jitter::new(Exponential::new(args.base_delay, args.max_delay)?, args.jitter, seed)
+    Jitter::new(Exponential::new(args.base_delay(), args.max_delay())?, args.jitter, seed)
 }
 
 /// Asks for no delay and counts the failures of each key, which `REQUEUE_FAILURES`

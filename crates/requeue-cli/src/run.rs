@@ -32,7 +32,6 @@ use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Opened, Retries};
 use crate::room::Room;
 use crate::signals::{self, Listener};
-use crate::state;
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Key, Tally};
 use crate::template::{Template, Unpassable};
@@ -213,13 +212,15 @@ fn control(
                 return (End::Stopped, Some(limits::no_thread(&e)));
             }
         };
-        let read = || read(&shop, resume);
+        let read = || if shop.args.works { (End::Input, None) } else { read(&shop, resume) };
         let (input, error) = match watcher {
             None => read(),
             Some(watcher) => watch::feed(&shop, watcher, read),
         };
         if shop.args.stay && input == End::Input && error.is_none() {
-            state::stay(&control);
+            if let Some(state) = &shop.state {
+                state.stay(&control, &log);
+            }
         }
         keys.ended.store(true, Ordering::Relaxed);
         see_off(&shop);

@@ -1,26 +1,30 @@
-//! `--state`: the queue is in a file, and goes on where it was when the command ended, however it ended.
+//! A durable queue under the command: `--state`, `requeue work`.
 //!
-//! The queue in memory is the same as without it, so that all else of the command knows nothing of the file. Only what
+//! The queue in memory is the same as without it, so that all else of the command knows nothing of the engine. Only what
 //! is added goes another way: a trigger is written first, and given to the queue in memory when it is on the disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op};
-use requeue_sqlite::{Client, Queue, Sqlite};
+use requeue_postgres::Postgres;
+use requeue_sqlite::{Client, Sqlite};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::args::Run;
+use crate::args::{Engine, Run};
 use crate::control::{Control, Level};
 use crate::intake::Cause;
 use crate::log::Log;
-use crate::queue::Shape;
+use crate::queue::{Shape, at_server};
+use crate::run::USAGE;
 use crate::tally::Key;
 
 /// What the disk refused is tried again after so long.
 const TRIES_AGAIN: Duration = Duration::from_millis(500);
+/// The server may take so long to take the last ends.
+const ENDS_ARRIVE: Duration = Duration::from_secs(5);
 /// Whether all is worked off is looked for so often.
 const LOOKS: Duration = Duration::from_millis(20);
 
@@ -33,49 +37,67 @@ struct Writing {
     op: Op<Added, AddFailed<Key, Cause>>,
 }
 
+/// Where the queue is.
+enum Place {
+    File { path: PathBuf, file: Sqlite, queue: requeue_sqlite::Queue<Key, Cause> },
+    Server(requeue_postgres::Queue<Key, Cause>),
+}
+
 pub(crate) struct State {
-    path: PathBuf,
     name: String,
-    file: Sqlite,
-    queue: Queue<Key, Cause>,
+    place: Place,
     /// In the order of the input.
     writing: Mutex<Vec<Writing>>,
-    /// It was said that the file can't be written.
+    /// It was said that nothing can be written.
     is_in_trouble: AtomicBool,
 }
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("State").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl State {
-    /// Opens the file that `--state` names, if it does, with a queue of this shape.
+    /// Opens the queue where the options say it is, with a front of this shape.
     ///
     /// # Errors
     ///
-    /// Why it can't be worked on.
-    pub(crate) fn open(args: &Run, shape: Shape) -> Result<Self, String> {
-        let path = args.state.clone().unwrap_or_default();
+    /// The exit status, and why it can't be worked on.
+    pub(crate) fn open(engine: &Engine, args: &Run, shape: Shape) -> Result<Self, (u8, String)> {
+        let name = args.queue_name().to_owned();
+        let place = match engine {
+            Engine::File(path) => Self::file(path, &name, shape).map_err(|why| (USAGE, why))?,
+            Engine::Server(server) => {
+                Self::server(server, &name, args, shape).map_err(|e| (1, e.to_string()))?
+            }
+        };
+        Ok(Self { name, place, writing: Mutex::default(), is_in_trouble: AtomicBool::new(false) })
+    }
+
+    fn file(path: &Path, name: &str, shape: Shape) -> Result<Place, String> {
         let about = |e: EngineError| match e {
             // "nothing has changed" says nothing of a file that was only opened
             EngineError::NotApplied(why) => format!("--state {why}"),
             e => format!("--state {}: {e}", path.display()),
         };
-        let file = Sqlite::open(&path).map_err(about)?;
-        let name = args.queue_name().to_owned();
-        let queue = file
-            .queue_with(&name, Cause::merge)
-            .front(shape)
-            .open()
-            .map_err(|e| format!("--state {}: queue {name}: {e}", path.display()))?;
-        Ok(Self { path, name, file, queue, writing: Mutex::default(), is_in_trouble: AtomicBool::new(false) })
+        let file = Sqlite::open(path).map_err(about)?;
+        let queue = file.queue_with(name, Cause::merge).front(shape).open();
+        let queue = queue.map_err(|e| format!("--state {}: queue {name}: {e}", path.display()))?;
+        Ok(Place::File { path: path.to_owned(), file, queue })
+    }
+
+    fn server(server: &str, name: &str, args: &Run, shape: Shape) -> Result<Place, EngineError> {
+        let builder = Postgres::connect(server).wait()?.queue_with(name, Cause::merge).front(shape);
+        Ok(Place::Server(at_server(builder, args).open().wait()?))
     }
 
     /// The queue in memory.
     pub(crate) fn queue(&self) -> crate::queue::Queue {
-        self.queue.in_memory().clone()
+        match &self.place {
+            Place::File { queue, .. } => queue.in_memory().clone(),
+            Place::Server(queue) => queue.in_memory().clone(),
+        }
     }
 
     /// Begins to write a trigger. What becomes of it is told by [`settle`](Self::settle).
@@ -86,7 +108,10 @@ impl State {
     fn begin_for(&self, lines: u64, key: Key, cause: Option<Cause>, priority: i16) {
         let add = Add::now().priority(priority);
         let add = cause.into_iter().fold(add, requeue::AddNow::value);
-        let op = self.queue.add_with(key.clone(), add);
+        let op = match &self.place {
+            Place::File { queue, .. } => queue.add_with(key.clone(), add),
+            Place::Server(queue) => queue.add_with(key.clone(), add),
+        };
         lock(&self.writing).push(Writing { key, priority, lines, op });
     }
 
@@ -137,24 +162,35 @@ impl State {
         lost
     }
 
-    /// Says that the file can't be written, and that it can again, each time once.
+    /// Says that the engine can't be written to, and that it can again, each time once.
     pub(crate) fn tell_trouble(&self, log: &Log) {
-        let trouble = self.file.trouble();
+        let trouble = match &self.place {
+            Place::File { file, .. } => file.trouble(),
+            Place::Server(queue) => queue.trouble(),
+        };
         let was_told = self.is_in_trouble.swap(trouble.is_some(), Ordering::Relaxed);
-        let path = self.path.display();
-        match trouble {
-            Some(why) if !was_told => log.note(&format!(
-                "--state {path}: {why}; the runs go on, and nothing more is read until it can be written"
+        match (&self.place, trouble) {
+            (Place::File { path, .. }, Some(why)) if !was_told => log.note(&format!(
+                "--state {}: {why}; the runs go on, and nothing more is read until it can be written",
+                path.display()
             )),
-            None if was_told => log.note(&format!("--state {path}: it can be written again")),
+            (Place::File { path, .. }, None) if was_told => {
+                log.note(&format!("--state {}: it can be written again", path.display()));
+            }
+            (Place::Server(_), Some(why)) if !was_told => {
+                log.note(&format!("{why}; the runs go on, and it is tried again"));
+            }
+            (Place::Server(_), None) if was_told => log.note("the server does its part again"),
             _ => {}
         }
     }
 
-    /// What the file had when it was opened, in words; `None` if that was nothing.
+    /// What the engine had when it was opened, in words; `None` if that was nothing.
     pub(crate) fn found(&self) -> Option<String> {
-        let queue = self.queue.in_memory();
-        let (path, stats) = (self.path.display(), queue.stats());
+        // what others do on a server is not ours to tell
+        let Place::File { path, queue, .. } = &self.place else { return None };
+        let queue = queue.in_memory();
+        let (path, stats) = (path.display(), queue.stats());
         let (ready, waiting) = (stats.ready, stats.waiting);
         if queue.is_paused() {
             let name = &self.name;
@@ -168,7 +204,7 @@ impl State {
     /// Waits until nothing is ready or running, and nothing waits for a retry, or the command is told to end. Keys
     /// that wait for a time of their own are not waited for. False if `limit` is over.
     pub(crate) fn work_off(&self, control: &Control, limit: Option<Duration>) -> bool {
-        let queue = self.queue.in_memory();
+        let queue = self.queue();
         let begun = Instant::now();
         let is_over =
             || control.reached(Level::WorkOff) || limit.is_some_and(|limit| begun.elapsed() >= limit);
@@ -193,38 +229,62 @@ impl State {
         control.reached(Level::WorkOff)
     }
 
-    /// Writes what is not written yet. The number of keys that are left in the file, which run when it is opened again.
+    /// Writes what is not written yet. The number of keys that are left in the file, which run when it is opened again; what
+    /// is left on a server is for others.
     ///
     /// # Errors
     ///
     /// What could not be written or read, and what becomes of it.
     pub(crate) fn finish(&self) -> Result<u64, String> {
-        let path = self.path.display();
-        let flushed = self.queue.written().wait();
-        flushed.map_err(|e| {
-            format!("--state {path}: the last runs may run again: their ends are not written: {e}")
-        })?;
-        let stats = Client::open(&self.path).and_then(|client| client.stats(&self.name));
-        stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("--state {path}: {e}"))
+        match &self.place {
+            Place::File { path: file, queue, .. } => {
+                let path = file.display();
+                let flushed = queue.written().wait();
+                flushed.map_err(|e| {
+                    format!("--state {path}: the last runs may run again: their ends are not written: {e}")
+                })?;
+                let stats = Client::open(file).and_then(|client| client.stats(&self.name));
+                stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("--state {path}: {e}"))
+            }
+            Place::Server(queue) => {
+                let begun = Instant::now();
+                while !queue.is_settled() {
+                    if begun.elapsed() >= ENDS_ARRIVE {
+                        let why = queue.trouble().unwrap_or_else(|| "the server does not answer".to_owned());
+                        return Err(format!(
+                            "the last runs may run again: their ends are not written: {why}"
+                        ));
+                    }
+                    std::thread::sleep(LOOKS);
+                }
+                Ok(0)
+            }
+        }
     }
 
     /// What is to be said of lines that were read, and not accepted.
     pub(crate) fn lost(&self, lines: u64) -> String {
         let lines = if lines == 1 { "line" } else { &format!("{lines} lines") };
-        format!("--state {}: the last {lines} that came may not be in it", self.path.display())
+        match &self.place {
+            Place::File { path, .. } => {
+                format!("--state {}: the last {lines} that came may not be in it", path.display())
+            }
+            Place::Server(_) => format!("the last {lines} that came may not be in queue {}", self.name),
+        }
     }
-}
 
-/// Waits until the command is told to end.
-pub(crate) fn stay(control: &Control) {
-    while !control.reached(Level::WorkOff) {
-        pause(control, None);
+    /// Waits until the command is told to end, and tells of trouble meanwhile.
+    pub(crate) fn stay(&self, control: &Control, log: &Log) {
+        while !control.reached(Level::WorkOff) {
+            pause(control, TRIES_AGAIN);
+            self.tell_trouble(log);
+        }
     }
 }
 
 /// Waits for so long, or until the command is told to end, or some signal came.
-fn pause(control: &Control, at_most: impl Into<Option<Duration>>) {
-    let at_most = at_most.into().and_then(|at_most| Timespec::try_from(at_most).ok());
+fn pause(control: &Control, at_most: Duration) {
+    let at_most = Timespec::try_from(at_most).ok();
     let mut fds = [PollFd::from_borrowed_fd(control.reading_ends.fd(), PollFlags::IN)];
     // who waits looks again, also where this was interrupted
     let _ = poll(&mut fds, at_most.as_ref());

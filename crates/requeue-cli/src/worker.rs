@@ -234,7 +234,7 @@ impl Shop {
         let tag = self.args.tag.then(|| output::tag(key));
         self.tally.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
-        let finish = self.keeper.run(command, turn.of(key), tag, &mut vec![0; SCRATCH]);
+        let finish = self.keeper.run(command, turn.of(key), tag, &|| job.cancelled(), &mut vec![0; SCRATCH]);
         if !matches!(finish, Ok(None)) {
             let finish = finish.as_ref().ok().copied().flatten();
             let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);

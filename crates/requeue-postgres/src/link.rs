@@ -66,6 +66,14 @@ fn words(error: &Error) -> BoxError {
 }
 
 impl Failed {
+    /// In words; `None` if the server does what it should.
+    pub(crate) fn why(&self) -> Option<String> {
+        match self {
+            Self::Not(why) | Self::Maybe(why) => Some(why.to_string()),
+            Self::Data(_) | Self::LeaseLost => None,
+        }
+    }
+
     pub(crate) fn of(error: &Error) -> Self {
         let Some(said) = error.as_db_error() else {
             // the connection broke, or the client could not make sense of the answer

@@ -94,6 +94,8 @@ struct Runs<K> {
     /// Those that ended while they were being cancelled.
     undecided: HashMap<K, Given>,
     ends: Vec<End>,
+    /// So many were taken to be sent, and it is not known yet what has become of them.
+    on_their_way: usize,
     /// Keys that were claimed, and whose run before has just ended.
     freed: Vec<Claimed>,
 }
@@ -123,6 +125,8 @@ pub(crate) struct Pen<K> {
     pub(crate) refused: AtomicU64,
     /// No keys are claimed any more: the last handle is gone.
     pub(crate) closed: AtomicBool,
+    /// Why the last call for keys and ends failed, if it did.
+    trouble: Mutex<Option<String>>,
 }
 
 /// What became of a key that was claimed.
@@ -140,6 +144,7 @@ impl<K: Key> Pen<K> {
             giving_up: HashMap::new(),
             undecided: HashMap::new(),
             ends: Vec::new(),
+            on_their_way: 0,
             freed: Vec::new(),
         };
         Self {
@@ -150,7 +155,13 @@ impl<K: Key> Pen<K> {
             clock: OnceLock::new(),
             refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            trouble: Mutex::default(),
         }
+    }
+
+    /// Why the last call for keys and ends failed, if it did.
+    pub(crate) fn trouble(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn runs(&self) -> MutexGuard<'_, Runs<K>> {
@@ -226,6 +237,7 @@ impl<K: Key> Pen<K> {
     pub(crate) fn ends(&self, most: usize) -> Vec<End> {
         let mut runs = self.runs();
         let most = most.min(runs.ends.len());
+        runs.on_their_way = most;
         runs.ends.drain(..most).collect()
     }
 
@@ -237,6 +249,17 @@ impl<K: Key> Pen<K> {
     /// Keys that may be given to the queue now.
     pub(crate) fn freed(&self) -> Vec<Claimed> {
         std::mem::take(&mut self.runs().freed)
+    }
+
+    /// Whether all ends of runs are at the server.
+    pub(crate) fn has_sent(&self) -> bool {
+        let runs = self.runs();
+        runs.ends.is_empty() && runs.on_their_way == 0
+    }
+
+    /// Ends that were taken have reached the server, or are given back.
+    pub(crate) fn arrived(&self) {
+        self.runs().on_their_way = 0;
     }
 
     /// Whether nothing is left to be sent, and no run goes on.

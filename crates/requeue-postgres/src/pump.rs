@@ -194,6 +194,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             match self.next(wanted, &ends).await {
                 Ok(next) => {
+                    *self.lease.pen.trouble() = None;
+                    self.lease.pen.arrived();
                     let refused = sent.saturating_sub(next.accepted);
                     self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
                     self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
@@ -218,6 +220,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     } else {
                         ends
                     });
+                    self.lease.pen.arrived();
+                    *self.lease.pen.trouble() = failed.why();
                     match failed {
                         Failed::Not(_) | Failed::Data(_) => {}
                         Failed::Maybe(_) => self.is_unsure(),

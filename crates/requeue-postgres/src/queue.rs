@@ -641,6 +641,35 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.pen.refused.load(Relaxed)
     }
 
+    /// Why no keys can be claimed now, and no ends of runs sent; `None` while that goes well. It is tried again all the time.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// if let Some(why) = q.trouble() {
+    ///     eprintln!("the queue stands still: {why}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.pen.trouble().clone()
+    }
+
+    /// Whether the server knows of the ends of all runs that have ended here. What it does not know of when the process ends
+    /// runs again.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// println!("{}", q.is_settled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.inner.pen.has_sent()
+    }
+
     /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the
     /// server is for others.
     ///

@@ -32,6 +32,11 @@ fn log(dir: &Path, name: &str) -> File {
     File::options().create(true).append(true).open(dir.join(name)).unwrap()
 }
 
+/// A line of a log. Its length divides that of a page: a process that is killed may leave half of a write that crosses one.
+fn line(key: u64, at: u64) -> Vec<u8> {
+    format!("{key:>4} {at:>26}\n").into_bytes()
+}
+
 /// Works with handlers of which each fifth run fails.
 fn work(q: &Queue<u64>, dir: &Path) -> Worker {
     let ran = Arc::new(log(dir, "ran"));
@@ -41,7 +46,7 @@ fn work(q: &Queue<u64>, dir: &Path) -> Worker {
             return Outcome::Retry("this one fails".into());
         }
         // one write, which the system keeps when the process is killed
-        (&*ran).write_all(format!("{} {began}\n", run.key()).as_bytes()).unwrap();
+        (&*ran).write_all(&line(*run.key(), began)).unwrap();
         Outcome::Done
     });
     worker.unwrap()
@@ -67,7 +72,7 @@ fn child() {
                         _ => q.add(key),
                     };
                     added.wait().unwrap();
-                    acked.write_all(format!("{key} {began}\n").as_bytes()).unwrap();
+                    acked.write_all(&line(key, began)).unwrap();
                 }
             });
         }
@@ -92,9 +97,9 @@ fn last(path: &Path) -> (HashMap<u64, u64>, usize) {
     let text = std::fs::read_to_string(path).unwrap();
     let (mut last, mut lines) = (HashMap::new(), 0);
     for line in text.lines() {
-        let (key, at) = line.split_once(' ').unwrap();
+        let (key, at) = line.trim_start().split_once(' ').unwrap();
         let entry = last.entry(key.parse().unwrap()).or_insert(0);
-        *entry = at.parse::<u64>().unwrap().max(*entry);
+        *entry = at.trim_start().parse::<u64>().unwrap().max(*entry);
         lines += 1;
     }
     (last, lines)
@@ -141,4 +146,8 @@ fn check(dir: &Path) {
     // what has ended does not run again
     drop((worker, q));
     assert_eq!(open(dir).len(), 0);
+    // all of that was compared
+    for name in ["acked", "ran"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
 }

@@ -10,6 +10,7 @@ use requeue_sqlite::Client;
 
 use super::at;
 use super::store::Store;
+use crate::args::Engine;
 use crate::duration;
 
 /// Names the engine where `--engine` does not.
@@ -92,6 +93,29 @@ Examples:
   requeue add --at 18:00 --every 1d report
   requeue ls";
 
+/// The engine that is named so, or by the environment.
+///
+/// # Errors
+///
+/// What is wrong with the name, without what may be a password.
+pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
+    let engine = match (engine, std::env::var(ENGINE)) {
+        (Some(engine), _) => engine.to_owned(),
+        (None, Ok(engine)) => engine,
+        (None, Err(_)) => {
+            return Err(format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}"));
+        }
+    };
+    match engine.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(Engine::File(path.into())),
+        Some(("postgres" | "postgresql", server)) if server.starts_with("//") => Ok(Engine::Server(engine)),
+        Some(("postgres" | "postgresql", _)) => {
+            Err("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned())
+        }
+        _ => Err(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE")),
+    }
+}
+
 /// Whether a command makes a file that is not there.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Makes {
@@ -122,19 +146,10 @@ impl Queue {
     ///
     /// The exit status, and why.
     pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
-        let usage = |why: String| (crate::run::USAGE, why);
-        let engine = match (&self.engine, std::env::var(ENGINE)) {
-            (Some(engine), _) => engine.clone(),
-            (None, Ok(engine)) => engine,
-            (None, Err(_)) => {
-                return Err(usage(format!(
-                    "no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}"
-                )));
-            }
-        };
-        match engine.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => {
-                if makes == Makes::Nothing && std::fs::metadata(path).is_err_and(|e| e.kind() == NotFound) {
+        match named(self.engine.as_deref()).map_err(|why| (crate::run::USAGE, why))? {
+            Engine::File(path) => {
+                if makes == Makes::Nothing && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
+                    let path = path.display();
                     return Err((
                         1,
                         format!("{path}: there is no such file; the first `requeue add` makes it"),
@@ -142,15 +157,8 @@ impl Queue {
                 }
                 Client::open(path).map(Store::File).map_err(|e| (1, e.to_string()))
             }
-            Some(("postgres" | "postgresql", server)) if server.starts_with("//") => {
-                Postgres::connect(&engine).wait().map(Store::Server).map_err(|e| (1, e.to_string()))
-            }
-            // it is not repeated: there may be a password in it
-            Some(("postgres" | "postgresql", _)) => {
-                Err(usage("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned()))
-            }
-            _ => {
-                Err(usage(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE")))
+            Engine::Server(server) => {
+                Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, e.to_string()))
             }
         }
     }

@@ -5,7 +5,7 @@ mod at;
 mod store;
 
 use self::args::{Add, Ls, Makes, OneKey, Queue};
-pub(crate) use self::args::{Command, DEFAULT};
+pub(crate) use self::args::{Command, DEFAULT, named};
 use self::store::{Stats, Store, Who};
 
 use std::ffi::OsString;

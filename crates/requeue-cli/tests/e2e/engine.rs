@@ -179,3 +179,29 @@ fn a_full_device_and_a_closed_pipe_are_told_by_the_status() {
     assert_eq!(ended.status.code(), Some(1));
     assert!(String::from_utf8(ended.stderr).unwrap().contains("No space left"));
 }
+
+#[test]
+fn a_file_is_worked_off_until_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    well(dir.path(), &["add", "a", "b"]);
+    let engine = format!("sqlite:{}", dir.path().join("q.db").display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    command.args([
+        "work",
+        "--engine",
+        &engine,
+        "-j1",
+        "--",
+        "sh",
+        "-c",
+        "echo $1 fence $REQUEUE_FENCE",
+        "sh",
+    ]);
+    let job = crate::harness::start(command);
+    crate::harness::until("both runs", || job.out_seen(b"b fence"));
+    well(dir.path(), &["add", "c"]);
+    crate::harness::until("its run", || job.out_seen(b"c fence"));
+    job.signal(rustix::process::Signal::TERM);
+    let done = job.done();
+    assert_eq!((done.status, done.text().lines().count()), (0, 3), "{}", done.err);
+}

@@ -5,6 +5,8 @@
 mod cluster;
 
 use self::cluster::Cluster;
+use crate::harness::{Job, start, until};
+use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
 use std::io::Write as _;
@@ -36,6 +38,19 @@ impl Database {
         let ended = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
+    }
+
+    /// Begins to work, with a script for each key.
+    fn work(&self, args: &[&str], script: &str) -> Job {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+        command.arg("work").args(args).args(["--", "sh", "-c", script, "sh"]).env("REQUEUE_ENGINE", &self.0);
+        start(command)
+    }
+
+    /// What psql prints for this.
+    fn sql(&self, sql: &str) -> String {
+        let name = self.0.rsplit('/').next().unwrap();
+        Cluster::shared().unwrap().sql(name, sql)
     }
 
     fn well(&self, args: &[&str]) -> String {
@@ -100,4 +115,94 @@ fn a_server_that_is_not_there_is_told_without_a_password() {
         let err = String::from_utf8(ended.stderr).unwrap();
         assert!(!ended.status.success() && !err.contains("secret"), "{err}");
     }
+}
+
+#[test]
+fn keys_of_a_server_are_worked_off_by_several_processes_until_a_signal() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let script = r#"echo "$1 attempt $REQUEUE_ATTEMPT fence $REQUEUE_FENCE value [$REQUEUE_PAYLOAD]""#;
+    let jobs = [(); 2].map(|()| db.work(&["-j4"], script));
+    let keys: Vec<String> = (0..100).map(|n| format!("key-{n}")).collect();
+    db.requeue(&["add"], keys.join("\n").as_bytes());
+    db.sql(r#"select requeue.add_tx('default', 'valued', value => '{"count": 7}')"#);
+    until("all keys", || {
+        db.sql("select (select count(*) from requeue.item) + (select count(*) from requeue.inbox)") == "0"
+    });
+    let done = jobs.map(|job| {
+        job.signal(Signal::TERM);
+        job.done()
+    });
+    let mut ran: Vec<String> = Vec::new();
+    let mut fences: Vec<u64> = Vec::new();
+    for done in &done {
+        assert_eq!(done.status, 0, "{}", done.err);
+        for line in done.text().lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            ran.push(words[0].to_owned());
+            fences.push(words[4].parse().unwrap());
+            let value = if words[0] == "valued" { r#"value [{"count":7}]"# } else { "value []" };
+            assert!(line.contains(" attempt 1 ") && line.ends_with(value), "{line}");
+        }
+    }
+    ran.sort();
+    let mut expected = keys;
+    expected.push("valued".into());
+    expected.sort();
+    assert_eq!(ran, expected);
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len(), 101);
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "they have left");
+}
+
+#[test]
+fn a_program_whose_lease_is_lost_is_ended_and_its_key_goes_to_another() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let slow = db.work(&["-j1", "--lease", "1s"], "echo begun; exec sleep 1000");
+    db.well(&["add", "k"]);
+    until("its run", || slow.out_seen(b"begun"));
+    // as a machine that was asleep
+    slow.signal(Signal::STOP);
+    let other = db.work(&["-j1"], "echo $1 attempt $REQUEUE_ATTEMPT");
+    until("the other's run", || other.out_seen(b"k attempt 2"));
+    until("its end", || db.sql("select count(*) from requeue.item") == "0");
+    slow.signal(Signal::CONT);
+    slow.said("k: its lease is lost: another process may run it");
+    for job in [slow, other] {
+        job.signal(Signal::TERM);
+        let done = job.done();
+        assert_eq!(done.status, 0, "{}", done.err);
+    }
+    assert_eq!(db.sql("select count(*) from requeue.item"), "0", "its end changed nothing");
+}
+
+#[test]
+fn what_fails_comes_back_as_the_queue_says_and_gives_up_at_last() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let job = db.work(&["--base-delay", "10ms", "--max-delay", "40ms", "--max-attempts", "3"], "exit 3");
+    db.well(&["add", "k"]);
+    job.said("k: exit status 3 (attempt 3 of 3), gave up");
+    until("the end", || db.well(&["ls", "--dead"]).starts_with("dead    k"));
+    assert_eq!(db.sql("select base_us, max_us from requeue.queue"), "10000|40000");
+    job.signal(Signal::INT);
+    let done = job.done();
+    assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
+    assert!(done.err.contains("3 runs, 0 coalesced, 2 retries, 1 gave up, 0 left"), "{}", done.err);
+}
+
+#[test]
+fn a_session_that_is_ended_while_work_goes_on_is_made_again() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let job = db.work(&["-j1"], "echo ran $1");
+    db.well(&["add", "a"]);
+    until("its run", || job.out_seen(b"ran a"));
+    db.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'requeue' and datname = current_database()");
+    db.well(&["add", "b"]);
+    until("its run", || job.out_seen(b"ran b"));
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
 }

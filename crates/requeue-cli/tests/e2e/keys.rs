@@ -111,7 +111,7 @@ fn a_system_that_takes_less_is_asked() {
     // A quarter of the stack's limit is what arguments and environment may take.
     let key = "k".repeat(100_000);
     let mut command = std::process::Command::new("sh");
-    let limited = format!("ulimit -s 512; exec {} run true {{}} {{}}", env!("CARGO_BIN_EXE_requeue"));
+    let limited = format!("ulimit -s 1024; exec {} run true {{}} {{}}", env!("CARGO_BIN_EXE_requeue"));
     command.args(["-c", &limited]);
     let done = run(command, format!("{key}\nshort\n").as_bytes());
     assert_eq!(done.status, 1, "{}", done.err);

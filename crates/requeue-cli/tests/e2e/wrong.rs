@@ -8,7 +8,7 @@ use crate::harness::run;
 const RUN: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...";
 const PLAN: &str = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]";
 const ALL: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
-     requeue add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS] [KEY]...";
+     requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS]...";
 
 /// Each message is the text here; then the usage, where it is given; then where there is
 /// more.
@@ -34,6 +34,46 @@ fn of_the_command() {
             Some(ALL),
         ),
         (&["--bogus"], "unexpected argument '--bogus' found", Some(ALL)),
+    ]);
+}
+
+#[test]
+fn of_work() {
+    const WORK: &str = "requeue work [OPTIONS] [--] PROGRAM [ARG]...";
+    let server = "--engine=postgres://u:secret@h/d";
+    refused(&[
+        (&["work"], "the following required arguments were not provided:\n  <PROGRAM [ARG]>...", Some(WORK)),
+        (
+            &["work", "--engine", "redis://x", "echo"],
+            "--engine \"redis://x\": write sqlite:FILE or postgres://USER@HOST/DATABASE",
+            Some(WORK),
+        ),
+        (
+            &["work", "--engine", "postgres:u:secret", "echo"],
+            "--engine postgres: write postgres://USER@HOST/DATABASE",
+            Some(WORK),
+        ),
+        (
+            &["work", server, "--watch", ".", "echo"],
+            "--watch has no meaning for work: keys come from the engine",
+            Some(WORK),
+        ),
+        (
+            &["work", "--engine=sqlite:q.db", "--state", "q.db", "echo"],
+            "--state has no meaning for work: say --engine sqlite:FILE",
+            Some(WORK),
+        ),
+        (
+            &["work", server, "--limiter", "exponential", "echo"],
+            "--limiter has no meaning for work: on a server the back-off is the queue's, for all processes: --base-delay and --max-delay",
+            Some(WORK),
+        ),
+        (
+            &["work", "--engine=sqlite:q.db", "--lease", "5s", "echo"],
+            "--lease has no meaning for a file: one process works on it",
+            Some(WORK),
+        ),
+        (&["run", "--queue", "x", "echo"], "--queue needs --state FILE", Some(RUN)),
     ]);
 }
 
