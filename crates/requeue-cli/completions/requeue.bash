@@ -908,7 +908,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__work)
-            opts="-j -q -0 -h --engine --lease --max-wait --group-by --group-cap --group-rate --tag --group --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --again-after --fatal-code --drain-timeout --fail-fast --failed-to --joblog --listen --metrics-to --log --summary --quiet --queue --null --state --stay --priority --merge --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --dry-run --resume --left-to --bound --debounce --debounce-max --in-backoff --help"
+            opts="-0 -j -q -h --engine --lease --null --priority --max-wait --group-by --group-cap --group-rate --merge --tag --group --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -935,6 +935,61 @@ _requeue() {
                     return 0
                     ;;
                 --group-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --merge)
+                    COMPREPLY=($(compgen -W "last concat count" -- "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --glob)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ignore)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on)
+                    COMPREPLY=($(compgen -W "initial write delete" -- "${cur}"))
+                    return 0
+                    ;;
+                --resync)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --debounce)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --debounce-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bound)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --queue)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -986,6 +1041,10 @@ _requeue() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --in-backoff)
+                    COMPREPLY=($(compgen -W "run respect reset" -- "${cur}"))
+                    return 0
+                    ;;
                 --again-after)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1000,6 +1059,21 @@ _requeue() {
                     ;;
                 --failed-to)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --left-to)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --joblog)
@@ -1042,80 +1116,6 @@ _requeue() {
                     ;;
                 --summary)
                     COMPREPLY=($(compgen -W "text json off" -- "${cur}"))
-                    return 0
-                    ;;
-                --queue)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --state)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                --merge)
-                    COMPREPLY=($(compgen -W "last concat count" -- "${cur}"))
-                    return 0
-                    ;;
-                --watch)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --glob)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ignore)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --on)
-                    COMPREPLY=($(compgen -W "initial write delete" -- "${cur}"))
-                    return 0
-                    ;;
-                --resync)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --left-to)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                --bound)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --debounce)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --debounce-max)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --in-backoff)
-                    COMPREPLY=($(compgen -W "run respect reset" -- "${cur}"))
                     return 0
                     ;;
                 *)

@@ -136,6 +136,21 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'Wi
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
+concat\t''
+count\t''"
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
+write\t''
+delete\t''"
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l resync -d 'Every D, look at everything again and run every key again' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l queue -d 'The name of the queue [default: default]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
@@ -156,10 +171,14 @@ jitter\t'Another limiter, whose delays are lengthened at random'"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
+respect\t''
+reset\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
@@ -169,39 +188,20 @@ off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l queue -d 'The name of the queue [default: default]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
-concat\t''
-count\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
-write\t''
-delete\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l resync -d 'Every D, look at everything again and run every key again' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
-respect\t''
-reset\t''"
+complete -c requeue -n "__fish_requeue_using_subcommand work" -s 0 -l null -d 'Keys end with a NUL, not with a newline, in the file of --failed-to'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group -d 'Print a run\'s output when it ends, in one piece'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -s 0 -l null -d 'Keys end with a NUL, not with a newline, in the file of --failed-to'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l stay -d 'With --state, go on after the end of the input until a signal comes: keys come by `requeue add`'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l stdin -d 'With --watch, keys are read from standard input too'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l dirs -d 'Directories are keys too'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-initial -d 'Run nothing for what is there at the start, only for changes; the same as --on write,delete'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l stay -d 'With --state, go on after the end of the input until a signal comes: keys come by `requeue add`'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r

@@ -56,7 +56,8 @@ create table requeue.item(
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_threshold = 1000000000);
 create index item_ready on requeue.item(queue, rank, pos) where state = 1;
 create index item_due on requeue.item(queue, due_at) where due_at is not null;
-create index item_owner on requeue.item(owner) where state = 2;
+-- not `where state = 2`: a look-up of one held key could use that, and would filter all that are held
+create index item_owner on requeue.item(owner) where owner is not null;
 
 -- Triggers of users' transactions: append only, so that nobody waits for anybody. Whoever claims folds them in.
 create table requeue.inbox(
@@ -420,7 +421,8 @@ begin
 end $$;
 
 -- In the handler's own transaction: locks the run until that ends. It fails if the run is not the key's any more.
-create function requeue.guard(q int, k_ bytea, f_ bigint) returns void language plpgsql as $$
+create function requeue.guard(q int, k_ bytea, f_ bigint) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   perform 1 from requeue.item i where i.queue = q and i.key = k_ and i.fence = f_ and i.state = 2 for no key update;
   if not found then raise exception 'the run with fence % has lost its lease', f_ using errcode = 'RQ002'; end if;
@@ -439,7 +441,7 @@ end $$;
 -- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
 -- refused. -1: o was gone before, and all its runs.
 create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns int language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off as $$
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare c int;
 begin
   perform pg_current_xact_id();
@@ -460,10 +462,13 @@ begin
   return c;
 end $$;
 
--- What is known of keys, of one or of all. Status 3 is dead, 4 still in the inbox.
+-- What is known of keys, of one or of all: a plan for each call, which knows which. Status 3 is dead, 4 still in the inbox.
 create function requeue.keys(q int, k_ bytea default null)
 returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
-  priority int, value jsonb, age_us bigint, error text, place bigint) language sql stable as $$
+  priority int, value jsonb, age_us bigint, error text, place bigint) language plpgsql stable
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
+begin
+  return query
   select i.key, i.state, i.dirty, (extract(epoch from i.due_at - clock_timestamp()) * 1000000)::bigint, i.every_us, i.failures,
     case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
     (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint, null, i.pos
@@ -476,10 +481,12 @@ returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us 
   union all
   select b.key, 4::smallint, false, b.delay_us, null, 0, 1, -b.rank, b.value,
     (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint, null, b.id
-  from requeue.inbox b where b.queue = q and (k_ is null or b.key = k_) $$;
+  from requeue.inbox b where b.queue = q and (k_ is null or b.key = k_);
+end $$;
 
 -- Takes away what asks for a run of the key; a run that goes on goes on.
-create function requeue.cancel(q int, k_ bytea) returns boolean language plpgsql as $$
+create function requeue.cancel(q int, k_ bytea) returns boolean language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare n int; c int;
 begin
   delete from requeue.inbox b where b.queue = q and b.key = k_;
@@ -494,7 +501,8 @@ begin
 end $$;
 
 -- Lets a key run now that waits, or whose last run gave up.
-create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql as $$
+create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare v jsonb;
 begin
   delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value into v;
@@ -502,7 +510,8 @@ begin
     perform 1 from requeue.item i where i.queue = q and i.key = k_;
     if not found then return false; end if;
   end if;
-  update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.due_at is not null and i.state <> 2;
+  -- without "where due_at is not null", for the same reason as at item_owner
+  update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.state <> 2;
   perform requeue.add(q, array[k_], array[0::bigint], array[0]);
   if v is not null then
     update requeue.item i set value = v || coalesce(i.value, '[]') where i.queue = q and i.key = k_;
