@@ -5,13 +5,13 @@
 use requeue::{Run, Worker};
 use requeue_postgres::{Postgres, Queue};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
-                     | fill KEYS | work WORKERS PREFETCH | latency KEYS)";
+                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS)";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +28,7 @@ fn main() -> Res {
         ["many", keys] => many(&pg, keys.parse()?, "many"),
         ["fill", keys] => many(&pg, keys.parse()?, "work"),
         ["work", workers, prefetch] => work(&pg, workers.parse()?, prefetch.parse()?),
+        ["cycles", keys, seconds] => cycles(&pg, connect, keys.parse()?, seconds.parse()?),
         ["latency", keys] => latency(&pg, keys.parse()?),
         _ => Err(USAGE.into()),
     }
@@ -99,6 +100,52 @@ fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
     }
     worker.stop(Duration::from_secs(10)).wait();
     tell("work", &format!("\"keys\":{done}"), done as f64 / last.duration_since(begun).as_secs_f64());
+    Ok(())
+}
+
+/// Keys are added and worked off without end, of which at most 4,000 are under way: `keys` different ones (10,000 or more, so that none is in line when it comes again), one after another.
+/// Two handles work, as two processes would. A figure for each two seconds.
+fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64) -> Res {
+    let client = pg.client("cycles");
+    let (done, mut queues, mut workers) = (Arc::new(AtomicU64::new(0)), Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let q = Postgres::connect(connect).wait()?.queue::<String>("cycles").prefetch(400).open().wait()?;
+        let done = done.clone();
+        workers.push(Worker::of(&q).workers(4).start_threads(move |_: Run<String>| {
+            done.fetch_add(1, Relaxed);
+        })?);
+        queues.push(q);
+    }
+    let (begun, added) = (Instant::now(), AtomicU64::new(0));
+    let over = || begun.elapsed() >= Duration::from_secs(seconds);
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                while !over() {
+                    if added.load(Relaxed) > done.load(Relaxed) + 4000 {
+                        std::thread::sleep(Duration::from_millis(1));
+                        continue;
+                    }
+                    let from = added.fetch_add(200, Relaxed);
+                    let some: Vec<String> = (from..from + 200).map(|n| key(n % keys)).collect();
+                    if let Err(e) = client.add_many(&some, None, 0).wait() {
+                        return eprintln!("{e}");
+                    }
+                }
+            });
+        }
+        let mut before = 0;
+        while !over() {
+            std::thread::sleep(Duration::from_secs(2));
+            let now = done.load(Relaxed);
+            let second = begun.elapsed().as_secs();
+            tell("cycles", &format!("\"keys\":{keys},\"second\":{second}"), (now - before) as f64 / 2.0);
+            before = now;
+        }
+    });
+    for worker in workers {
+        worker.stop(Duration::from_secs(10)).wait();
+    }
     Ok(())
 }
 

@@ -1,0 +1,196 @@
+//! Tables are copied while a snapshot keeps vacuum from cleaning them, and nothing is lost by it.
+
+#[allow(missing_docs, dead_code, unreachable_pub)]
+#[path = "../../../verify/src/cluster.rs"]
+mod cluster;
+
+use self::cluster::Cluster;
+use requeue::{Run, Worker};
+use requeue_postgres::{Postgres, Queue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use tokio_postgres::{Client, NoTls};
+
+const LONG: Duration = Duration::from_secs(60);
+const KEYS: usize = 50;
+/// As if there had been endless visits of dead rows since the last call.
+const RENEW: &str = "select requeue.renew(-1000000000000000)";
+
+struct Database {
+    cluster: &'static Cluster,
+    url: String,
+    name: String,
+}
+
+impl Database {
+    fn new() -> Option<Self> {
+        let cluster = Cluster::shared()?;
+        let url = cluster.database();
+        let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
+        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
+        Some(Self { cluster, url, name })
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.sql(&self.name, sql)
+    }
+
+    /// The file that the keys are in: another one after each copy.
+    fn file(&self) -> String {
+        self.sql("select pg_relation_filenode('requeue.item')")
+    }
+
+    /// Whether the table was copied, though it was a moment ago.
+    fn renews(&self) -> bool {
+        let before = self.file();
+        self.sql("update requeue.meta set renewed = '-infinity'");
+        self.sql(RENEW);
+        self.file() != before
+    }
+
+    /// A user's connection, and what keeps it going.
+    fn client(&self) -> (tokio::runtime::Runtime, Client) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.expect("it is up");
+            tokio::spawn(connection);
+            client
+        });
+        (runtime, client)
+    }
+}
+
+#[test]
+fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
+    let Some(db) = Database::new() else { return };
+    let (runtime, report) = db.client();
+    let snapshot = report.batch_execute("begin isolation level repeatable read; select 1");
+    runtime.block_on(snapshot).expect("it is up");
+
+    let pg = Postgres::connect(&db.url).wait().expect("it is up");
+    let queues: Vec<Queue<u64>> = (0..2).map(|_| pg.queue("q").open().wait().expect("it is up")).collect();
+    let counters = || Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+    let (asked, ran, running) = (counters(), counters(), counters());
+    let start = |q: &Queue<u64>| {
+        let (asked, ran, running) = (asked.clone(), ran.clone(), running.clone());
+        let works = Worker::of(q).workers(3).start_threads(move |run: Run<u64>| {
+            let key = *run.key() as usize;
+            assert_eq!(running[key].fetch_add(1, SeqCst), 0, "{key} runs twice at once");
+            ran[key].fetch_max(asked[key].load(SeqCst), SeqCst);
+            running[key].fetch_sub(1, SeqCst);
+        });
+        works.expect("it starts")
+    };
+    let workers: Vec<Worker> = queues.iter().map(start).collect();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for nth in 0..2 {
+            let (q, asked, over) = (&queues[nth], &asked, &over);
+            threads.spawn(move || {
+                for key in (0..KEYS).cycle() {
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                    asked[key].fetch_add(1, SeqCst);
+                    q.add(key as u64).wait().expect("it is up");
+                }
+            });
+        }
+        let began = Instant::now();
+        let mut copies = 0;
+        while copies < 20 {
+            copies += u32::from(db.renews());
+            if began.elapsed() > LONG {
+                over.store(true, SeqCst);
+                panic!("{copies} copies");
+            }
+        }
+        over.store(true, SeqCst);
+    });
+    let begun = Instant::now();
+    while let Some(key) = (0..KEYS).find(|&key| ran[key].load(SeqCst) < asked[key].load(SeqCst)) {
+        assert!(begun.elapsed() < LONG, "the last trigger of {key} is lost");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for (worker, q) in workers.into_iter().zip(&queues) {
+        let report = worker.stop(LONG).wait();
+        assert!(report.complete, "{report:?}");
+        assert_eq!(q.ends_refused(), 0);
+    }
+    assert_eq!(db.sql("select count(*) from requeue.item"), "0");
+    assert!(db.renews());
+    assert_eq!(db.sql("select pg_relation_size('requeue.item')"), "0", "dead rows are left behind");
+    // which vacuum can't do
+    db.sql("insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 1000) n");
+    db.sql("delete from requeue.item");
+    db.sql("vacuum requeue.item");
+    assert_ne!(db.sql("select pg_relation_size('requeue.item')"), "0");
+    runtime.block_on(report.batch_execute("rollback")).expect("it is up");
+}
+
+#[test]
+fn a_transaction_that_has_read_the_table_is_waited_for_only_once_a_minute() {
+    let Some(db) = Database::new() else { return };
+    let (runtime, report) = db.client();
+    let reads = report.batch_execute("begin; select count(*) from requeue.item");
+    runtime.block_on(reads).expect("it is up");
+    assert!(!db.renews());
+    let later = "select renewed > clock_timestamp() + interval '30 s' from requeue.meta";
+    assert_eq!(db.sql(later), "t");
+    runtime.block_on(report.batch_execute("rollback")).expect("it is up");
+    let before = db.file();
+    db.sql(RENEW);
+    assert_eq!(db.file(), before, "that is not a minute ago");
+    assert!(db.renews());
+}
+
+#[test]
+fn tables_are_not_copied_without_need_nor_within_a_snapshot_nor_where_it_takes_long() {
+    let Some(db) = Database::new() else { return };
+    let before = db.file();
+    db.sql("select requeue.renew(requeue.renew(9223372036854775807))");
+    assert_eq!(db.file(), before, "without need");
+    let (runtime, client) = db.client();
+    let within = format!("begin isolation level repeatable read; {RENEW}; commit");
+    runtime.block_on(client.batch_execute(&within)).expect("it is up");
+    assert_eq!(db.file(), before, "within a snapshot");
+    db.sql("insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 200001) n");
+    assert!(!db.renews(), "it takes long");
+    // and the keys are there
+    assert_eq!(db.sql("select count(*) from requeue.item"), "200001");
+    db.sql("delete from requeue.item where key < int4send(100001)");
+    // with values, failures and all else
+    db.sql(
+        "update requeue.item set failures = 3, value = '[1]', due_at = now() where key = int4send(100001)",
+    );
+    let all = "select md5(string_agg(i::text, ',' order by key)) from requeue.item i";
+    let was = db.sql(all);
+    let begun = Instant::now();
+    while !db.renews() {
+        assert!(begun.elapsed() < LONG, "the server's statistics do not say that keys went");
+    }
+    assert_eq!(db.sql(all), was);
+}
+
+#[test]
+fn a_row_that_is_changed_at_each_call_is_copied_too() {
+    let Some(db) = Database::new() else { return };
+    let pg = Postgres::connect(&db.url).wait().expect("it is up");
+    let q: Queue<u64> = pg.queue("q").dispatch_rate(1e6, 10).open().wait().expect("it is up");
+    let file = || db.sql("select pg_relation_filenode('requeue.queue')");
+    let before = file();
+    db.sql("do $$ begin for n in 1..10001 loop update requeue.queue set burst = n; end loop; end $$");
+    let begun = Instant::now();
+    while file() == before {
+        assert!(begun.elapsed() < LONG, "the server's statistics do not say that rows died");
+        db.sql("update requeue.meta set renewed = '-infinity'");
+        db.sql("select requeue.renew(9223372036854775807)");
+    }
+    assert_eq!(db.sql("select id, name, rate, burst from requeue.queue"), "1|q|1000000|10001");
+    // the numbers of queues go on
+    let other: Queue<u64> = pg.queue("other").open().wait().expect("it is up");
+    assert_eq!(db.sql("select count(distinct id) from requeue.queue"), "2");
+    drop((q, other));
+}
