@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
@@ -14,8 +14,8 @@ pub struct Cluster {
     folder: PathBuf,
     bin: PathBuf,
     port: u16,
-    /// Its end ends the server and removes the folder: also where this process is killed.
-    _guard: Mutex<ChildStdin>,
+    /// Its end ends the server and removes the folder: also where this process is killed. A line restarts the server.
+    guard: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
     _child: Mutex<Child>,
 }
 
@@ -57,23 +57,38 @@ unix_socket_directories = '$folder'
 max_connections = 200
 $3
 END
-$as "$bin/postgres" -D "$folder/data" >>"$folder.log" 2>&1 </dev/null &
-server=$!
-for _ in $(seq 600); do
-    if $as "$bin/pg_isready" -q -h "$folder"; then echo ready; break; fi
-    if ! kill -0 $server 2>/dev/null; then tail -n 5 "$folder.log"; exit 1; fi
-    sleep 0.1
-done
+starts() {
+    $as "$bin/postgres" -D "$folder/data" >>"$folder.log" 2>&1 </dev/null &
+    server=$!
+    for _ in $(seq 600); do
+        if $as "$bin/pg_isready" -q -h "$folder"; then echo ready; return; fi
+        if ! kill -0 $server 2>/dev/null; then tail -n 5 "$folder.log"; exit 1; fi
+        sleep 0.1
+    done
+}
+starts
 # until whoever started it is gone
-read -r _
+while read -r _; do
+    # the first server process and all others are gone then, at once and without a word to their clients
+    kill -QUIT $server
+    wait $server
+    while $as "$bin/pg_ctl" status -D "$folder/data" >/dev/null; do sleep 0.1; done
+    starts
+done
 kill -INT $server
 wait $server
 rm -rf "$folder" "$folder.log"
 "#;
 
+fn is_ready(said: &mut impl BufRead) {
+    let mut line = String::new();
+    while said.read_line(&mut line).expect("it says something") > 0 && !line.ends_with("ready\n") {}
+    assert!(line.ends_with("ready\n"), "PostgreSQL does not start: {line}");
+}
+
 impl Cluster {
-    /// Starts a server with these lines in its configuration (for a port of 127.0.0.1: `listen_addresses` and `port`); `None`, said on standard error, where PostgreSQL is not
-    /// installed.
+    /// Starts a server with these lines in its configuration (for a port of 127.0.0.1: `listen_addresses` and `port`). `None`,
+    /// said on standard error, where PostgreSQL is not installed.
     ///
     /// # Panics
     ///
@@ -102,10 +117,19 @@ impl Cluster {
             .expect("a shell");
         let guard = child.stdin.take().expect("it is piped");
         let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut line = String::new();
-        while said.read_line(&mut line).expect("it says something") > 0 && !line.ends_with("ready\n") {}
-        assert!(line.ends_with("ready\n"), "PostgreSQL does not start: {line}");
-        Some(Self { folder, bin, port, _guard: Mutex::new(guard), _child: Mutex::new(child) })
+        is_ready(&mut said);
+        Some(Self { folder, bin, port, guard: Mutex::new((guard, said)), _child: Mutex::new(child) })
+    }
+
+    /// The server stops at once, as in a crash, and starts again.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn crash(&self) {
+        let mut guard = self.guard.lock().expect("no panic");
+        guard.0.write_all(b"crash\n").expect("it reads");
+        is_ready(&mut guard.1);
     }
 
     /// The server that all tests of this process share.

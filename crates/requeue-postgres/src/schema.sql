@@ -338,10 +338,11 @@ begin
   end if;
 end $$;
 
-create function requeue.maintain(q int) returns void language plpgsql as $$
+-- What is to be done once a second by whoever works. 1000: there may be more of it.
+create function requeue.maintain(q int) returns int language plpgsql as $$
 begin
   perform requeue.advance(q);
-  perform requeue.reap(1000);
+  return requeue.reap(1000);
 end $$;
 
 -- Keeps the tables short while a snapshot is held, of a forgotten transaction or a long report. Vacuum can't take away the

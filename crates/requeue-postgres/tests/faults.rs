@@ -229,12 +229,12 @@ async fn adds(connect: String, direct: String, n: u64, ends: Arc<AtomicBool>) ->
                     q.add_in(&tx, key, Add::now()).await?;
                     tx.commit().await?;
                 } else {
-                    // not through the proxy: it is to be known that this happened
-                    world.execute(bump, &[&key]).await?;
-                    // whatever became of it: until it is accepted
+                    let bumped = world.execute(bump, &[&key]).await;
+                    // whatever became of that, if the server was lost: until the trigger is accepted
                     while q.add(key.clone()).await.is_err() {
                         pause().await;
                     }
+                    bumped?;
                 }
                 added += 1;
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -273,7 +273,7 @@ fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
     let kinds = Mutex::new(std::collections::BTreeMap::<String, u64>::new());
     let count = |kind: String| *kinds.lock().expect("no panic").entry(kind).or_default() += 1;
     let mut processes: Vec<_> = (0..4).map(|n| Process::start(&connect, n < 2)).collect();
-    let (begun, mut broken) = (Instant::now(), 0_u64);
+    let (begun, mut broken, mut turn) = (Instant::now(), 0_u64, 0_u64);
     while broken + proxy.faults.load(Relaxed) < least {
         assert!(begun.elapsed() < LONG * 2 + Duration::from_secs(least), "the faults do not come");
         for _ in 0..4 {
@@ -290,8 +290,12 @@ fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
                 }
             }
         }
-        // one is stopped for longer than its lease, or a session is ended
-        if broken % 2 == 0 {
+        // one is stopped for longer than its lease, a session is ended, or the server crashes
+        turn += 1;
+        if turn % 4 == 3 {
+            cluster.crash();
+            count("the server crashed".into());
+        } else if turn % 2 == 0 {
             processes[3].signal("-STOP");
             std::thread::sleep(LEASE * 2);
             processes[3].signal("-CONT");

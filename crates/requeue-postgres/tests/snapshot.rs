@@ -86,8 +86,8 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
     let workers: Vec<Worker> = queues.iter().map(start).collect();
     let over = AtomicBool::new(false);
     std::thread::scope(|threads| {
-        for nth in 0..2 {
-            let (q, asked, over) = (&queues[nth], &asked, &over);
+        for q in &queues {
+            let (asked, over) = (&asked, &over);
             threads.spawn(move || {
                 for key in (0..KEYS).cycle() {
                     if over.load(SeqCst) {
