@@ -87,12 +87,13 @@ fn faults(log: &str) -> BTreeSet<String> {
         if on_ours && (said.contains("Seq Scan") || said.contains("Bitmap")) {
             faults.insert(format!("{scan}: {statement}"));
         }
-        // a key that is compared row by row
+        // a key, a place or a timer that is compared row by row
         let is_filter = said.starts_with("Filter:")
             || said.starts_with("Rows Removed")
             || said.starts_with("Join Filter:");
         let is_ours = scan.contains(" on item ") || scan.contains(" on inbox ") || scan.contains(" on dead ");
-        if is_filter && is_ours && said.contains("key") {
+        let compared = ["key", "pos >=", "id >=", "due_at <=", "clock_timestamp"];
+        if is_filter && is_ours && compared.iter().any(|what| said.contains(what)) {
             faults.insert(format!("{scan}, {said}: {statement}"));
         }
         if said.contains("hashed SubPlan") {
