@@ -662,3 +662,61 @@ fn a_handle_goes_on_when_its_sessions_are_ended() {
     }
     assert!(worker.stop(LONG).wait().complete);
 }
+
+#[test]
+fn e26_what_happens_while_nobody_works_is_caught_up() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = open(&pg);
+    add(&q, "died");
+    q.add_with("timer".to_owned(), Add::after(Duration::from_millis(1))).wait().expect("it is up");
+    // a process that died with a run
+    db.sql("insert into requeue.owner(id, queue, name, lease_until) values (-1, 1, 'dead', '-infinity')");
+    db.sql("update requeue.item set state = 2, owner = -1, fence = 0, attempt = 1 where key = 'died'");
+    drop((q, pg));
+    db.sql("select requeue.add_tx('orders', 'outbox')");
+    // it is due, and nobody is there to see that
+    until("the timer", || {
+        db.sql("select due_at < clock_timestamp() from requeue.item where key = 'timer'") == "t"
+    });
+    assert_eq!(db.sql("select count(*) from requeue.inbox"), "1");
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    let mut keys: Vec<_> = (0..3).map(|_| ran.recv_timeout(LONG).expect("a run").0).collect();
+    keys.sort();
+    assert_eq!(keys, ["died", "outbox", "timer"]);
+    assert!(worker.stop(LONG).wait().complete);
+    assert!(ran.try_recv().is_err());
+}
+
+#[test]
+fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() {
+    let Some(db) = Database::new() else { return };
+    let q: Queue<String> = db.connect().queue("orders").lease(HOUR).open().wait().expect("it is up");
+    add(&q, "held");
+    let held = Held::on(&q, || Outcome::Done);
+    assert_eq!(held.begins().0, "held");
+    let read_only = |on: bool| {
+        // also for the sessions that are there
+        let how =
+            if on { "set default_transaction_read_only = on" } else { "reset default_transaction_read_only" };
+        db.cluster.sql("postgres", &format!("alter database {} {how}", db.name));
+        let sessions = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'requeue' and datname";
+        db.cluster.sql("postgres", &format!("{sessions} = '{}'", db.name));
+    };
+    read_only(true);
+    // the first ones may find their session gone
+    until("a refusal", || {
+        let failed = q.add("refused".to_owned()).wait().expect_err("nothing can be written");
+        matches!(&failed.error, EngineError::NotApplied(why) if why.to_string().contains("read-only"))
+    });
+    held.go_on.send(()).expect("a run waits");
+    until("an end that the server did not take", || q.trouble().is_some());
+    assert_eq!(db.sql("select state from requeue.item where key = 'held'"), "2");
+    read_only(false);
+    until("the end", || db.sql("select count(*) from requeue.item where key = 'held'") == "0");
+    assert_eq!(q.ends_refused(), 0);
+    until("the same handle", || q.add("later".to_owned()).wait().is_ok());
+    assert_eq!(held.begins().0, "later");
+    held.ends();
+}
