@@ -136,8 +136,10 @@ pub(crate) async fn beats<K: Key, T: Taps>(
                 more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= 1000));
             }
             let left = end.saturating_duration_since(Instant::now());
-            let renewed = pulse.query_for("select requeue.renew($1)", &[&visits], left).await;
-            visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0))).unwrap_or(i64::MAX);
+            if !left.is_zero() {
+                let renewed = pulse.query_for("select requeue.renew($1)", &[&visits], left).await;
+                visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0))).unwrap_or(i64::MAX);
+            }
         }
     }
 }
