@@ -39,51 +39,124 @@ fn programs() -> Option<PathBuf> {
 /// Starts as this process's user and, as PostgreSQL refuses to be run by root, as nobody where that is root.
 const START: &str = r#"
 set -u
-folder=$1 bin=$2
+folder=$1 bin=$2 configuration=$3 with=$5
 export PGPORT=$4
 as=
 if [ "$(id -u)" = 0 ]; then
     as="setpriv --reuid=nobody --regid=nogroup --clear-groups"
-    chown nobody:nogroup "$folder"
 fi
+case $with in
+disk=*)
+    if ! mount -t tmpfs -o "size=${with#disk=}" tmpfs "$folder"; then echo "cannot mount"; exit 1; fi
+    ;;
+esac
+[ -z "$as" ] || chown nobody:nogroup "$folder"
 export LC_ALL=C
-if ! $as "$bin/initdb" -D "$folder/data" -U postgres -A trust --no-sync >"$folder.log" 2>&1; then
-    tail -n 5 "$folder.log"
-    exit 1
-fi
-cat >>"$folder/data/postgresql.conf" <<END
+# of two servers one is in the folder s0, the other in s1, and the first is the one whose socket the folder links to
+now=0
+sockets() { if [ "$with" = replica ]; then echo "$folder/s$1"; else echo "$folder"; fi; }
+configure() {
+    [ "$with" != replica ] || $as mkdir -p "$(sockets $1)"
+    cat >>"$folder/data$1/postgresql.conf" <<END
 listen_addresses = ''
-unix_socket_directories = '$folder'
+unix_socket_directories = '$(sockets $1)'
 max_connections = 200
-$3
+$configuration
 END
+}
 starts() {
-    $as "$bin/postgres" -D "$folder/data" >>"$folder.log" 2>&1 </dev/null &
+    $as "$bin/postgres" -D "$folder/data$1" >>"$folder.log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 600); do
-        if $as "$bin/pg_isready" -q -h "$folder"; then echo ready; return; fi
+        if $as "$bin/pg_isready" -q -h "$(sockets $1)"; then return; fi
         if ! kill -0 $server 2>/dev/null; then tail -n 5 "$folder.log"; exit 1; fi
         sleep 0.1
     done
 }
-starts
+# the first server process and all others are gone then, at once and without a word to their clients
+dies() {
+    kill -QUIT $1
+    wait $1
+    while $as "$bin/pg_ctl" status -D "$folder/data$now" >/dev/null; do sleep 0.1; done
+}
+# what is committed is on both from here on
+replicates() {
+    ln -sfn "$folder/s$now/.s.PGSQL.$PGPORT" "$folder/.s.PGSQL.$PGPORT"
+    rm -rf "$folder/data$1"
+    first=$server
+    if ! $as "$bin/pg_basebackup" -h "$folder" -U postgres -D "$folder/data$1" -R -c fast --no-sync >>"$folder.log" 2>&1; then
+        tail -n 5 "$folder.log"
+        exit 1
+    fi
+    configure $1
+    starts $1
+    replica=$server server=$first
+    until [ "$($as "$bin/psql" -X -A -t -U postgres -h "$folder" -c "select sync_state from pg_stat_replication")" = sync ]; do
+        sleep 0.1
+    done
+}
+if ! $as "$bin/initdb" -D "$folder/data0" -U postgres -A trust --no-sync --wal-segsize=4 >"$folder.log" 2>&1; then
+    tail -n 5 "$folder.log"
+    exit 1
+fi
+if [ "$with" = replica ]; then
+    configuration="$configuration
+cluster_name = 'replica'
+synchronous_standby_names = 'replica'"
+fi
+configure 0
+starts 0
+[ "$with" != replica ] || replicates 1
+echo ready
 # until whoever started it is gone
-while read -r _; do
-    # the first server process and all others are gone then, at once and without a word to their clients
-    kill -QUIT $server
-    wait $server
-    while $as "$bin/pg_ctl" status -D "$folder/data" >/dev/null; do sleep 0.1; done
-    starts
+while read -r order; do
+    case $order in
+    crash)
+        dies $server
+        starts $now
+        ;;
+    fail-over)
+        dies $server
+        now=$((1 - now)) server=$replica
+        $as "$bin/pg_ctl" promote -w -D "$folder/data$now" >>"$folder.log" 2>&1
+        replicates $((1 - now))
+        ;;
+    revive)
+        # a server that could not write its log has ended
+        while ! $as "$bin/psql" -X -q -U postgres -h "$folder" -c "create temp table t()" >>"$folder.log" 2>&1; do
+            if ! kill -0 $server 2>/dev/null; then starts $now; fi
+            sleep 0.1
+        done
+        ;;
+    esac
+    echo ready
 done
-kill -INT $server
-wait $server
+kill -INT $server ${replica-}
+wait
+case $with in disk=*) umount "$folder" ;; esac
 rm -rf "$folder" "$folder.log"
 "#;
 
-fn is_ready(said: &mut impl BufRead) {
-    let mut line = String::new();
-    while said.read_line(&mut line).expect("it says something") > 0 && !line.ends_with("ready\n") {}
-    assert!(line.ends_with("ready\n"), "PostgreSQL does not start: {line}");
+/// What else a server has.
+#[derive(Debug, Clone, Copy)]
+pub enum With {
+    /// Nothing.
+    Nothing,
+    /// A second server that has everything that was committed, for [`Cluster::fail_over`].
+    Replica,
+    /// A disk of its own of so many megabytes. That needs root.
+    Disk(u32),
+}
+
+/// The line that says how it went, or all that was said instead of one.
+fn says(said: &mut impl BufRead) -> String {
+    let mut all = String::new();
+    while said.read_line(&mut all).expect("it says something") > 0 {
+        if let Some(last @ ("ready" | "cannot mount")) = all.lines().last() {
+            return last.into();
+        }
+    }
+    all
 }
 
 impl Cluster {
@@ -94,6 +167,15 @@ impl Cluster {
     ///
     /// If it is installed and does not start, or if it is not and `REQUEUE_NEEDS_POSTGRES` is set.
     pub fn start(configuration: &str) -> Option<Self> {
+        Self::start_with(configuration, With::Nothing)
+    }
+
+    /// The same, with more. `None` as well where that cannot be had.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_with(configuration: &str, with: With) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(bin) = programs() else {
             assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "PostgreSQL is not installed");
@@ -111,13 +193,24 @@ impl Cluster {
             .args([&folder, &bin])
             .arg(configuration)
             .arg(port.to_string())
+            .arg(match with {
+                With::Nothing => String::new(),
+                With::Replica => "replica".into(),
+                With::Disk(megabytes) => format!("disk={megabytes}m"),
+            })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
         let guard = child.stdin.take().expect("it is piped");
         let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
-        is_ready(&mut said);
+        let first = says(&mut said);
+        if first == "cannot mount" {
+            eprintln!("SKIPPED: a server's own disk cannot be mounted here (it needs root)");
+            child.wait().expect("it ends");
+            return None;
+        }
+        assert_eq!(first, "ready", "PostgreSQL does not start");
         Some(Self { folder, bin, port, guard: Mutex::new((guard, said)), _child: Mutex::new(child) })
     }
 
@@ -127,9 +220,31 @@ impl Cluster {
     ///
     /// If it does not.
     pub fn crash(&self) {
+        self.order("crash");
+    }
+
+    /// The server stops at once, its replica takes its place, and gets a replica of its own.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn fail_over(&self) {
+        self.order("fail-over");
+    }
+
+    /// Waits until the server writes, and starts it if it has ended.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn revive(&self) {
+        self.order("revive");
+    }
+
+    fn order(&self, order: &str) {
         let mut guard = self.guard.lock().expect("no panic");
-        guard.0.write_all(b"crash\n").expect("it reads");
-        is_ready(&mut guard.1);
+        writeln!(guard.0, "{order}").expect("it reads");
+        assert_eq!(says(&mut guard.1), "ready", "PostgreSQL does not {order}");
     }
 
     /// The server that all tests of this process share.

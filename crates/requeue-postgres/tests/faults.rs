@@ -1,6 +1,6 @@
 //! A queue on PostgreSQL while things break: processes that are killed at each step or stopped for longer than their lease,
 //! connections that are cut before a request, in the middle of it, between request and reply, or that lead nowhere, and
-//! sessions that are ended.
+//! sessions that are ended, a server that crashes, one that fails over to its synchronous replica, and one whose disk is full.
 //!
 //! Each trigger is a number of its key that is one higher than the last. At rest the last thing that was written for each key
 //! has its last number: nothing was lost. What is written in a run's transaction has fences that only grow: nothing was a
@@ -12,14 +12,15 @@
 #[path = "../../../verify/src/cluster.rs"]
 mod cluster;
 
-use self::cluster::Cluster;
+use self::cluster::{Cluster, With};
 use requeue::{Add, BoxError, Outcome, Run, Tokio, Worker};
 use requeue_postgres::{Postgres, Queue, RunExt};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -122,8 +123,8 @@ struct Proxy {
 }
 
 impl Proxy {
-    async fn start(socket: PathBuf) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    async fn start(address: &str, socket: PathBuf) -> Self {
+        let listener = TcpListener::bind((address, 0)).await.expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
         let (cuts, faults, seed) =
             (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), AtomicU64::new(7));
@@ -184,8 +185,16 @@ struct Process {
 }
 
 impl Process {
-    fn start(connect: &str, dies: bool) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("a test"));
+    fn start(connect: &str, machine: Option<&Machine>, dies: bool) -> Self {
+        let test = std::env::current_exe().expect("a test");
+        let mut command = match machine {
+            None => Command::new(test),
+            Some((name, _)) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(test);
+                command
+            }
+        };
         command
             .args(["--exact", "worker", "--ignored", "--nocapture", "--test-threads=1"])
             .env(CONNECT, connect);
@@ -195,7 +204,8 @@ impl Process {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
         let lines = BufReader::new(child.stdout.take().expect("it is piped"));
         let said = std::thread::spawn(move || {
-            lines.lines().map_while(Result::ok).filter(|line| line.contains("killed at step")).collect()
+            let lines = lines.lines().map_while(Result::ok);
+            lines.filter_map(|line| Some(line[line.find("killed at step")?..].to_owned())).collect()
         });
         Self { child, dies, said }
     }
@@ -248,91 +258,253 @@ async fn adds(connect: String, direct: String, n: u64, ends: Arc<AtomicBool>) ->
     added
 }
 
+/// What goes on while things break: two processes that die now and then, two that do not, two tasks that add, and a proxy.
+struct Trial<'a> {
+    cluster: &'a Cluster,
+    name: String,
+    runtime: tokio::runtime::Runtime,
+    proxy: Proxy,
+    /// Each with where it is.
+    processes: Vec<(Process, Option<Machine>)>,
+    adders: Vec<tokio::task::JoinHandle<u64>>,
+    ends: Arc<AtomicBool>,
+    /// How often each thing broke.
+    broken: BTreeMap<String, u64>,
+}
+
+/// Breaks something, mends it, and says what it was.
+type Fault = fn(&mut Trial<'_>) -> &'static str;
+
+/// A network namespace as a machine of its own: its name, and the address that this one has for it.
+type Machine = (String, String);
+
+impl<'a> Trial<'a> {
+    fn begin(cluster: &'a Cluster) -> Self {
+        let url = cluster.database();
+        let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
+        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
+        let sql = format!(
+            "create table world(key text primary key, v bigint not null);
+             insert into world select 'k' || n, 0 from generate_series(0, {KEYS} - 1) n;
+             create table effect(id bigint generated always as identity, key text, v bigint, fence bigint)"
+        );
+        cluster.sql(&name, &sql);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let machines: Vec<Machine> = std::env::var("REQUEUE_MACHINES").map_or(Vec::new(), |all| {
+            let each = all.split_whitespace().map(|one| one.split_once('=').expect("NAMESPACE=ADDRESS"));
+            each.map(|(name, address)| (name.into(), address.into())).collect()
+        });
+        let address = if machines.is_empty() { "127.0.0.1" } else { "0.0.0.0" };
+        let proxy = runtime.block_on(Proxy::start(address, cluster.folder().join(".s.PGSQL.5432")));
+        let cuts = std::env::var("REQUEUE_CUTS").map_or(30, |cuts| cuts.parse().expect("a number"));
+        proxy.cuts.store(cuts, Relaxed);
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut trial = Self {
+            cluster,
+            name,
+            runtime,
+            proxy,
+            processes: Vec::new(),
+            adders: Vec::new(),
+            ends,
+            broken: BTreeMap::new(),
+        };
+        for n in 0..2 {
+            let adds = adds(trial.connect(None), url.clone(), n, trial.ends.clone());
+            trial.adders.push(trial.runtime.spawn(adds));
+        }
+        for n in 0..4 {
+            let machine = machines.get(n % machines.len().max(1)).cloned();
+            let connect = trial.connect(machine.as_ref());
+            trial.processes.push((Process::start(&connect, machine.as_ref(), n < 2), machine));
+        }
+        trial
+    }
+
+    fn connect(&self, from: Option<&Machine>) -> String {
+        let host = from.map_or("127.0.0.1", |(_, address)| address);
+        let (port, name) = (self.proxy.port, &self.name);
+        format!("host={host} port={port} user=postgres dbname={name} connect_timeout=5")
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.sql(&self.name, sql)
+    }
+
+    fn faults(&self) -> u64 {
+        self.broken.values().sum::<u64>() + self.proxy.faults.load(Relaxed)
+    }
+
+    /// Breaks one thing after another.
+    fn suffer(&mut self, faults: &[Fault], least: u64, time: Duration) {
+        let begun = Instant::now();
+        for fault in faults.iter().cycle() {
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(200));
+                // as where a snapshot is held
+                self.sql("update requeue.meta set renewed = '-infinity'");
+                self.sql("select requeue.renew(-1000000000000000)");
+                self.start_the_dead();
+            }
+            let broken = fault(self);
+            self.count(broken);
+            if self.faults() >= least && begun.elapsed() >= time {
+                return;
+            }
+            assert!(begun.elapsed() < LONG * 2 + time + Duration::from_secs(least), "the faults do not come");
+        }
+    }
+
+    fn count(&mut self, kind: &str) {
+        *self.broken.entry(kind.into()).or_default() += 1;
+    }
+
+    fn start_the_dead(&mut self) {
+        for n in 0..self.processes.len() {
+            let (process, machine) = &mut self.processes[n];
+            if process.child.try_wait().expect("a child").is_none() {
+                continue;
+            }
+            let (dies, machine) = (process.dies, machine.clone());
+            let next = Process::start(&self.connect(machine.as_ref()), machine.as_ref(), dies);
+            let said = std::mem::replace(&mut self.processes[n].0, next).ends();
+            said.iter().for_each(|step| self.count(step));
+        }
+    }
+
+    /// Nothing breaks any more: at rest nothing is lost, and nothing was a zombie's.
+    fn rest(mut self) {
+        self.ends.store(true, Relaxed);
+        self.proxy.cuts.store(0, Relaxed);
+        let adders = std::mem::take(&mut self.adders);
+        let added: u64 = self.runtime.block_on(async {
+            let mut added = 0;
+            for adder in adders {
+                added += adder.await.expect("no panic");
+            }
+            added
+        });
+        let lost = "select count(*) from world w where v > 0 and v is distinct from
+                    (select e.v from effect e where e.key = w.key order by id desc limit 1)";
+        let rest = Instant::now();
+        while self.sql(lost) != "0" {
+            assert!(
+                rest.elapsed() < LONG,
+                "{} keys are lost: {}",
+                self.sql(lost),
+                self.sql("select * from requeue.item limit 5")
+            );
+            self.start_the_dead();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let zombies =
+            "select count(*) from (select fence, lag(fence) over (partition by key order by id) f, v,
+             lag(v) over (partition by key order by id) u from effect) x where fence <= f or v < u";
+        assert_eq!(self.sql(zombies), "0");
+        let ended: Vec<_> = self.processes.drain(..).flat_map(|(process, _)| process.ends()).collect();
+        ended.iter().for_each(|step| self.count(step));
+        let (cuts, runs) = (self.proxy.faults.load(Relaxed), self.sql("select count(*) from effect"));
+        println!("{added} triggers, {runs} runs, {cuts} cuts, {:?}", self.broken);
+    }
+}
+
+/// Two sessions, whose ever they are.
+fn sessions_end(trial: &mut Trial<'_>) -> &'static str {
+    trial.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity
+         where application_name = 'requeue' and datname = current_database() order by random() limit 2",
+    );
+    "sessions ended"
+}
+
+/// A process stops for longer than its lease.
+fn a_process_stops(trial: &mut Trial<'_>) -> &'static str {
+    trial.processes[3].0.signal("-STOP");
+    std::thread::sleep(LEASE * 2);
+    trial.processes[3].0.signal("-CONT");
+    "stopped and continued"
+}
+
+fn the_server_crashes(trial: &mut Trial<'_>) -> &'static str {
+    trial.cluster.crash();
+    "the server crashed"
+}
+
+fn the_server_fails_over(trial: &mut Trial<'_>) -> &'static str {
+    trial.cluster.fail_over();
+    "the server failed over"
+}
+
+/// The server's disk is full, for longer than a lease.
+fn the_disk_is_full(trial: &mut Trial<'_>) -> &'static str {
+    let fills = trial.cluster.folder().join("fills");
+    let mut file = std::fs::File::create(&fills).expect("a file");
+    let mut block = 1 << 20;
+    while block > 0 {
+        match std::io::Write::write(&mut file, &vec![0; block]) {
+            Ok(1..) => {}
+            _ => block /= 2,
+        }
+    }
+    std::thread::sleep(LEASE * 2);
+    std::fs::remove_file(fills).expect("it was there");
+    trial.cluster.revive();
+    "the disk was full"
+}
+
+/// Nothing comes from or to a machine, for longer than a lease.
+fn a_machine_is_cut_off(trial: &mut Trial<'_>) -> &'static str {
+    let (_, Some((name, _))) = &trial.processes[1] else { return "there are no machines" };
+    link(name, &["link", "set", "out", "down"]);
+    std::thread::sleep(LEASE * 2);
+    link(name, &["link", "set", "out", "up"]);
+    "a machine was cut off"
+}
+
+fn link(machine: &str, args: &[&str]) {
+    let said = Command::new("ip").args(["-n", machine]).args(args).status();
+    assert!(said.is_ok_and(|status| status.success()), "ip -n {machine} {args:?}");
+}
+
+fn least_faults(default: u64) -> u64 {
+    std::env::var("REQUEUE_FAULTS").map_or(default, |faults| faults.parse().expect("a number"))
+}
+
 #[test]
 fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
     let Some(cluster) = Cluster::start("fsync = off") else { return };
-    let least = std::env::var("REQUEUE_FAULTS").map_or(100, |faults| faults.parse().expect("a number"));
-    let url = cluster.database();
-    let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
-    Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
-    let sql = |sql: &str| cluster.sql(&name, sql);
-    sql(&format!(
-        "create table world(key text primary key, v bigint not null);
-         insert into world select 'k' || n, 0 from generate_series(0, {KEYS} - 1) n;
-         create table effect(id bigint generated always as identity, key text, v bigint, fence bigint)"
-    ));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let proxy = runtime.block_on(Proxy::start(cluster.folder().join(".s.PGSQL.5432")));
-    proxy.cuts.store(30, Relaxed);
-    let connect = format!("host=127.0.0.1 port={} user=postgres dbname={name} connect_timeout=5", proxy.port);
-    let ends = Arc::new(AtomicBool::new(false));
-    let adders: Vec<_> =
-        (0..2).map(|n| runtime.spawn(adds(connect.clone(), url.clone(), n, ends.clone()))).collect();
+    let faults: [Fault; 4] = [sessions_end, a_process_stops, the_server_crashes, a_process_stops];
+    let mut trial = Trial::begin(&cluster);
+    trial.suffer(&faults, least_faults(100), Duration::ZERO);
+    trial.rest();
+}
 
-    let kinds = Mutex::new(std::collections::BTreeMap::<String, u64>::new());
-    let count = |kind: String| *kinds.lock().expect("no panic").entry(kind).or_default() += 1;
-    let mut processes: Vec<_> = (0..4).map(|n| Process::start(&connect, n < 2)).collect();
-    let (begun, mut broken, mut turn) = (Instant::now(), 0_u64, 0_u64);
-    while broken + proxy.faults.load(Relaxed) < least {
-        assert!(begun.elapsed() < LONG * 2 + Duration::from_secs(least), "the faults do not come");
-        for _ in 0..4 {
-            std::thread::sleep(Duration::from_millis(200));
-            // as where a snapshot is held
-            sql("update requeue.meta set renewed = '-infinity'");
-            sql("select requeue.renew(-1000000000000000)");
-            for process in &mut processes {
-                if process.child.try_wait().expect("a child").is_some() {
-                    let next = Process::start(&connect, process.dies);
-                    let said = std::mem::replace(process, next).ends();
-                    broken += said.len() as u64;
-                    said.into_iter().for_each(&count);
-                }
-            }
-        }
-        // one is stopped for longer than its lease, a session is ended, or the server crashes
-        turn += 1;
-        if turn % 4 == 3 {
-            cluster.crash();
-            count("the server crashed".into());
-        } else if turn % 2 == 0 {
-            processes[3].signal("-STOP");
-            std::thread::sleep(LEASE * 2);
-            processes[3].signal("-CONT");
-            count("stopped and continued".into());
-        } else {
-            sql("select pg_terminate_backend(pid) from pg_stat_activity
-                 where application_name = 'requeue' and datname = current_database() order by random() limit 2");
-            count("sessions ended".into());
-        }
-        broken += 1;
-    }
-    ends.store(true, Relaxed);
-    proxy.cuts.store(0, Relaxed);
-    let added: u64 = runtime.block_on(async {
-        let mut added = 0;
-        for adder in adders {
-            added += adder.await.expect("no panic");
-        }
-        added
-    });
-    let lost = "select count(*) from world w where v > 0 and v is distinct from
-                (select e.v from effect e where e.key = w.key order by id desc limit 1)";
-    let rest = Instant::now();
-    while sql(lost) != "0" {
-        assert!(
-            rest.elapsed() < LONG,
-            "{} keys are lost: {}",
-            sql(lost),
-            sql("select * from requeue.item limit 5")
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let zombies = "select count(*) from (select fence, lag(fence) over (partition by key order by id) f, v,
-                   lag(v) over (partition by key order by id) u from effect) x where fence <= f or v < u";
-    assert_eq!(sql(zombies), "0");
-    let steps: Vec<_> = processes.into_iter().flat_map(Process::ends).collect();
-    steps.into_iter().for_each(&count);
-    let (cuts, runs) = (proxy.faults.load(Relaxed), sql("select count(*) from effect"));
-    println!("{added} triggers, {runs} runs, {cuts} cuts, {:?}", kinds.lock().expect("no panic"));
+#[test]
+fn nothing_is_lost_and_nothing_a_zombies_where_the_server_fails_over_to_its_replica() {
+    let Some(cluster) = Cluster::start_with("fsync = off", With::Replica) else { return };
+    let mut trial = Trial::begin(&cluster);
+    trial.suffer(&[the_server_fails_over, sessions_end], least_faults(40), Duration::ZERO);
+    trial.rest();
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_a_zombies_where_the_disk_is_full() {
+    let Some(cluster) = Cluster::start_with("max_wal_size = 32MB", With::Disk(160)) else { return };
+    let mut trial = Trial::begin(&cluster);
+    trial.suffer(&[the_disk_is_full, sessions_end], least_faults(40), Duration::ZERO);
+    trial.rest();
+}
+
+/// `verify/soak.sh` runs it, with network namespaces as machines.
+#[test]
+#[ignore = "it takes as long as $REQUEUE_SOAK says, in seconds"]
+fn soak() {
+    let time = std::env::var("REQUEUE_SOAK").expect("so many seconds").parse().expect("a number");
+    let Some(cluster) = Cluster::start_with("max_wal_size = 256MB", With::Replica) else { return };
+    let faults: [Fault; 5] =
+        [sessions_end, a_process_stops, a_machine_is_cut_off, the_server_crashes, the_server_fails_over];
+    let mut trial = Trial::begin(&cluster);
+    trial.suffer(&faults, 0, Duration::from_secs(time));
+    trial.rest();
 }
