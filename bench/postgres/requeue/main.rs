@@ -2,16 +2,18 @@
 //!
 //! `requeue-postgres-bench CONNECT FIGURE ...`: see [`main`].
 
+mod semantics;
+
 use requeue::{Run, Worker};
 use requeue_postgres::{Postgres, Queue};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
-                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS)";
+                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS | semantics)";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +32,8 @@ fn main() -> Res {
         ["work", workers, prefetch] => work(&pg, workers.parse()?, prefetch.parse()?),
         ["cycles", keys, seconds] => cycles(&pg, connect, keys.parse()?, seconds.parse()?),
         ["latency", keys] => latency(&pg, keys.parse()?),
+        ["semantics"] => semantics::semantics(&pg, connect),
+        ["zombie"] => semantics::zombie(&pg),
         _ => Err(USAGE.into()),
     }
 }
@@ -85,21 +89,24 @@ fn many(pg: &Postgres, keys: u64, name: &str) -> Res {
     Ok(())
 }
 
-/// Works off what [`many`] has added to the queue `work`, and says when it began and ended.
+/// Works off what [`many`] has added to the queue `work`, and says when it began and ended: two of them are put together.
 fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
     let q = pg.queue::<String>("work").prefetch(prefetch).open().wait()?;
     let (tell_it, told) = mpsc::channel();
-    let begun = Instant::now();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let begun = now();
     let worker = Worker::of(&q).workers(workers).start_threads(move |_: Run<String>| {
         let _ = tell_it.send(());
     })?;
-    let (mut done, mut last) = (0_u64, begun);
+    let (mut done, mut ended) = (0_u64, begun);
     while told.recv_timeout(Duration::from_secs(2)).is_ok() {
         done += 1;
-        last = Instant::now();
+        ended = now();
     }
     worker.stop(Duration::from_secs(10)).wait();
-    tell("work", &format!("\"keys\":{done}"), done as f64 / last.duration_since(begun).as_secs_f64());
+    println!(
+        "{{\"queue\":\"requeue-postgres\",\"figure\":\"work\",\"keys\":{done},\"begun\":{begun:.6},\"ended\":{ended:.6}}}"
+    );
     Ok(())
 }
 
