@@ -22,6 +22,7 @@ async function graphile(connect) {
   const name = "graphile-worker";
   const logger = new Logger(() => () => {});
   const pool = new pg.Pool({ connectionString: connect, max: 20 });
+  for (const event of ["error", "connect"]) pool.on(event, (it) => it.on?.("error", () => {}));
   const worker = { pgPool: pool, connectionString: connect, logger };
   const utils = await makeWorkerUtils({ pgPool: pool, logger });
   await utils.migrate();
@@ -58,7 +59,7 @@ async function graphile(connect) {
 }
 
 async function boss(connect, policy) {
-  const options = { connectionString: connect, max: 20, useListenNotify: true };
+  const options = { connectionString: connect, max: 20, useListenNotify: true, superviseIntervalSeconds: 1, monitorIntervalSeconds: 1 };
   const main = new PgBoss(options);
   main.on("error", (error) => console.error(error));
   await main.start();
@@ -206,22 +207,23 @@ const figures = {
 // Two processes as their workers would: the first one's time is over, and the second has the job when the first ends it.
 async function zombieOfBoss(queue) {
   const boss = queue.main;
-  await boss.createQueue("zombie", { retryLimit: 5, retryDelay: 0, expireInSeconds: 1 });
   const end = async (attempt) => {
-    await boss.send("zombie", {});
-    const [first] = await boss.fetch("zombie", { includeMetadata: true });
+    const name = attempt ? "by-attempt" : "by-id";
+    await boss.createQueue(name, { retryLimit: 5, retryDelay: 0, expireInSeconds: 1 });
+    await boss.send(name, {});
+    const [first] = await boss.fetch(name, { includeMetadata: true });
     await sleep(1500);
-    await boss.supervise("zombie");
+    await boss.supervise(name);
     let second;
     for (let n = 0; n < 60 && !second; n++) {
-      [second] = (await boss.fetch("zombie", { includeMetadata: true })) ?? [];
+      [second] = (await boss.fetch(name, { includeMetadata: true })) ?? [];
       if (!second) {
         await sleep(1000);
-        await boss.supervise("zombie");
+        await boss.supervise(name);
       }
     }
     if (second?.id !== first.id) throw new Error("nobody got the job whose time was over");
-    await boss.complete("zombie", attempt ? { id: first.id, retryCount: first.retryCount } : first.id);
+    await boss.complete(name, attempt ? { id: first.id, retryCount: first.retryCount } : first.id);
     const { rows } = await queue.pool.query("select state from pgboss.job where id = $1", [first.id]);
     return rows[0].state === "completed" ? "accepted" : "refused";
   };

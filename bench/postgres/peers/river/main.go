@@ -181,7 +181,7 @@ func semantics(pool *pgxpool.Pool) {
 	var runs, now, most atomic.Int64
 	gates := map[string]chan struct{}{"b": make(chan struct{}), "c1": make(chan struct{}), "c2": make(chan struct{})}
 	config := river.Config{
-		JobTimeout:           -1,
+		JobTimeout:           500 * time.Millisecond, // the handler does not hear of it: it is stuck
 		RescueStuckJobsAfter: time.Second,
 		RetryPolicy:          atOnce{},
 		Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 10}},
