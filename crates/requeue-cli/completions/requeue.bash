@@ -58,6 +58,9 @@ _requeue() {
             requeue,stats)
                 cmd="requeue__subcmd__stats"
                 ;;
+            requeue,top)
+                cmd="requeue__subcmd__top"
+                ;;
             requeue,work)
                 cmd="requeue__subcmd__work"
                 ;;
@@ -103,6 +106,9 @@ _requeue() {
             requeue__subcmd__help,stats)
                 cmd="requeue__subcmd__help__subcmd__stats"
                 ;;
+            requeue__subcmd__help,top)
+                cmd="requeue__subcmd__help__subcmd__top"
+                ;;
             requeue__subcmd__help,work)
                 cmd="requeue__subcmd__help__subcmd__work"
                 ;;
@@ -113,7 +119,7 @@ _requeue() {
 
     case "${cmd}" in
         requeue)
-            opts="-h -V --help --version run plan work add ls state cancel retry pause resume purge stats migrate check help"
+            opts="-h -V --help --version run plan work add ls state cancel retry pause resume purge stats top migrate check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -127,7 +133,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --queue --json --after --at --every --priority --null --help"
+            opts="-0 -h --engine --json --queue --after --at --every --priority --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -165,7 +171,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__cancel)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -187,7 +193,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__check)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -209,7 +215,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__help)
-            opts="run plan work add ls state cancel retry pause resume purge stats migrate check help"
+            opts="run plan work add ls state cancel retry pause resume purge stats top migrate check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -418,6 +424,20 @@ _requeue() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        requeue__subcmd__help__subcmd__top)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         requeue__subcmd__help__subcmd__work)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -433,7 +453,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__ls)
-            opts="-h --engine --queue --json --dead --queues --help"
+            opts="-h --engine --json --queue --dead --queues --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -455,7 +475,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__migrate)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -477,7 +497,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__pause)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -588,7 +608,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__purge)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -610,7 +630,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__resume)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -632,7 +652,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__retry)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -864,7 +884,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__state)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -886,7 +906,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__stats)
-            opts="-h --engine --queue --json --help"
+            opts="-h --engine --json --queue --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -897,6 +917,32 @@ _requeue() {
                     return 0
                     ;;
                 --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        requeue__subcmd__top)
+            opts="-h --engine --json --every --times --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --engine)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --times)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -248,6 +248,8 @@ impl State {
             }
             Place::Server(queue) => {
                 let begun = Instant::now();
+                // others get what was claimed and not begun before this process ends, not after its lease
+                queue.shut_down();
                 while !queue.is_settled() {
                     if begun.elapsed() >= ENDS_ARRIVE {
                         let why = queue.trouble().unwrap_or_else(|| "the server does not answer".to_owned());

@@ -123,6 +123,8 @@ pub(crate) struct Pen<K> {
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
     /// Ends that the server has refused, because the run was not the key's any more.
     pub(crate) refused: AtomicU64,
+    /// The lease was given up, or is left to run out: nothing is claimed or sent any more.
+    pub(crate) left: AtomicBool,
     /// No keys are claimed any more: the last handle is gone.
     pub(crate) closed: AtomicBool,
     /// Why the last call for keys and ends failed, if it did.
@@ -154,6 +156,7 @@ impl<K: Key> Pen<K> {
             signal: Arc::default(),
             clock: OnceLock::new(),
             refused: AtomicU64::new(0),
+            left: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             trouble: Mutex::default(),
         }

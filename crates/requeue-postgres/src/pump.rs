@@ -155,6 +155,7 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
     pump.works().await;
     pump.leaves().await;
+    pump.lease.pen.left.store(true, Relaxed);
     pump.lease.over.store(true, Relaxed);
 }
 

@@ -656,8 +656,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.pen.trouble().clone()
     }
 
-    /// Whether the server knows of the ends of all runs that have ended here. What it does not know of when the process ends
-    /// runs again.
+    /// Whether the server knows of the ends of all runs that have ended here and, once the queue is [shut
+    /// down](Self::shut_down), that this process is gone. What it does not know of when the process ends runs again, and keys
+    /// that no worker has begun wait for the end of the lease.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -667,7 +668,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.inner.pen.has_sent()
+        let Inner { front, pen, .. } = &*self.inner;
+        pen.has_sent() && (!front.shutting_down() || pen.left.load(Relaxed))
     }
 
     /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the

@@ -66,6 +66,14 @@ pub(crate) enum Command {
     Stats(Queue),
 
     #[command(
+        about = "Show the durable queues of an engine, again and again",
+        long_about = "Show the durable queues of an engine, again and again: a line each, on a terminal always in the same place. \
+                      It ends with an interrupt (ctrl-C), or after --times.",
+        after_help = ENGINES
+    )]
+    Top(Top),
+
+    #[command(
         about = "Make the schema on a PostgreSQL server, or bring it to this version",
         long_about = "Make the schema `requeue` on a PostgreSQL server, or bring it to this version. Called again it does \
                       nothing more. (A file's is made when it is opened.)",
@@ -123,23 +131,30 @@ pub(crate) enum Makes {
     Nothing,
 }
 
-/// Which queue, and in what form.
+/// Where the queues are, and in what form they are told of.
 #[derive(Args, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct Place {
     /// Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
-
-    /// The name of the queue
-    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
-    pub(crate) queue: String,
 
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-impl Queue {
+/// Which queue, and in what form.
+#[derive(Args, Debug)]
+pub(crate) struct Queue {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// The name of the queue
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    pub(crate) queue: String,
+}
+
+impl Place {
     /// Opens the engine. A file that is not there is made by who writes to it: a name that was misspelt is told of to others.
     ///
     /// # Errors
@@ -219,4 +234,19 @@ pub(crate) struct Ls {
     /// The names of the queues
     #[arg(long, conflicts_with = "dead")]
     pub(crate) queues: bool,
+}
+
+/// `requeue top`
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// How long it rests between two looks
+    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = duration::positive)]
+    pub(crate) every: Duration,
+
+    /// End after so many looks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) times: Option<u64>,
 }

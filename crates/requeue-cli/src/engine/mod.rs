@@ -1,10 +1,11 @@
-//! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`, `migrate`, `check`.
+//! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`, `top`, `migrate`, `check`.
 
 mod args;
 mod at;
 mod store;
+mod top;
 
-use self::args::{Add, Ls, Makes, OneKey, Queue};
+use self::args::{Add, Ls, Makes, OneKey, Place, Queue};
 pub(crate) use self::args::{Command, DEFAULT, named};
 use self::store::{Stats, Store, Who};
 
@@ -51,18 +52,27 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Opens the engine, and does it. Gives the exit status.
+/// Opens the engine, and does it with the queue that is named. Gives the exit status.
 fn with(
     queue: &Queue,
     makes: Makes,
     call: impl FnOnce(&mut Store, &str, &mut dyn Write) -> Result<u8, Ended>,
 ) -> u8 {
+    with_engine(&queue.place, makes, |client, out| call(client, &queue.queue, out))
+}
+
+/// Opens the engine, and does it. Gives the exit status.
+fn with_engine(
+    place: &Place,
+    makes: Makes,
+    call: impl FnOnce(&mut Store, &mut dyn Write) -> Result<u8, Ended>,
+) -> u8 {
     if let Err(why) = crate::closed::has_output() {
         return refuse(USAGE, why);
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    let done = queue.open(makes).map_err(Ended::from).and_then(|mut client| {
-        let status = call(&mut client, &queue.queue, &mut out)?;
+    let done = place.open(makes).map_err(Ended::from).and_then(|mut client| {
+        let status = call(&mut client, &mut out)?;
         out.flush()?;
         Ok(status)
     });
@@ -85,6 +95,7 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::Resume(queue) => resume(&queue),
         Command::Purge(queue) => purge(&queue),
         Command::Stats(queue) => stats(&queue),
+        Command::Top(args) => top::top(&args),
         Command::Migrate(queue) => migrate(&queue),
         Command::Check(queue) => check(&queue),
     }
@@ -92,7 +103,7 @@ pub(crate) fn run(command: Command) -> u8 {
 
 fn add(args: Add) -> u8 {
     let Add { queue, after, at, every, priority, null, keys } = args;
-    let as_json = queue.json;
+    let as_json = queue.place.json;
     with(&queue, Makes::File, |client, name, out| {
         let mut added = 0_u64;
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
@@ -129,7 +140,7 @@ fn ls(args: &Ls) -> u8 {
     with(&args.queue, Makes::Nothing, |client, name, out| {
         if args.queues {
             for name in client.queues()? {
-                if args.queue.json {
+                if args.queue.place.json {
                     writeln!(out, "{{\"queue\":{}}}", json(&name))?;
                 } else {
                     writeln!(out, "{name}")?;
@@ -139,7 +150,7 @@ fn ls(args: &Ls) -> u8 {
         }
         for key in client.list(name)? {
             if !args.dead || key.status == Status::Dead {
-                tell(out, &key, args.queue.json)?;
+                tell(out, &key, args.queue.place.json)?;
             }
         }
         Ok(0)
@@ -150,10 +161,10 @@ fn state(args: OneKey) -> u8 {
     let OneKey { queue, key } = args;
     with(&queue, Makes::Nothing, |client, name, out| match client.state(name, &key.into_vec())? {
         Some(known) => {
-            tell(out, &known, queue.json)?;
+            tell(out, &known, queue.place.json)?;
             Ok(0)
         }
-        None => unknown(out, queue.json),
+        None => unknown(out, queue.place.json),
     })
 }
 
@@ -179,9 +190,9 @@ fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<
     let OneKey { queue, key } = args;
     with(&queue, Makes::Nothing, |client, name, out| {
         if !call(client, name, &key.into_vec())? {
-            return unknown(out, queue.json);
+            return unknown(out, queue.place.json);
         }
-        if queue.json {
+        if queue.place.json {
             writeln!(out, "{}", json(word))?;
         } else {
             writeln!(out, "{word}")?;
@@ -201,7 +212,7 @@ fn resume(queue: &Queue) -> u8 {
 fn purge(queue: &Queue) -> u8 {
     with(queue, Makes::Nothing, |client, name, out| {
         let purged = client.purge(name)?;
-        if queue.json {
+        if queue.place.json {
             writeln!(out, "{{\"purged\":{purged}}}")?;
         } else {
             writeln!(out, "{purged}")?;
@@ -210,29 +221,31 @@ fn purge(queue: &Queue) -> u8 {
     })
 }
 
+/// The members of a JSON object.
+fn counts(stats: &Stats) -> String {
+    let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = stats;
+    let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
+    let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
+    let who = match who {
+        Who::Runner(pid) => format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string())),
+        Who::Owners(owners, snapshot) => {
+            format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
+        }
+    };
+    format!(
+        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\"paused\":{paused},{who}",
+        seconds(oldest_ready)
+    )
+}
+
 fn stats(queue: &Queue) -> u8 {
     with(queue, Makes::Nothing, |client, name, out| {
-        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(name)?;
-        if queue.json {
-            let seconds =
-                |age: Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
-            let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
-            let who = match who {
-                Who::Runner(pid) => {
-                    format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string()))
-                }
-                Who::Owners(owners, snapshot) => {
-                    format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
-                }
-            };
-            writeln!(
-                out,
-                "{{\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\
-                 \"paused\":{paused},{who}}}",
-                seconds(oldest_ready)
-            )?;
+        let stats = client.stats(name)?;
+        if queue.place.json {
+            writeln!(out, "{{{}}}", counts(&stats))?;
             return Ok(0);
         }
+        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = stats;
         writeln!(out, "ready    {ready}")?;
         if let Some(held) = held {
             writeln!(out, "held     {held}")?;
@@ -268,7 +281,7 @@ fn check(queue: &Queue) -> u8 {
             let why = "--engine postgres: there is no file to check; PostgreSQL has pg_amcheck";
             return Err(Ended::With(USAGE, why.to_owned()));
         };
-        if queue.json {
+        if queue.place.json {
             let faults: Vec<_> = faults.iter().map(|fault| json(fault)).collect();
             writeln!(out, "{{\"faults\":[{}]}}", faults.join(","))?;
         } else if faults.is_empty() {

@@ -128,6 +128,9 @@ fn queues_are_counted_paused_and_purged_by_their_names() {
     assert_eq!((&stats("y")["ready"], &stats("y")["paused"]), (&0.into(), &false.into()));
     well(dir, &["resume", "--queue", "x"]);
     assert!(well(dir, &["stats", "--queue", "x"]).contains("paused   no\nrunner   none\n"));
+    let top = well(dir, &["top", "--times", "1"]);
+    assert!(top.lines().skip(1).all(|line| line.contains("  nobody  ")), "{top}");
+    assert_eq!(top.lines().skip(1).count(), well(dir, &["ls", "--queues"]).lines().count(), "{top}");
     assert_eq!(well(dir, &["purge", "--queue", "x"]), "0\n");
 }
 

@@ -1,0 +1,92 @@
+//! `requeue top`: the queues of an engine, a line each, again and again.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::time::Duration;
+
+use requeue::EngineError;
+
+use super::args::{Makes, Top};
+use super::store::{Stats, Store, Who};
+use super::{Ended, counts, with_engine};
+use crate::duration;
+use crate::show::{json, quoted};
+
+/// A snapshot that is held for longer keeps vacuum from its work.
+const LONG: Duration = Duration::from_secs(10);
+/// The cursor goes to the upper left corner.
+const HOME: &str = "\x1b[H";
+/// The rest of the line, and of the screen, is empty.
+const REST_OF_LINE: &str = "\x1b[K";
+const REST_OF_SCREEN: &str = "\x1b[J";
+
+pub(super) fn top(args: &Top) -> u8 {
+    let Top { place, every, times } = args;
+    with_engine(place, Makes::Nothing, |client, out| {
+        let screen = io::stdout().is_terminal() && !place.json;
+        let mut looks = 0;
+        loop {
+            let look = if place.json { objects(client) } else { table(client) };
+            let look = match look {
+                // a server that is there at first may be away for a while
+                Err(e) if looks > 0 => format!("{e}\n"),
+                look => look?,
+            };
+            show(out, &look, screen)?;
+            looks += 1;
+            if times.is_some_and(|times| looks >= times) {
+                return Ok(0);
+            }
+            std::thread::sleep(*every);
+        }
+    })
+}
+
+/// On a terminal in place of the last one, without a moment in which nothing is there.
+fn show(out: &mut dyn Write, look: &str, screen: bool) -> Result<(), Ended> {
+    if screen {
+        let lines = look.replace('\n', &format!("{REST_OF_LINE}\n"));
+        write!(out, "{HOME}{lines}{REST_OF_SCREEN}")?;
+    } else {
+        write!(out, "{look}")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn objects(client: &mut Store) -> Result<String, EngineError> {
+    let mut all = String::new();
+    for name in client.queues()? {
+        let _ = writeln!(all, "{{\"queue\":{},{}}}", json(&name), counts(&client.stats(&name)?));
+    }
+    Ok(all)
+}
+
+/// Names stand last: nobody knows how long they are.
+fn table(client: &mut Store) -> Result<String, EngineError> {
+    let mut all = format!(
+        "{:>9} {:>9} {:>9} {:>9} {:>9}  {:12} QUEUE\n",
+        "READY", "HELD", "WAITING", "DEAD", "OLDEST", "WORKED BY"
+    );
+    let mut snapshot = None;
+    for name in client.queues()? {
+        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(&name)?;
+        let held = held.map_or("-".to_owned(), |held| held.to_string());
+        let oldest = oldest_ready.map_or("-".to_owned(), duration::show);
+        if let Who::Owners(_, age) = who {
+            snapshot = age.filter(|age| *age >= LONG);
+        }
+        let who = match who {
+            _ if paused => "paused".to_owned(),
+            Who::Runner(Some(pid)) => format!("process {pid}"),
+            Who::Runner(None) | Who::Owners(0, _) => "nobody".to_owned(),
+            Who::Owners(1, _) => "1 process".to_owned(),
+            Who::Owners(owners, _) => format!("{owners} processes"),
+        };
+        let name = quoted(name.as_bytes());
+        let _ = writeln!(all, "{ready:>9} {held:>9} {waiting:>9} {dead:>9} {oldest:>9}  {who:12} {name}");
+    }
+    if let Some(age) = snapshot {
+        let _ = writeln!(all, "oldest snapshot on the server: {}", duration::show(age));
+    }
+    Ok(all)
+}
