@@ -18,7 +18,10 @@
 //! 5. A `KeyRef` can be made by `lend` and `lend_in_place` only and is neither `Copy` nor `Clone`;
 //!    `give_back` consumes it. One that is forgotten leaves its slot lent for
 //!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
-//! 6. Shared references to a key may be used on two threads at once (a holder
+//! 6. A [`Vacant`] slot counts as used by its chunk, so the chunk stays until the slot is filled or
+//!    given back. It is made by `next_slot` and `take_out` for the arena that it is of, and is neither `Copy` nor
+//!    `Clone`.
+//! 7. Shared references to a key may be used on two threads at once (a holder
 //!    reads it while a lookup under the lock compares it), hence `K: Sync` for
 //!    the `Send` of both types.
 
@@ -75,6 +78,19 @@ struct Chunk<K> {
     used: u32,
 }
 
+/// A slot without a key that nobody else gets.
+pub(crate) struct Vacant<K> {
+    no: u32,
+    slot: NonNull<Slot<K>>,
+}
+
+impl<K> Vacant<K> {
+    #[inline]
+    pub(crate) fn no(&self) -> u32 {
+        self.no
+    }
+}
+
 /// A slot's number, and beside it what the state machine keeps of a run, in one word: so it moves
 /// with a loan at no cost.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +138,7 @@ pub struct KeyRef<K> {
     at: Marked,
 }
 
-// SAFETY: a `KeyRef` gives shared access to a `K` and nothing else (6).
+// SAFETY: a `KeyRef` gives shared access to a `K` and nothing else (7).
 unsafe impl<K: Sync> Send for KeyRef<K> {}
 // SAFETY: as above.
 unsafe impl<K: Sync> Sync for KeyRef<K> {}
@@ -164,6 +180,7 @@ impl<K> fmt::Debug for KeyRef<K> {
 
 /// What [`Arena::remove`] took out.
 pub(crate) struct Removed<K> {
+    pub(crate) slot: u32,
     pub(crate) key: K,
     pub(crate) hash: u32,
     /// The chunk that was freed with its last slot.
@@ -176,7 +193,7 @@ pub(crate) struct Arena<K> {
     len: usize,
     /// The slot that was freed last, if it was not used again, in case the next
     /// key comes at once: it counts as used until another takes its place.
-    spare: Option<u32>,
+    spare: Option<Vacant<K>>,
     /// Whether a chunk without keys is kept: if it is small.
     keeps: bool,
     /// Loans beyond the first, by slot: there are some only after a run was
@@ -195,7 +212,7 @@ pub(crate) struct Arena<K> {
 }
 
 // SAFETY: the arena owns its keys; sending it sends them (`Send`), while loans
-// of them may be read on other threads (`Sync`), see (6).
+// of them may be read on other threads (`Sync`), see (7).
 unsafe impl<K: Send + Sync> Send for Arena<K> {}
 
 impl<K> Arena<K> {
@@ -251,7 +268,7 @@ impl<K> Arena<K> {
     /// A free slot, which [`fill`](Self::fill) is called for next: the one that was freed just
     /// now, else one of the lowest chunk that has any, so that the higher ones empty.
     #[inline(always)]
-    pub(crate) fn next_slot(&mut self) -> u32 {
+    pub(crate) fn next_slot(&mut self) -> Vacant<K> {
         match self.spare.take() {
             Some(spare) => spare,
             None => self.free_slot(),
@@ -261,8 +278,11 @@ impl<K> Arena<K> {
     /// Stores a key in a slot of [`next_slot`](Self::next_slot), with its place in the ready
     /// line if it stands there.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, slot_no: u32, key: K, hash: u32, flags: u32, place: Option<u32>) {
-        let Some(slot) = self.slot(slot_no) else { no_key(slot_no) };
+    #[expect(clippy::needless_pass_by_value, reason = "a slot that is filled is not vacant any more")]
+    pub(crate) fn fill(&mut self, vacant: Vacant<K>, key: K, hash: u32, flags: u32, place: Option<u32>) {
+        debug_assert!(self.slot(vacant.no).is_some_and(|slot| core::ptr::eq(slot, vacant.slot.as_ptr())));
+        // SAFETY: (6) the slot's chunk is there, and no other thread reads it (2).
+        let slot = unsafe { vacant.slot.as_ref() };
         debug_assert_eq!(slot.word.get(), 0, "a free slot has no flags");
         // SAFETY: (3) the slot is not occupied, so nobody has a reference to
         // `key`, and there is nothing initialised in it to drop.
@@ -272,16 +292,16 @@ impl<K> Arena<K> {
         self.len += 1;
     }
 
-    /// Stores a key that stands in no line.
-    #[cfg(test)]
+    /// Stores a key that stands in no line; returns its slot.
     pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
-        let slot = self.next_slot();
-        self.fill(slot, key, hash, flags, None);
+        let vacant = self.next_slot();
+        let slot = vacant.no();
+        self.fill(vacant, key, hash, flags, None);
         slot
     }
 
     /// Takes a free slot from the lowest chunk that has one.
-    fn free_slot(&mut self) -> u32 {
+    fn free_slot(&mut self) -> Vacant<K> {
         let chunk_no = self.vacant_chunk();
         let (chunk, free) = (&mut self.chunks[chunk_no], &mut self.free[chunk_no]);
         self.empty_chunks -= u32::from(chunk.used == 0);
@@ -292,7 +312,11 @@ impl<K> Arena<K> {
         if chunk.used as usize == CHUNK {
             self.vacant[chunk_no / 64] &= !(1 << (chunk_no % 64));
         }
-        (chunk_no * CHUNK + at) as u32
+        let no = (chunk_no * CHUNK + at) as u32;
+        match self.slot(no) {
+            Some(slot) => Vacant { no, slot: NonNull::from(slot) },
+            None => no_key(no),
+        }
     }
 
     /// The lowest chunk with a free slot, made if there is none.
@@ -477,17 +501,22 @@ impl<K> Arena<K> {
     }
 
     /// Ends a loan and takes the key out at once, if the key's flags are just
-    /// `flags` and nobody else borrows it; else nothing has changed.
+    /// `flags` and nobody else borrows it; else nothing has changed. What has the loan is dropped where it stands, so
+    /// that it need not be moved.
     #[inline(always)]
-    pub(crate) fn give_back_and_remove(
+    pub(crate) fn give_back_and_remove<L>(
         &mut self,
-        loan: KeyRef<K>,
+        what_has_it: &mut Option<L>,
+        loan: impl FnOnce(&L) -> &KeyRef<K>,
         flags: u32,
-    ) -> Result<Removed<K>, KeyRef<K>> {
-        if self.lent(&loan).word.get() != OCCUPIED | LENT | flags {
-            return Err(loan);
+    ) -> Option<Removed<K>> {
+        let loan = loan(what_has_it.as_ref()?);
+        let slot = loan.slot();
+        if self.lent(loan).word.get() != OCCUPIED | LENT | flags {
+            return None;
         }
-        Ok(self.take_out(loan.slot()))
+        *what_has_it = None;
+        Some(self.take_out(slot))
     }
 
     /// Takes the key out; `None` while it is lent.
@@ -500,6 +529,7 @@ impl<K> Arena<K> {
     #[inline(always)]
     fn take_out(&mut self, slot: u32) -> Removed<K> {
         let s = self.occupied(slot);
+        let vacant = Vacant { no: slot, slot: NonNull::from(s) };
         s.word.set(0);
         let hash = s.hash.get();
         // SAFETY: (3) the slot was occupied until the line above, so the key is
@@ -510,12 +540,12 @@ impl<K> Arena<K> {
         self.len -= 1;
         let freed_chunk = if !self.keeps {
             self.put_back(slot)
-        } else if let Some(older) = self.spare.replace(slot) {
-            self.put_back(older)
+        } else if let Some(older) = self.spare.replace(vacant) {
+            self.put_back(older.no)
         } else {
             None
         };
-        Removed { key, hash, freed_chunk }
+        Removed { slot, key, hash, freed_chunk }
     }
 
     /// Gives a slot back to its chunk; returns the chunk if that freed it.

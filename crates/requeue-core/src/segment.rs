@@ -34,13 +34,26 @@ const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 #[derive(Clone, Copy)]
 struct Places(u32);
 
+impl Places {
+    #[inline(always)]
+    fn first(self) -> Option<usize> {
+        let at = self.0.trailing_zeros() as usize;
+        (at < PLACES).then_some(at)
+    }
+
+    #[inline(always)]
+    fn without_first(self) -> Self {
+        Self(self.0 & self.0.wrapping_sub(1))
+    }
+}
+
 impl Iterator for Places {
     type Item = usize;
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        let at = self.0.trailing_zeros() as usize;
-        self.0 &= self.0.wrapping_sub(1);
-        (at < PLACES).then_some(at)
+        let first = self.first();
+        *self = self.without_first();
+        first
     }
 }
 
@@ -63,9 +76,15 @@ impl Bucket {
     /// Takes out the entry with this tag and slot, if it stands here.
     #[inline(always)]
     fn take(&mut self, tag: u8, slot: u32) -> bool {
-        let Some(at) = self.with_tag(tag).find(|at| self.slots[*at] == slot) else { return false };
-        self.head[at] = 0;
-        true
+        let mut places = self.with_tag(tag);
+        while let Some(at) = places.first() {
+            if self.slots[at] == slot {
+                self.head[at] = 0;
+                return true;
+            }
+            places = places.without_first();
+        }
+        false
     }
 
     #[inline(always)]

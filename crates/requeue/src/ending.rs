@@ -211,47 +211,46 @@ pub(crate) fn finish<K, V>(
     succeeded: bool,
     reading: Option<Instant>,
 ) {
+    // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
-    // only now: what runs before may panic, and the guard must still have it
-    let Some(run) = slot.take() else { return };
-    if shared.journal.is_some() {
-        let ended = finish_told(shared, &mut hold, run, succeeded);
-        hold.close();
-        return after_end(shared, ended);
-    }
-    match hold.core.finish_at_once(run) {
-        Ok((key, worked)) => {
+    if shared.journal.is_none() {
+        if let Some((key, worked)) = hold.core.finish_at_once(slot) {
             hold.close();
             shared.tell_worked(worked, RunEnd::Done);
-            drop(key);
+            return drop(key);
         }
-        Err(run) => finish_in_full(shared, hold, run, succeeded),
+    }
+    finish_in_full(shared, hold, slot, succeeded);
+}
+
+/// The same where more is known of the key, or will be, or a journal is told. Apart: what it returns is large, and
+/// would be moved through memory in the other case too.
+#[inline(never)]
+fn finish_in_full<K, V>(
+    shared: &Shared<K, V>,
+    mut hold: Hold<'_, K, V>,
+    slot: &mut Option<RunRef<K>>,
+    succeeded: bool,
+) {
+    let ended = finish_told(shared, &mut hold, slot, succeeded);
+    hold.close();
+    if let Some(ended) = ended {
+        after_end(shared, ended);
     }
 }
 
-/// The same where more is known of the key, or will be. Apart: what it returns is large, and
-/// would be moved through memory in the other case too.
-#[inline(never)]
-fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
-    let ended = hold.core.finish_in_full(run, succeeded);
-    hold.close();
-    after_end(shared, ended);
-}
-
-/// In a hold: ends a run as done or as succeeded, and tells the journal. Apart, so that a queue without one does not pay
-/// for it.
-#[cold]
-#[inline(never)]
+/// In a hold: ends a run that was not [finished at once](requeue_core::Core::finish_at_once), if there is one, as done or as succeeded,
+/// and tells the journal, if there is one.
 pub(crate) fn finish_told<K, V>(
     shared: &Shared<K, V>,
     hold: &mut Hold<'_, K, V>,
-    run: RunRef<K>,
+    run: &mut Option<RunRef<K>>,
     succeeded: bool,
-) -> Ended<K, V> {
-    let slot = run.slot();
-    let mut ended = hold.core.finish(run, succeeded);
+) -> Option<Ended<K, V>> {
+    let slot = run.as_ref()?.slot();
+    let mut ended = hold.core.finish_in_full(run, succeeded);
     shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
-    ended
+    Some(ended)
 }
 
 /// What follows the end of a run outside the lock: the metrics hear of it, and

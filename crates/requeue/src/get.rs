@@ -71,15 +71,13 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
         // only now: what runs before may panic, and the run must still be there
-        if let Some(run) = self.ending.take() {
+        if self.ending.is_some() {
             let shared = hold.shared();
-            if shared.journal.is_some() {
-                left.in_full = Some(finish_told(shared, hold, run, false));
-            } else {
-                match hold.core.finish_at_once(run) {
-                    Ok((key, worked)) => (left.key, left.worked) = (Some(key), worked),
-                    Err(run) => left.in_full = Some(hold.core.finish_in_full(run, false)),
-                }
+            let at_once =
+                if shared.journal.is_none() { hold.core.finish_at_once(&mut self.ending) } else { None };
+            match at_once {
+                Some((key, worked)) => (left.key, left.worked) = (Some(key), worked),
+                None => left.in_full = finish_told(shared, hold, &mut self.ending, false),
             }
         }
         match hold.get() {

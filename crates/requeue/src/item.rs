@@ -373,7 +373,8 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        if self.guard.run.is_some() || self.value.is_some() {
+        // a value without a drop of its own has nothing to be done about it
+        if self.guard.run.is_some() || std::mem::needs_drop::<V>() && self.value.is_some() {
             self.guard.let_go(&mut self.value, None);
         }
     }

@@ -195,11 +195,9 @@ pub(crate) fn end_in<K, V>(
 ) {
     let leaves = leaves_something(shared);
     if told && shared.journal.is_some() {
-        for run in items.iter_mut().filter_map(|item| item.take_run(shared)) {
-            let ended = finish_told(shared, hold, run, succeeded);
-            if leaves {
-                left.push(ended);
-            }
+        for item in items {
+            let ended = finish_told(shared, hold, &mut item.take_run(shared), succeeded);
+            left.extend(ended.filter(|_| leaves));
         }
         return;
     }

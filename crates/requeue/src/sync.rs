@@ -3,11 +3,30 @@
 //! what each call costs a lock that is counted, under `requeue_counted`.
 
 #[cfg(all(requeue_counted, not(requeue_loom)))]
-pub(crate) use self::counted::{Mutex, locks};
+pub(crate) use self::counted::{Mutex, count_lock, locks};
 #[cfg(requeue_loom)]
 pub(crate) use self::modelled::*;
 #[cfg(not(requeue_loom))]
 pub(crate) use self::real::*;
+
+/// Whether a part of a protocol is left out, to see tests fail: in the models
+/// the one that the environment's `REQUEUE_FAULT` names, else one that was named by
+/// `--cfg requeue_fault="..."`.
+#[inline]
+pub(crate) fn leaves_out(part: &str) -> bool {
+    #[cfg(requeue_loom)]
+    {
+        static FAULT: std::sync::LazyLock<Option<String>> =
+            std::sync::LazyLock::new(|| std::env::var("REQUEUE_FAULT").ok());
+        FAULT.as_deref() == Some(part)
+    }
+    #[cfg(not(requeue_loom))]
+    match part {
+        "adder_barrier" => cfg!(requeue_fault = "adder_barrier"),
+        "getter_barrier" => cfg!(requeue_fault = "getter_barrier"),
+        _ => false,
+    }
+}
 
 #[cfg(not(requeue_loom))]
 mod real {
@@ -32,6 +51,10 @@ mod counted {
         LOCKS.get()
     }
 
+    pub(crate) fn count_lock() {
+        LOCKS.set(LOCKS.get() + 1);
+    }
+
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -39,22 +62,9 @@ mod counted {
         pub(crate) const fn new(value: T) -> Self {
             Self(parking_lot::Mutex::new(value))
         }
-        pub(crate) fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut()
-        }
         #[inline]
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            LOCKS.set(LOCKS.get() + 1);
-            self.0.lock()
-        }
-        #[inline]
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            let guard = self.0.try_lock()?;
-            LOCKS.set(LOCKS.get() + 1);
-            Some(guard)
-        }
-        /// For whoever reads the counts.
-        pub(crate) fn lock_uncounted(&self) -> MutexGuard<'_, T> {
+            count_lock();
             self.0.lock()
         }
     }
@@ -65,6 +75,26 @@ mod modelled {
     pub(crate) use loom::sync::{MutexGuard, atomic};
     pub(crate) use loom::thread;
 
+    /// The queue's lock in its models: loom's mutex. (Ours has models of its own: `lock/models.rs`.)
+    #[derive(Debug)]
+    pub(crate) struct RawLock(Mutex<()>);
+
+    /// What whoever has it has; nothing after it was given back.
+    #[derive(Debug, Default)]
+    pub(crate) struct Taken<'a>(Option<MutexGuard<'a, ()>>);
+
+    impl RawLock {
+        pub(crate) fn new() -> Self {
+            Self(Mutex::new(()))
+        }
+        pub(crate) fn lock(&self) -> Taken<'_> {
+            Taken(Some(self.0.lock()))
+        }
+        pub(crate) fn release(&self, taken: Taken<'_>) {
+            drop(taken.0);
+        }
+    }
+
     /// loom's mutex with parking_lot's signature: a lock that is not poisoned.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -72,12 +102,6 @@ mod modelled {
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
-        }
-        pub(crate) fn get_mut(&mut self) -> &mut T {
-            match self.0.get_mut() {
-                Ok(value) => value,
-                Err(poisoned) => poisoned.into_inner(),
-            }
         }
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             match self.0.lock() {

@@ -320,8 +320,7 @@ impl<F, G: Hash + Eq, S: BuildHasher> Names<F, G, S> {
         let weight = self.rules.weight.as_ref().map_or(1, |weight| weight(&name).max(1));
         let cap = self.rules.cap.as_ref().map_or(usize::MAX, |cap| cap(&name).max(1));
         let shown = self.rules.metrics.as_ref().and_then(|metrics| metrics(&name)).map(Arc::from);
-        let number = self.names.next_slot();
-        self.names.fill(number, Name { within, name }, hash, 0, None);
+        let number = self.names.insert(Name { within, name }, hash, 0);
         self.table.enter(hash, number, &self.names);
         self.last =
             Ruled { weight, cap: u32::try_from(cap).unwrap_or(u32::MAX), shown, rate: self.rules.rate };

@@ -543,19 +543,27 @@ impl<K> Line<K> {
         }
     }
 
+    /// Whether keys just go first in, first out now.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.turns.is_none()
+    }
+
+    /// [`pop`](Self::pop) of a line that [is plain](Self::is_plain).
+    #[inline(always)]
+    pub(crate) fn pop_plain(&mut self) -> Option<u32> {
+        self.ring.pop_front()
+    }
+
     /// Takes the key that goes next at this time, to start its run; returns it with the run's
     /// priority. Its slot keeps its place until [`lend`](Arena::lend) hands the key out.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn pop(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        if self.turns.is_none() {
-            self.ring.pop_front().map(Marked::from)
-        } else {
-            self.pop_in_turn(arena, now)
-        }
+        if self.is_plain() { self.pop_plain().map(Marked::from) } else { self.pop_in_turn(arena, now) }
     }
 
     #[inline(never)]
-    fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
+    pub(crate) fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
         let turns = self.turns.as_deref()?;
         if turns.pauses.queue || turns.rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
             return None;

@@ -267,8 +267,8 @@ pub struct Core<K, V = ()> {
     phase: Phase,
     sweep: Sweep,
     timers_absorbed: bool,
-    /// An add without a payload goes straight into a line of ours: there are no priorities, no order of the
-    /// user's own, and no trigger `says_more`.
+    /// An add without a payload goes straight into a line of ours: the queue is open, there are no priorities, no
+    /// order of the user's own, and no trigger `says_more`.
     straight: bool,
     /// There is more to a trigger than when, and with what payload and priority: what it does in a
     /// back-off that says nothing about it, or whether there is room.
@@ -562,13 +562,13 @@ impl<K, V> Core<K, V> {
             return None;
         }
         if flags & (NOTED | GROUPED) == 0 {
-            return self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed));
+            return self.arena.remove(slot).map(|removed| self.forget_slot(removed));
         }
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
         let group = self.line.take_group(slot);
-        let key = self.arena.remove(slot).map(|removed| self.forget_slot(slot, removed));
+        let key = self.arena.remove(slot).map(|removed| self.forget_slot(removed));
         self.line.forget(group);
         key
     }
@@ -596,11 +596,11 @@ impl<K, V> Core<K, V> {
 
     /// A key has left its slot: the table and the columns forget it too.
     #[inline(always)]
-    fn forget_slot(&mut self, slot: u32, removed: Removed<K>) -> K {
+    fn forget_slot(&mut self, removed: Removed<K>) -> K {
         if let Some(chunk) = removed.freed_chunk {
             self.free_pages(chunk);
         }
-        self.table.remove(removed.hash, slot, &self.arena);
+        self.table.remove(removed.hash, removed.slot, &self.arena);
         removed.key
     }
 

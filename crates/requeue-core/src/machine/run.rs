@@ -354,14 +354,21 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
-        match self.line.pop(&mut self.arena, self.now) {
-            Some(at) => {
-                self.look_ahead();
-                Got::Item(self.hand_out(at, withdraw))
-            }
-            None if self.is_over() => Got::ShutDown,
-            None => Got::Empty,
-        }
+        // not `pop`: two ends in one branch here keep what it returns out of memory (5 instructions)
+        let at = if self.line.is_plain() {
+            let Some(slot) = self.line.pop_plain() else { return self.no_key() };
+            slot.into()
+        } else {
+            let Some(at) = self.line.pop_in_turn(&mut self.arena, self.now) else { return self.no_key() };
+            at
+        };
+        self.look_ahead();
+        Got::Item(self.hand_out(at, withdraw))
+    }
+
+    #[inline]
+    fn no_key(&self) -> Got<K, V> {
+        if self.is_over() { Got::ShutDown } else { Got::Empty }
     }
 
     /// Hands out the next keys, `most` or as many as there are, each to `each`;
@@ -458,7 +465,8 @@ impl<K, V> Core<K, V> {
     fn hand_out(&mut self, at: Marked, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
         let slot = at.slot();
         let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | LOOSE));
-        self.end_pending(slot, flags, withdraw);
+        // what was in line was ready
+        self.end_pending(slot, flags | READY, withdraw);
         self.held += 1;
         let number = self.runs;
         self.runs += 1;
@@ -532,58 +540,56 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
-        match self.finish_at_once(run) {
-            Ok((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
-            Err(run) => self.finish_in_full(run, succeeded),
+        let mut run = Some(run);
+        match self.finish_at_once(&mut run) {
+            Some((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
+            None => self.finish_in_full(&mut run, succeeded),
         }
     }
 
     /// What [`finish`](Self::finish) most often comes to: nothing is known of the key but that
-    /// this run is on. Then the key goes, and is returned with how long the run took, if
-    /// timestamps are kept; else the run comes back, and nothing has changed.
+    /// this run is on. Then the run is taken, the key goes, and is returned with how long the run took, if
+    /// timestamps are kept; else nothing has changed.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn finish_at_once(&mut self, run: RunRef<K>) -> Result<(K, Option<Duration>), RunRef<K>> {
-        let slot = run.key.slot();
-        let RunRef { key, number } = run;
-        let removed = self.arena.give_back_and_remove(key, HELD).map_err(|key| RunRef { key, number })?;
+    pub fn finish_at_once(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
+        let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD)?;
         self.held -= 1;
         self.runs_done += 1;
         // before the page that the timestamps are in may go
-        let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-        Ok((self.forget_slot(slot, removed), worked))
+        let worked = self.times.as_mut().map(|times| times.ended(removed.slot, self.now));
+        Some((self.forget_slot(removed), worked))
     }
 
     /// As [`finish_at_once`](Self::finish_at_once) of a key that is in a group.
     #[inline]
-    fn finish_grouped(&mut self, run: RunRef<K>) -> Result<Ended<K, V>, RunRef<K>> {
+    fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<Ended<K, V>> {
         if !self.line.has_groups() {
-            return Err(run);
+            return None;
         }
-        let slot = run.key.slot();
-        let RunRef { key, number } = run;
-        let removed = self.arena.give_back_and_remove(key, HELD | GROUPED);
-        let removed = removed.map_err(|key| RunRef { key, number })?;
+        let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD | GROUPED)?;
+        let slot = removed.slot;
         self.held -= 1;
         self.runs_done += 1;
         // before the pages that these are in may go
         let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
         let group = self.line.ended_for_good(slot);
-        let key = self.forget_slot(slot, removed);
+        let key = self.forget_slot(removed);
         if let Some(group) = group {
             self.line.drop_group(group);
         }
-        Ok(Ended { key: Some(key), worked, ..Ended::default() })
+        Some(Ended { key: Some(key), worked, ..Ended::default() })
     }
 
-    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) gave back.
+    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) left. If there is none nothing has
+    /// ended.
     #[doc(hidden)]
     #[inline(never)]
-    pub fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
-        let run = match self.finish_grouped(run) {
-            Ok(ended) => return ended,
-            Err(run) => run,
-        };
+    pub fn finish_in_full(&mut self, run: &mut Option<RunRef<K>>, succeeded: bool) -> Ended<K, V> {
+        if let Some(ended) = self.finish_grouped(run) {
+            return ended;
+        }
+        let Some(run) = run.take() else { return Ended::default() };
         match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
             Ok(ended) => ended,
             Err(_) => unreachable!("only retries are refused"),

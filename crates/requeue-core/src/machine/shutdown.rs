@@ -341,8 +341,14 @@ impl<K, V> Core<K, V> {
     /// ```
     pub fn close(&mut self) {
         if self.phase == Phase::Open {
-            self.phase = Phase::Closed;
+            self.enter_phase(Phase::Closed);
         }
+    }
+
+    /// A phase after the first.
+    fn enter_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.straight = false;
     }
 
     /// Refuses all triggers, drops the timers and releases every drain. Call
@@ -375,7 +381,7 @@ impl<K, V> Core<K, V> {
     }
 
     fn end_phase(&mut self) {
-        self.phase = Phase::ShutDown;
+        self.enter_phase(Phase::ShutDown);
         self.waiting_drain = None;
         self.line.resume();
         self.watch_end();
@@ -426,7 +432,7 @@ impl<K, V> Core<K, V> {
             // phases only move forward: a queue that is shut down takes no retries again
             WaitingKeys::Wait if self.phase == Phase::ShutDown => {}
             WaitingKeys::Wait => {
-                self.phase = Phase::Closed;
+                self.enter_phase(Phase::Closed);
                 self.waiting_drain = Some(deadline);
                 self.line.resume();
                 self.watch_end();
@@ -435,8 +441,8 @@ impl<K, V> Core<K, V> {
         base
     }
 
-    /// Ends a drain that waits, if all is worked off. To be called at the end
-    /// of every lock hold that may have ended the last run.
+    /// Ends a drain that waits, if all is worked off, and sets right what a panic of users' code left. To be
+    /// called at the end of every lock hold after which the queue [is not quiescent](Self::is_quiescent).
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
@@ -452,6 +458,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn conclude(&mut self) {
+        self.repair_suspect();
         if self.waiting_drain.is_some()
             && self.ready == 0
             && self.held == 0

@@ -597,9 +597,10 @@ impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
     #[inline(always)]
     fn enter(&mut self) -> u32 {
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
-        let slot = self.arena.next_slot();
+        let vacant = self.arena.next_slot();
+        let slot = vacant.no();
         let (flags, place) = self.enters.enter(self.line, self.arena, slot);
-        self.arena.fill(slot, key, self.hash, flags, place);
+        self.arena.fill(vacant, key, self.hash, flags, place);
         slot
     }
 }
@@ -673,7 +674,6 @@ impl<K: Eq, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
-        self.admits_outside()?;
         // a key that goes straight into a line of ours meets no users' code any more
         if !self.straight {
             return self.add_now_in_full(trigger, hash);
@@ -697,6 +697,7 @@ impl<K: Eq, V> Core<K, V> {
         trigger: &mut Trigger<K, V>,
         hash: u32,
     ) -> Result<(Added, Ticket), Refused> {
+        self.admits_outside()?;
         let Accepted { added, ticket, .. } = if self.says_more {
             self.enter_as_the_queue_says(trigger, hash, Delay::Now, None, None)?
         } else if self.line.enters_at_a_level() {

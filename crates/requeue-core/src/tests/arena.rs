@@ -77,10 +77,12 @@ fn a_key_that_is_lent_twice_is_not_removed_with_one_of_its_loans() {
     let mut arena = Arena::new(usize::MAX);
     let slot = arena.insert(7, 7, 0);
     let (one, two) = (arena.lend(slot.into(), |_| 5).0, arena.lend(slot.into(), |_| 5).0);
-    let one = arena.give_back_and_remove(one, 5).map(|_| ()).expect_err("it is lent once more");
-    arena.give_back(one);
-    let two = arena.give_back_and_remove(two, 4).map(|_| ()).expect_err("its flags are others");
-    assert_eq!(arena.give_back_and_remove(two, 5).map(|removed| removed.key).ok(), Some(7));
+    let (mut one, mut two) = (Some(one), Some(two));
+    assert!(arena.give_back_and_remove(&mut one, |one| one, 5).is_none(), "it is lent once more");
+    arena.give_back(one.take().expect("nothing has changed"));
+    assert!(arena.give_back_and_remove(&mut two, |two| two, 4).is_none(), "its flags are others");
+    assert_eq!(arena.give_back_and_remove(&mut two, |two| two, 5).map(|removed| removed.key), Some(7));
+    assert!(two.is_none() && arena.give_back_and_remove(&mut two, |two| two, 5).is_none());
     assert_eq!(arena.flags_if_occupied(slot), None);
     assert_eq!(arena.flags_if_occupied(u32::MAX), None);
 }

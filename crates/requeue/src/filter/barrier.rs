@@ -13,29 +13,11 @@
 //! Under loom and Miri, which know the language's rules only, and on other
 //! processors the fence itself is used.
 //!
-//! What the proof needs can be [left out](leaves_out), so that the models and the
+//! What the proof needs can be [left out](crate::sync::leaves_out), so that the models and the
 //! long stress test can be seen to fail.
 
 use crate::sync::atomic::{self, Ordering::SeqCst};
-
-/// Whether a part of the protocol is left out, to see tests fail: in the models
-/// the one that the environment's `REQUEUE_FAULT` names, else one that was named by
-/// `--cfg requeue_fault="..."`.
-#[inline]
-pub(super) fn leaves_out(part: &str) -> bool {
-    #[cfg(requeue_loom)]
-    {
-        static FAULT: std::sync::LazyLock<Option<String>> =
-            std::sync::LazyLock::new(|| std::env::var("REQUEUE_FAULT").ok());
-        FAULT.as_deref() == Some(part)
-    }
-    #[cfg(not(requeue_loom))]
-    match part {
-        "adder_barrier" => cfg!(requeue_fault = "adder_barrier"),
-        "getter_barrier" => cfg!(requeue_fault = "getter_barrier"),
-        _ => false,
-    }
-}
+use crate::sync::leaves_out;
 
 /// Between an adder's first look at an entry and its decisive one.
 #[inline]

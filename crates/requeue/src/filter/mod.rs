@@ -81,6 +81,7 @@ pub(crate) use self::integer::word;
 use self::table::{LEVELS, Tables};
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::leaves_out;
 use requeue_core::{Core, Ticket};
 #[cfg(not(requeue_loom))]
 use std::cell::Cell;
@@ -180,7 +181,7 @@ impl Filter {
     /// From here on nothing is found. Under the mutex, before the state machine
     /// refuses anybody.
     pub(crate) fn close(&self) {
-        if !barrier::leaves_out("gate") {
+        if !leaves_out("gate") {
             // what `grow` released stays so
             self.gate.fetch_or(CLOSED, Relaxed);
             barrier::full_barrier();

@@ -18,17 +18,16 @@ use crate::clock::{Clock, Parker};
 use crate::filter::Filter;
 use crate::journal::{Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
-use crate::lock::Lock;
+use crate::lock::{Held, Lock, Locked, Plain};
 use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
 use crate::panics::{in_drop, quietly, wake_each};
-use crate::sync::{Mutex, MutexGuard, atomic};
+use crate::sync::{Mutex, atomic};
 use crate::unfinished::Unfinished;
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
 use std::borrow::Borrow;
 use std::cell::OnceCell;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -164,9 +163,7 @@ impl<K, V> Shared<K, V> {
         if reading.is_some() || self.stamps {
             return self.hold_timed(reading);
         }
-        let mut hold = self.lock();
-        hold.core.begin(None);
-        hold
+        self.lock()
     }
 
     #[inline(never)]
@@ -211,27 +208,23 @@ impl<K, V> Shared<K, V> {
     /// to prevent.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Hold<'_, K, V> {
-        self.held(self.state.lock())
-    }
-
-    #[inline(always)]
-    fn held<'a>(&'a self, mut state: MutexGuard<'a, State<K, V>>) -> Hold<'a, K, V> {
-        state.reading = None;
-        Hold { state, after: After(self) }
+        let mut hold = Held::new(self);
+        hold.reading = None;
+        hold
     }
 
     /// Ends a lock hold.
     #[inline(always)]
-    fn unlock(&self, state: MutexGuard<'_, State<K, V>>) {
-        if state.core.is_quiescent() { drop(state) } else { self.unlock_and_more(state) }
+    fn unlock(&self, state: Plain<'_, State<K, V>>) {
+        if state.core.is_quiescent() { state.release() } else { self.unlock_and_more(state) }
     }
 
     /// Ends a lock hold after which there is something to do.
     #[inline(never)]
-    fn unlock_and_more(&self, mut state: MutexGuard<'_, State<K, V>>) {
+    fn unlock_and_more(&self, mut state: Plain<'_, State<K, V>>) {
         if state.core.is_just_noted(attention::METRICS) {
             let counts = state.core.take_counts();
-            drop(state);
+            state.release();
             self.tell_counts(counts);
         } else {
             // Users' code in it is caught call by call. A panic of our own must not unwind either:
@@ -409,7 +402,7 @@ impl<K, V> Shared<K, V> {
 
     /// Ends a lock hold, and does what follows from it.
     #[inline(never)]
-    fn unlock_and_follow_up(&self, mut state: MutexGuard<'_, State<K, V>>) {
+    fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
         let State { core, waiters, drains, adders, told, reading } = &mut *state;
         let reading = *reading;
         core.conclude();
@@ -447,7 +440,7 @@ impl<K, V> Shared<K, V> {
         // no alarm outlives the queue, nor the last timer if nobody waits
         let idle =
             waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
-        drop(state);
+        state.release();
         if let Some(mut wakes) = wakes {
             wakes.tend |= idle;
             self.deliver(wakes, reading);
@@ -601,27 +594,29 @@ impl<K, V> Drop for Shared<K, V> {
 }
 
 /// One lock hold. [`close`](Self::close) ends it, with all that follows from it.
-pub(crate) struct Hold<'a, K, V> {
-    /// Dropped first.
-    state: MutexGuard<'a, State<K, V>>,
-    after: After<'a, K, V>,
-}
+pub(crate) type Hold<'a, K, V> = Held<'a, Shared<K, V>>;
 
-/// Does what follows from a hold that was not closed, because a panic of users' code unwinds
-/// through it: the lock has been released, and is taken once more for this.
-struct After<'a, K, V>(&'a Shared<K, V>);
+impl<K, V> Locked for Shared<K, V> {
+    type Value = State<K, V>;
 
-impl<K, V> Drop for After<'_, K, V> {
+    #[inline(always)]
+    fn the_lock(&self) -> &Lock<State<K, V>> {
+        &self.state
+    }
+
+    /// A hold that was not closed, because a panic of users' code unwinds through it. What that left is set right
+    /// in this hold, so that no other one finds it.
     #[cold]
-    fn drop(&mut self) {
-        self.0.unlock(self.0.state.lock());
+    #[inline(never)]
+    fn end(held: Plain<'_, State<K, V>>, shared: &Self) {
+        shared.unlock(held);
     }
 }
 
 impl<'a, K, V> Hold<'a, K, V> {
     #[inline(always)]
     pub(crate) fn shared(&self) -> &'a Shared<K, V> {
-        self.after.0
+        self.owner()
     }
 
     /// Takes the next key. Keys cease to be pending through this, [`get_up_to`](Self::get_up_to)
@@ -629,14 +624,14 @@ impl<'a, K, V> Hold<'a, K, V> {
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let filter = &self.shared().filter;
-        self.state.core.get_and(|key, hash| filter.withdraw(key, hash))
+        self.core.get_and(|key, hash| filter.withdraw(key, hash))
     }
 
     /// Takes the next keys, `most` or as many as there are; returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
         let filter = &self.shared().filter;
-        self.state.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
+        self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
     /// Takes away what asks for a run of the key; see [`Core::cancel`].
@@ -646,22 +641,19 @@ impl<'a, K, V> Hold<'a, K, V> {
         Q: Eq + ?Sized,
     {
         let filter = &self.shared().filter;
-        self.state.core.cancel(key, hash, forget, |key, hash| filter.withdraw(key, hash))
+        self.core.cancel(key, hash, forget, |key, hash| filter.withdraw(key, hash))
     }
 
     /// Ends the hold, and does what follows from it.
     #[inline(always)]
     pub(crate) fn close(self) {
-        let Self { state, after } = self;
-        let shared = after.0;
-        std::mem::forget(after);
-        shared.unlock(state);
+        self.owner().unlock(self.into_plain());
     }
 
     /// A hold for one call.
     #[inline]
     pub(crate) fn with<R>(mut self, call: impl FnOnce(&mut State<K, V>) -> R) -> R {
-        let answer = call(&mut self.state);
+        let answer = call(&mut self);
         self.close();
         answer
     }
@@ -684,21 +676,6 @@ impl<'a, K, V> Hold<'a, K, V> {
         self.core.note_beside(attention::WAITERS, true);
         self.core.note_entered(true);
         &mut self.adders
-    }
-}
-
-impl<K, V> Deref for Hold<'_, K, V> {
-    type Target = State<K, V>;
-    #[inline(always)]
-    fn deref(&self) -> &State<K, V> {
-        &self.state
-    }
-}
-
-impl<K, V> DerefMut for Hold<'_, K, V> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut State<K, V> {
-        &mut self.state
     }
 }
 

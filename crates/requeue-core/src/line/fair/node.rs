@@ -115,8 +115,7 @@ impl Nodes {
     }
 
     pub(super) fn make_other(&mut self, group: u32, rank: u32) -> u32 {
-        let at = self.taken.next_slot();
-        self.taken.fill(at, (), 0, 0, None);
+        let at = self.taken.insert((), 0, 0);
         *self.others.entry(at) = Node { group, rank, ..Node::default() };
         at | OTHER
     }

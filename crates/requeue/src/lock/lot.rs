@@ -1,0 +1,152 @@
+//! Where threads sleep that wait for a lock: in `parking_lot`'s queue, which knows them by the lock's address.
+//!
+//! Under loom a lot is a list of its own, so that the models can try all orders.
+
+/// What those who sleep and those who wake tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// The lock was handed over: it is the sleeper's.
+    WithTheLock,
+    /// The lock may be free.
+    ToTry,
+}
+
+pub(super) enum Parked {
+    Woken(Woken),
+    /// It was not to sleep any more.
+    Not,
+}
+
+/// What a waker is told, in the lot's own lock.
+pub(super) struct Unparked {
+    /// Somebody is woken by this.
+    pub(super) any: bool,
+    /// Others go on to sleep.
+    pub(super) more: bool,
+    /// The lock has not been handed over for a while, half a millisecond on average.
+    pub(super) fair: bool,
+}
+
+#[cfg(not(requeue_loom))]
+pub(super) use self::real::Lot;
+
+#[cfg(not(requeue_loom))]
+#[expect(unsafe_code, reason = "parking_lot's queue asks for keys and callbacks that keep its rules")]
+mod real {
+    use super::{Parked, Unparked, Woken};
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, ParkResult, UnparkResult, UnparkToken};
+
+    const HANDED_OVER: UnparkToken = UnparkToken(1);
+    const TO_TRY: UnparkToken = UnparkToken(0);
+
+    #[derive(Debug, Default)]
+    pub(in crate::lock) struct Lot {
+        /// What it is known by is its address, and it needs one of its own.
+        _somewhere: u8,
+    }
+
+    impl Lot {
+        fn address(&self) -> usize {
+            std::ptr::from_ref(self) as usize
+        }
+
+        /// Sleeps if `is_to_sleep`, which is asked in the lot's own lock, until somebody wakes this thread.
+        pub(in crate::lock) fn park(&self, is_to_sleep: impl FnOnce() -> bool) -> Parked {
+            // SAFETY: nobody else uses this address as a key, for it is that of a byte which is ours. What is called back
+            // reads two atomics, neither panics nor calls the queue, and there is no time after which it is called.
+            let result = unsafe {
+                parking_lot_core::park(
+                    self.address(),
+                    is_to_sleep,
+                    || {},
+                    |_, _| {},
+                    DEFAULT_PARK_TOKEN,
+                    None,
+                )
+            };
+            match result {
+                ParkResult::Unparked(HANDED_OVER) => Parked::Woken(Woken::WithTheLock),
+                ParkResult::Unparked(_) => Parked::Woken(Woken::ToTry),
+                ParkResult::Invalid | ParkResult::TimedOut => Parked::Not,
+            }
+        }
+
+        /// Wakes the one that sleeps longest, if there is one. `how` decides, in the lot's own lock.
+        pub(in crate::lock) fn unpark_one(&self, how: impl FnOnce(Unparked) -> Woken) {
+            let how = |result: UnparkResult| {
+                let woken = how(Unparked {
+                    any: result.unparked_threads > 0,
+                    more: result.have_more_threads,
+                    fair: result.be_fair,
+                });
+                if woken == Woken::WithTheLock { HANDED_OVER } else { TO_TRY }
+            };
+            // SAFETY: as above: the key is ours, and what is called back writes two atomics.
+            unsafe { parking_lot_core::unpark_one(self.address(), how) };
+        }
+    }
+}
+
+#[cfg(requeue_loom)]
+pub(super) use self::modelled::Lot;
+
+#[cfg(requeue_loom)]
+mod modelled {
+    use super::{Parked, Unparked, Woken};
+    use loom::sync::{Condvar, Mutex};
+    use std::collections::{BTreeMap, VecDeque};
+
+    #[derive(Debug, Default)]
+    struct Sleepers {
+        line: VecDeque<usize>,
+        woken: BTreeMap<usize, Woken>,
+        tickets: usize,
+    }
+
+    #[derive(Debug)]
+    pub(in crate::lock) struct Lot {
+        sleepers: Mutex<Sleepers>,
+        changed: Condvar,
+        /// What wakers are told.
+        fair: bool,
+    }
+
+    impl Default for Lot {
+        fn default() -> Self {
+            Self::that_is(false)
+        }
+    }
+
+    impl Lot {
+        pub(in crate::lock) fn that_is(fair: bool) -> Self {
+            Self { sleepers: Mutex::default(), changed: Condvar::new(), fair }
+        }
+
+        pub(in crate::lock) fn park(&self, is_to_sleep: impl FnOnce() -> bool) -> Parked {
+            let mut sleepers = self.sleepers.lock().expect("not poisoned");
+            if !is_to_sleep() {
+                return Parked::Not;
+            }
+            let ticket = sleepers.tickets;
+            sleepers.tickets += 1;
+            sleepers.line.push_back(ticket);
+            loop {
+                sleepers = self.changed.wait(sleepers).expect("not poisoned");
+                if let Some(woken) = sleepers.woken.remove(&ticket) {
+                    return Parked::Woken(woken);
+                }
+            }
+        }
+
+        pub(in crate::lock) fn unpark_one(&self, how: impl FnOnce(Unparked) -> Woken) {
+            let mut sleepers = self.sleepers.lock().expect("not poisoned");
+            let one = sleepers.line.pop_front();
+            let woken =
+                how(Unparked { any: one.is_some(), more: !sleepers.line.is_empty(), fair: self.fair });
+            if let Some(ticket) = one {
+                sleepers.woken.insert(ticket, woken);
+                self.changed.notify_all();
+            }
+        }
+    }
+}
