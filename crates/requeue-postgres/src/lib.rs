@@ -59,6 +59,7 @@ mod queue;
 mod run;
 #[cfg(feature = "rustls")]
 mod tls;
+mod watch;
 
 pub use client::{Client, Stats};
 pub use dial::Postgres;

@@ -13,10 +13,10 @@ use crate::pen::{Claimed, End, How, Pen};
 use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
@@ -41,13 +41,23 @@ pub(crate) trait Taps: Send + Sync {
     fn lost(&self);
 }
 
-/// What a queue's two tasks share.
+/// An owner that a process is.
+#[derive(Clone, Copy)]
+struct Held {
+    owner: i64,
+    /// When the last beat was sent that was answered, or the call that made the process this owner: the lease counts from there.
+    beat: Instant,
+}
+
+/// What a queue's tasks share.
 pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
-    /// The number of the owner that this process is.
-    owner: AtomicI64,
+    /// The owner that this process is, if it is one.
+    held: Mutex<Option<Held>>,
+    /// How often the lease was lost.
+    pub(crate) losses: AtomicU64,
     /// The lease may be over: the pump is to begin anew.
     lost: AtomicBool,
     /// Both may end.
@@ -60,7 +70,8 @@ impl<K> Lease<K> {
             pen,
             length,
             who,
-            owner: AtomicI64::new(NOBODY),
+            held: Mutex::default(),
+            losses: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
@@ -68,6 +79,24 @@ impl<K> Lease<K> {
 
     fn micros(&self) -> i64 {
         crate::desk::micros(self.length)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the last beat was sent that was answered; `None` while the process is no owner.
+    pub(crate) fn beat(&self) -> Option<Instant> {
+        self.held().map(|held| held.beat)
+    }
+}
+
+impl<K: Key> Lease<K> {
+    /// The runs are others' by now, or soon.
+    fn loses(&self, taps: &impl Taps) {
+        self.losses.fetch_add(1, Relaxed);
+        self.pen.lose_all();
+        taps.lost();
     }
 }
 
@@ -78,7 +107,7 @@ impl<K> Lease<K> {
 pub(crate) async fn beats<K: Key, T: Taps>(
     lease: Arc<Lease<K>>,
     taps: Arc<T>,
-    pulse: Arc<Mutex<Link>>,
+    pulse: Arc<AsyncMutex<Link>>,
     closing: watch::Receiver<bool>,
 ) {
     let tick = (lease.length / 6).min(LOOKS);
@@ -93,13 +122,13 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         if lease.over.load(Relaxed) {
             return;
         }
-        let now_owner = lease.owner.load(Relaxed);
-        if now_owner != owner {
-            // it has joined since the last look, with a lease of its own
-            (owner, acked, failing) = (now_owner, Instant::now(), false);
-        }
-        if owner == NOBODY {
+        let Some(held) = *lease.held() else {
+            (owner, failing) = (NOBODY, false);
             continue;
+        };
+        if held.owner != owner {
+            // it has joined since the last look, with a lease of its own
+            (owner, acked, failing) = (held.owner, held.beat, false);
         }
         let sent = Instant::now();
         let left = safe.saturating_sub(sent.duration_since(acked));
@@ -111,16 +140,20 @@ pub(crate) async fn beats<K: Key, T: Taps>(
             let beat = beat.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)));
             failing = beat.is_err();
             match beat {
-                Ok(true) => acked = sent,
+                Ok(true) => {
+                    acked = sent;
+                    if let Some(held) = lease.held().as_mut().filter(|held| held.owner == owner) {
+                        held.beat = sent;
+                    }
+                }
                 Ok(false) => is_gone = true,
                 Err(_) => is_gone = acked.elapsed() >= safe,
             }
         }
         if is_gone {
-            if lease.owner.load(Relaxed) == owner {
+            if lease.held().take_if(|held| held.owner == owner).is_some() {
                 lease.lost.store(true, Relaxed);
-                lease.pen.lose_all();
-                taps.lost();
+                lease.loses(&*taps);
                 lease.pen.signal.notify_one();
             }
             (owner, failing) = (NOBODY, false);
@@ -241,8 +274,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         Failed::Not(_) | Failed::Data(_) => {}
                         Failed::Maybe(_) => self.is_unsure(),
                         Failed::LeaseLost => {
-                            self.lease.pen.lose_all();
-                            self.taps.lost();
+                            self.lease.loses(&*self.taps);
                             self.is_nobody();
                         }
                     }
@@ -283,19 +315,20 @@ impl<K: Key, T: Taps> Pump<K, T> {
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
         self.asleep = false;
-        self.lease.owner.store(NOBODY, Relaxed);
+        *self.lease.held() = None;
     }
 
     /// Becomes an owner, and settles what those had that it was before.
     async fn joins(&mut self) -> Result<(), Failed> {
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
+            let sent = Instant::now();
             let rows = self
                 .link
                 .query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()])
                 .await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
-            self.lease.owner.store(self.owner, Relaxed);
+            *self.lease.held() = Some(Held { owner: self.owner, beat: sent });
         }
         while let Some(old) = self.old.last().copied() {
             let fences = self.lease.pen.fences();
@@ -305,8 +338,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
             if is_gone && self.old.is_empty() {
                 // it was the last one with runs, and they are others'
-                self.lease.pen.lose_all();
-                self.taps.lost();
+                self.lease.loses(&*self.taps);
             }
         }
         Ok(())

@@ -6,11 +6,12 @@ use crate::dial::{Hub, known};
 use crate::link::Failed;
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
+use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op, Restore,
-    ShutDown, TryGetError, Unfinished, WorkQueue,
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op,
+    ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -204,14 +205,21 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch, hub: hub.clone(), name });
-        let taps =
-            Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
-        let taps = Arc::new(taps);
         let who = format!("process {}", std::process::id());
-        let lease = Arc::new(Lease::new(pen, lease, who));
+        let lease = Arc::new(Lease::new(pen.clone(), lease, who));
+        let watch = Arc::new(Watch::new(lease.clone()));
+        let figures: Arc<dyn ReadEngine> = watch.clone();
+        let are_read = Source::front(&front).attach_engine(&figures);
+        let inner =
+            Inner { front, pen: pen.clone(), merge, prefetch, hub: hub.clone(), name, _figures: figures };
+        let inner = Arc::new(inner);
+        let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
+        let taps = Arc::new(taps);
         hub.listens(number, lease.pen.signal.clone());
         let (link, pulse) = (hub.link(), hub.pulse.clone());
+        if are_read {
+            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
+        }
         hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
         hub.spawn(|closing| pumps(lease, taps, link, closing));
         Ok(Queue { inner })
@@ -292,6 +300,8 @@ struct Inner<K: Key, V: 'static> {
     prefetch: usize,
     hub: Arc<Hub>,
     name: String,
+    /// What metrics read, as long as the queue is there.
+    _figures: Arc<dyn ReadEngine>,
 }
 
 impl<K: Key, V: DeserializeOwned> Inner<K, V> {

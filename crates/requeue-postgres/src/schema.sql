@@ -569,15 +569,17 @@ begin
   return true;
 end $$;
 
--- Counts, each up to `most`, so that it does not take long in a queue of millions.
+-- Counts, each up to `most`, so that it does not take long in a queue of millions. A transaction keeps a snapshot as long as it
+-- is open or, where it has written something, as if it did; also one that was prepared and forgotten. Of other roles' sessions
+-- only members of pg_read_all_stats see it. Vacuum's own do not keep others' rows.
 create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
-  owners bigint, snapshot_us bigint) language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1
       order by i.rank, i.pos limit most) x),
-    (select count(*) from (select 1 from requeue.item i join requeue.owner o on o.id = i.owner
-      where o.queue = q and i.state = 2 limit most) x),
+    (select count(*) from (select 1 from requeue.owner o cross join lateral (
+      select 1 from requeue.item i where i.owner = o.id and i.state = 2 limit most) h where o.queue = q limit most) x),
     (select count(*) from (select 1 from requeue.item i where i.queue = q and i.due_at is not null
       order by i.due_at limit most) x),
     (select count(*) from (select 1 from requeue.inbox b where b.queue = q limit most) x),
@@ -585,6 +587,13 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
     (select (extract(epoch from clock_timestamp() - since) * 1000000)::bigint from requeue.item i
       where i.queue = q and i.state = 1 order by rank, pos limit 1),
     (select w.paused from requeue.queue w where w.id = q),
-    (select count(*) from requeue.owner o where o.queue = q),
-    (select (extract(epoch from clock_timestamp() - min(xact_start)) * 1000000)::bigint from pg_stat_activity
-      where backend_xmin is not null and pid <> pg_backend_pid()) $$;
+    o.owners, o.expired, o.lease_us,
+    (select (extract(epoch from clock_timestamp() - min(t.since)) * 1000000)::bigint from (
+      select xact_start from pg_stat_activity where (backend_xmin is not null or backend_xid is not null)
+        and pid <> pg_backend_pid() and datname = current_database() and backend_type <> 'autovacuum worker'
+      union all
+      select prepared from pg_prepared_xacts where database = current_database()) t(since))
+  from (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
+      min(l.us) filter (where l.us > 0) as lease_us
+    from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
+      from requeue.owner w where w.queue = q) l) o $$;

@@ -6,13 +6,15 @@
 mod cluster;
 
 use self::cluster::Cluster;
-use requeue::{Add, Added, BoxError, EngineError, Outcome, Run, Tokio, Worker};
+use requeue::{
+    Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
+};
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
@@ -615,8 +617,9 @@ fn e29_what_gave_up_is_listed_runs_again_and_is_purged() {
     }
     let client = pg.client("orders");
     let dead = || client.stats().wait().expect("up").dead;
-    until("two give up", || dead() == 2);
-    let listed = client.list().wait().expect("up");
+    let list = || client.list().wait().expect("up");
+    until("two give up, and one ends well", || dead() == 2 && list().len() == 2);
+    let listed = list();
     assert!(listed.iter().all(|it| it.error.as_deref() == Some("no such order\u{fffd}")), "{listed:?}");
     assert!(client.retry(&"bad".to_owned()).wait().expect("up"));
     until("it has given up again", || dead() == 2);
@@ -719,4 +722,111 @@ fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() 
     until("the same handle", || q.add("later".to_owned()).wait().is_ok());
     assert_eq!(held.begins().0, "later");
     held.ends();
+}
+
+/// Where a queue says that its engine's figures are read.
+#[derive(Default)]
+struct Figures(Mutex<Option<Weak<dyn ReadEngine>>>);
+
+impl Metrics for Figures {
+    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+        *self.0.lock().expect("no panic") = Some(engine);
+    }
+}
+
+impl Figures {
+    /// What they are now, if the queue is there; read by somebody who has no time.
+    fn read(&self) -> Option<EngineGauges> {
+        let begun = Instant::now();
+        let engine = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
+        let gauges = engine.engine();
+        assert!(begun.elapsed() < Duration::from_millis(500), "it waited for somebody");
+        Some(gauges)
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&EngineGauges) -> bool) {
+        until(what, || holds(&self.read().expect("the queue is there")));
+    }
+}
+
+#[test]
+fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
+    let Some(db) = Database::new() else { return };
+    let operator = db.connect();
+    let client = operator.client("orders");
+    client.add_many(&["a".to_owned(), "b".to_owned()], None, 0).wait().expect("up");
+    client.add_many(&["late".to_owned()], Some(HOUR), 0).wait().expect("up");
+    db.sql("select requeue.add_tx('orders', 'of a transaction')");
+    db.sql("insert into requeue.dead(queue, key, failures, attempt) values (1, 'dead', 3, 3)");
+    db.sql("update requeue.item set since = since - interval '90 s' where key = 'a'");
+    db.sql("insert into requeue.owner(queue, name, lease_until) values (1, 'dead', now() - interval '1 h')");
+    db.sql(
+        "insert into requeue.owner(queue, name, lease_until) values (1, 'alive', now() + interval '50 s')",
+    );
+    db.sql(
+        "insert into requeue.owner(queue, name, lease_until) values (2, 'not ours', now() + interval '1 s')",
+    );
+    client.pause().wait().expect("up");
+    block_on(async {
+        let mut forgotten = db.client().await;
+        let snapshot = forgotten.build_transaction();
+        let snapshot = snapshot.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await;
+        let snapshot = snapshot.expect("it is up");
+        snapshot.query("select 1", &[]).await.expect("it is up");
+        let figures = Arc::new(Figures::default());
+        let sink = figures.clone();
+        let front = move |front: requeue::Builder<String>| front.metrics(sink);
+        let q = db.connect().queue::<String>("orders").front(front).lease(Duration::from_secs(3)).open();
+        let q = q.wait().expect("it opens");
+        figures.until("the first look", |gauges| gauges.up);
+        let gauges = figures.read().expect("the queue is there");
+        let store = gauges.store.expect("it is up");
+        let keys = (store.ready, store.held, store.waiting, store.inbox, store.dead);
+        assert_eq!((keys, store.paused), ((2, 0, 1, 1, 1), true));
+        assert_eq!((store.owners, store.expired_owners), (1, 1));
+        let left = store.shortest_lease.expect("one is alive");
+        assert!(left > Duration::from_secs(20) && left <= Duration::from_secs(50), "{left:?}");
+        assert!(store.oldest_ready >= Duration::from_secs(90) && store.oldest_ready < HOUR, "{store:?}");
+        assert!(store.oldest_snapshot > Duration::ZERO && store.oldest_snapshot < HOUR, "{store:?}");
+        let lease = gauges.lease;
+        let expected = (false, Duration::from_secs(3), Duration::ZERO);
+        assert_eq!((lease.held, lease.length, lease.since_beat), expected);
+
+        snapshot.rollback().await.expect("it is up");
+        client.resume().wait().expect("up");
+        let (worker, ran) = works(&q);
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "a");
+        figures.until("a lease", |gauges| gauges.lease.held);
+        // its keys were given back, it is the one that is left beside the other, and the snapshot is gone
+        figures.until("a look", |gauges| {
+            gauges.store.as_ref().is_some_and(|store| {
+                let left = store.shortest_lease.unwrap_or_default();
+                (store.ready, store.inbox, store.expired_owners, store.owners) == (0, 0, 0, 2)
+                    && left > Duration::ZERO
+                    && left <= Duration::from_secs(3)
+                    && store.oldest_snapshot < Duration::from_secs(1)
+            })
+        });
+        assert!(figures.read().expect("it is there").lease.since_beat < Duration::from_secs(3));
+        assert_eq!(figures.read().expect("it is there").leases_lost, 0);
+        db.leases_end();
+        figures.until("a lease that is lost", |gauges| gauges.leases_lost == 1);
+
+        let other = Cluster::shared().expect("it is there");
+        other.sql("postgres", &format!("alter database {} allow_connections false", db.name));
+        let all = "select pg_terminate_backend(pid) from pg_stat_activity where datname = ";
+        other.sql("postgres", &format!("{all}'{}'", db.name));
+        figures.until("a server that is away", |gauges| !gauges.up && gauges.store.is_none());
+        other.sql("postgres", &format!("alter database {} allow_connections true", db.name));
+        figures.until("a server that is back", |gauges| gauges.up && gauges.store.is_some());
+
+        drop(worker);
+        q.shut_down();
+        assert!(figures.read().is_some(), "it is there");
+        drop(q);
+        // a look may be on its way
+        let begun = Instant::now();
+        until("the end of its figures", || figures.read().is_none());
+        assert!(begun.elapsed() < Duration::from_secs(3), "nobody waits for the next look");
+    });
 }
