@@ -60,8 +60,8 @@ pub(crate) struct Lease<K> {
     pub(crate) losses: AtomicU64,
     /// The lease may be over: the pump is to begin anew.
     lost: AtomicBool,
-    /// Both may end.
-    over: AtomicBool,
+    /// Turns true when the pump has ended, and the lease is given up.
+    over: watch::Sender<bool>,
 }
 
 impl<K> Lease<K> {
@@ -73,7 +73,7 @@ impl<K> Lease<K> {
             held: Mutex::default(),
             losses: AtomicU64::new(0),
             lost: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            over: watch::Sender::new(false),
         }
     }
 
@@ -111,6 +111,7 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     closing: watch::Receiver<bool>,
 ) {
     let tick = (lease.length / 6).min(LOOKS);
+    let mut over = lease.over.subscribe();
     let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
     let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
     // of dead rows in the server's tables; the first answer only says from where on they count
@@ -118,8 +119,8 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     loop {
         let left = safe.saturating_sub(acked.elapsed());
         let pause = if failing { tick / 4 } else { tick };
-        tokio::time::sleep(if owner == NOBODY { pause } else { pause.min(left) }).await;
-        if lease.over.load(Relaxed) {
+        let pause = if owner == NOBODY { pause } else { pause.min(left) };
+        if tokio::time::timeout(pause, over.wait_for(|over| *over)).await.is_ok() {
             return;
         }
         let Some(held) = *lease.held() else {
@@ -188,8 +189,7 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
     pump.works().await;
     pump.leaves().await;
-    pump.lease.pen.left.store(true, Relaxed);
-    pump.lease.over.store(true, Relaxed);
+    pump.lease.over.send_replace(true);
 }
 
 struct Pump<K, T> {

@@ -204,7 +204,8 @@ fn e7_keys_of_one_priority_run_in_the_order_in_which_they_became_ready() {
 fn e10_the_end_of_a_run_whose_lease_is_lost_changes_nothing() {
     let Some(db) = Database::new() else { return };
     let (a, b) = (db.connect(), db.connect());
-    let zombie_queue = open(&a);
+    // it does not notice by itself that its lease is gone
+    let zombie_queue = a.queue("orders").lease(HOUR).open().wait().expect("the schema is there");
     add(&zombie_queue, "k");
     let zombie = Held::on(&zombie_queue, || Outcome::Done);
     let (_, old, attempt) = zombie.begins();
@@ -829,4 +830,47 @@ fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
         until("the end of its figures", || figures.read().is_none());
         assert!(begun.elapsed() < Duration::from_secs(3), "nobody waits for the next look");
     });
+}
+
+/// A key that the engine's thread reads only when it may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Slow(String);
+
+static SLOW: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+impl requeue::engine::Key for Slow {
+    fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
+        self.0.as_bytes().into()
+    }
+    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
+        let gate = SLOW.lock().expect("no panic").take();
+        if let Some((begins, may)) = gate {
+            begins.send(())?;
+            may.recv()?;
+        }
+        Ok(Self(String::from_utf8(bytes)?))
+    }
+}
+
+#[test]
+fn e16_the_last_handle_gives_the_lease_up_also_while_the_engine_gives_a_key() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue::<Slow>("orders").prefetch(10).open().wait().expect("the schema is there");
+    let (begins, begun) = mpsc::channel();
+    let (go_on, may) = mpsc::channel();
+    *SLOW.lock().expect("no panic") = Some((begins, may));
+    q.add(Slow("k".into())).wait().expect("it is up");
+    begun.recv_timeout(LONG).expect("the engine's thread has the key in its hands");
+    let (tell, gone) = mpsc::channel();
+    let drops = std::thread::spawn(move || {
+        drop((pg, q));
+        tell.send(()).expect("the test goes on");
+    });
+    let early = gone.recv_timeout(Duration::from_millis(500));
+    assert!(early.is_err(), "the last handle went, and nobody has given up the lease");
+    go_on.send(()).expect("it waits");
+    drops.join().expect("no panic");
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "the lease is given up");
+    assert_eq!(db.sql("select state, attempt from requeue.item"), "1|0", "and the key is in line for others");
 }
