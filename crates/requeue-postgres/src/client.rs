@@ -3,6 +3,7 @@
 use crate::desk::micros;
 use crate::dial::{Hub, known};
 use crate::link::{ANSWERS, Failed, Link};
+use crate::typed::Param;
 use requeue::engine::{Key, Listed, Status};
 use requeue::{EngineError, Op};
 use serde_json::value::RawValue;
@@ -12,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Row;
-use tokio_postgres::types::{Json, ToSql};
+use tokio_postgres::types::Json;
 
 /// At most so many keys are written by one statement.
 const AT_ONCE: usize = 1000;
@@ -123,7 +124,7 @@ impl Client {
     ) -> Op<T> {
         self.with(move |office, queue| {
             Box::pin(async move {
-                let with_key: [&(dyn ToSql + Sync); 2] = [&queue, &key];
+                let with_key: [&dyn Param; 2] = [&queue, &key];
                 let params = if key.is_some() { &with_key[..] } else { &with_key[..1] };
                 let rows = office.query(what, params).await?;
                 match rows.first() {

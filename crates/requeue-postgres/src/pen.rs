@@ -71,6 +71,8 @@ pub(crate) struct End {
     pub(crate) key: Vec<u8>,
     pub(crate) fence: i64,
     pub(crate) how: How,
+    /// A user's transaction has ended the run, if it was committed: then this changes nothing, and nobody else has the key.
+    pub(crate) may_have_ended: bool,
 }
 
 /// A run that this process has, or a key that waits in memory for a worker.
@@ -246,7 +248,8 @@ impl<K: Key> Pen<K> {
 
     fn end(runs: &mut Runs<K>, key: &K, given: Given, how: How) {
         if !given.lost {
-            runs.ends.push(End { key: key.to_bytes().into(), fence: given.fence, how });
+            let (key, fence) = (key.to_bytes().into(), given.fence);
+            runs.ends.push(End { key, fence, how, may_have_ended: given.in_transaction });
         }
         runs.freed.extend(given.next);
     }
@@ -254,7 +257,7 @@ impl<K: Key> Pen<K> {
     /// A key that was claimed, and that the queue in memory does not get.
     pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
         let Claimed { key, fence, .. } = claimed;
-        self.runs().ends.push(End { key, fence, how });
+        self.runs().ends.push(End { key, fence, how, may_have_ended: false });
         self.signal.notify_one();
     }
 

@@ -13,6 +13,7 @@ use crate::pen::{Claimed, End, How, Pen};
 use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
+    /// Whether notifications come in.
+    pub(crate) hears: bool,
     /// The owner that this process is, if it is one.
     held: Mutex<Option<Held>>,
     /// How often the lease was lost.
@@ -65,11 +68,12 @@ pub(crate) struct Lease<K> {
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String) -> Self {
+    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String, hears: bool) -> Self {
         Self {
             pen,
             length,
             who,
+            hears,
             held: Mutex::default(),
             losses: AtomicU64::new(0),
             lost: AtomicBool::new(false),
@@ -210,7 +214,8 @@ struct Pump<K, T> {
 #[derive(Default)]
 struct Next {
     claimed: usize,
-    accepted: usize,
+    /// The fences of the runs whose ends were accepted.
+    accepted: HashSet<i64>,
     /// Until the next timer, or the next token.
     due: Option<Duration>,
 }
@@ -244,7 +249,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 Ok(next) => {
                     *self.lease.pen.trouble() = None;
                     self.lease.pen.arrived();
-                    let refused = sent.saturating_sub(next.accepted);
+                    let is_refused = |end: &&End| !end.may_have_ended && !next.accepted.contains(&end.fence);
+                    let refused = ends.iter().filter(is_refused).count();
                     self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
                     self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
                     if self.full == BUSY {
@@ -370,7 +376,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         let mut said = Next::default();
         for row in &answer {
             match row.get::<_, i32>(0) {
-                0 => said.accepted += 1,
+                0 => {
+                    said.accepted.insert(row.get(2));
+                }
                 1 => {
                     said.claimed += 1;
                     self.taps.give(claimed(row));
@@ -381,9 +389,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         Ok(said)
     }
 
-    /// Notes on the server that this process waits for a notification. True if it was noted before.
+    /// Notes on the server that this process waits for a notification. True if it was noted before, or none would come in.
     async fn is_asleep(&mut self) -> bool {
-        if self.asleep || *self.closing.borrow() {
+        if !self.lease.hears || self.asleep || *self.closing.borrow() {
             return true;
         }
         self.asleep = self.link.query("select requeue.sleeps($1, true)", &[&self.owner]).await.is_ok();

@@ -6,6 +6,7 @@ use crate::dial::{Hub, known};
 use crate::link::Failed;
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
+use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};
 use requeue::limiter::Exponential;
@@ -22,6 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::Json;
 
 type Customize<K, V> = Box<dyn FnOnce(Builder<K, V>) -> Builder<K, V> + Send>;
 type MergeValues<V> = dyn Fn(&mut V, V) + Send + Sync;
@@ -206,7 +208,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
         let who = format!("process {}", std::process::id());
-        let lease = Arc::new(Lease::new(pen.clone(), lease, who));
+        let lease = Arc::new(Lease::new(pen.clone(), lease, who, hub.hears));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
@@ -517,11 +519,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let how = how.into();
         let asked = Asked::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
-        let value = value.map_err(|e| EngineError::Codec(e.into()))?.map(tokio_postgres::types::Json);
+        let value = value.map_err(|e| EngineError::Codec(e.into()))?;
         let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
         let rank = -i32::from(asked.priority);
         let add = "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb])";
-        let added = tx.query(add, &[&self.handle.inner.pen.queue, &&*bytes, &delay, &rank, &value]).await;
+        // in one message: a name would be the session's, which a pooler shares
+        let bytes: &[u8] = &bytes;
+        let value = value.as_ref().map(Json);
+        let params = [&self.handle.inner.pen.queue as &dyn Param, &bytes, &delay, &rank, &value];
+        let added = tx.query_typed(add, &with_types(&params)).await;
         added.map(drop).map_err(|e| Failed::of(&e).into())
     }
 

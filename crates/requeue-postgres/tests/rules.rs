@@ -295,6 +295,8 @@ fn e12_effects_in_the_runs_transaction_happen_once_and_never_a_zombies() {
         until("the end", || db.sql("select count(*) from requeue.item") == "0");
         assert_eq!(db.sql("select count(*) from effect"), "1");
         worker.stop(LONG).await;
+        until("the answer to all ends", || q.is_settled());
+        assert_eq!(q.ends_refused(), 0, "the transaction has ended the run, and nobody else had the key");
     });
 }
 
