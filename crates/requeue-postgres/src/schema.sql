@@ -2,6 +2,11 @@
 --
 -- Times are the server's: clients say how long, never when. Each function that is called by name is one transaction.
 -- How a key goes through the tables stands in docs/ENGINES.md.
+--
+-- Functions whose statements are about many rows set what keeps the planner to the index that is meant, whatever it believes of
+-- the tables. Where rows are read in the order of an index, that is "enable_sort = off" as well: soon after renew() it read all keys by
+-- item_pkey, and sorted what was in line. "jit = off": with scans that are turned off a plan looks so dear that it was compiled
+-- at each call, for half a second.
 create schema requeue;
 
 create table requeue.meta(
@@ -279,8 +284,6 @@ begin
   end loop;
 end $$;
 
--- Where rows are read in the order of an index, "enable_sort = off" is what keeps the planner from another one: soon after
--- renew() it read all keys by item_pkey, and sorted what was in line.
 -- Timers that are due. Any process may call it, at any time.
 create function requeue.due(q int, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
