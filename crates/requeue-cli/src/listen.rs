@@ -7,11 +7,15 @@ use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{QueueMetrics, QueueSink};
 
+use crate::args::Run;
 use crate::http::{Page, Server};
 use crate::queue::Queue;
 
-/// The value of the label `name`. Which run it is, is said by the address that is scraped.
-pub(crate) const NAME: &str = "run";
+/// The value of the label `name`: the queue's, for `requeue work`. Which `requeue run` it is, is said by the address that is
+/// scraped.
+pub(crate) fn name(args: &Run) -> &str {
+    if args.works { args.queue_name() } else { "run" }
+}
 
 /// As prometheus-client writes it.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -45,9 +49,9 @@ impl Exports {
     /// # Errors
     ///
     /// What the library refuses.
-    pub(crate) fn new() -> Result<Self, String> {
+    pub(crate) fn new(name: &str) -> Result<Self, String> {
         let mut registry = Registry::default();
-        let sink = QueueMetrics::register(&mut registry).queue(NAME).map_err(|e| e.to_string())?;
+        let sink = QueueMetrics::register(&mut registry).queue(name).map_err(|e| e.to_string())?;
         Ok(Self { registry, sink: Arc::new(sink) })
     }
 

@@ -34,7 +34,7 @@ pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Caus
 pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
     let engine = args.engine();
     let shape = match engine {
-        Some(Engine::Server(_)) => told_to(sink),
+        Some(Engine::Server(_)) => told_to(args, sink),
         _ => shape(args, sink).map_err(|e| (1, e.to_string()))?,
     };
     let Some(engine) = engine else {
@@ -56,10 +56,11 @@ pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueB
 }
 
 /// A queue that tells `sink` what happens, and is as it is otherwise.
-fn told_to(sink: Option<Arc<QueueSink>>) -> Shape {
+fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
+    let name = listen::name(args).to_owned();
     Box::new(move |builder| match sink {
         None => builder,
-        Some(sink) => builder.name(listen::NAME).metrics(sink),
+        Some(sink) => builder.name(name).metrics(sink),
     })
 }
 
@@ -80,7 +81,7 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
             limited((back_off(args, seed)?, Bucket::new(rate, burst)?))
         }
     };
-    let (grouped, told) = (with_groups(args), told_to(sink));
+    let (grouped, told) = (with_groups(args), told_to(args, sink));
     let (in_backoff, priority, rate) = (args.in_backoff.into(), args.priority, args.rate);
     let (max_wait, bound) = (args.max_wait, args.bound);
     Ok(Box::new(move |builder| {

@@ -22,7 +22,7 @@ use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::line::Format;
 use crate::linger::Linger;
-use crate::listen::{Exports, Listening};
+use crate::listen::{self, Exports, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
@@ -75,7 +75,8 @@ pub(crate) fn run(args: Run) -> u8 {
         Ok(files) => files,
         Err(why) => return refuse(USAGE, &why),
     };
-    let exports = match (args.listen.is_some() || args.metrics_to.is_some()).then(Exports::new).transpose() {
+    let is_told = args.listen.is_some() || args.metrics_to.is_some();
+    let exports = match is_told.then(|| Exports::new(listen::name(&args))).transpose() {
         Ok(exports) => exports.map(Arc::new),
         Err(why) => return refuse(1, &why),
     };

@@ -247,9 +247,8 @@ impl State {
                 stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("--state {path}: {e}"))
             }
             Place::Server(queue) => {
+                // what was claimed and not begun is given back when the last handle goes
                 let begun = Instant::now();
-                // others get what was claimed and not begun before this process ends, not after its lease
-                queue.shut_down();
                 while !queue.is_settled() {
                     if begun.elapsed() >= ENDS_ARRIVE {
                         let why = queue.trouble().unwrap_or_else(|| "the server does not answer".to_owned());

@@ -2,7 +2,8 @@
 
 use crate::desk::micros;
 use crate::dial::{Hub, known};
-use crate::link::Link;
+use crate::link::{ANSWERS, Failed, Link};
+use crate::typed::Param;
 use requeue::engine::{Key, Listed, Status};
 use requeue::{EngineError, Op};
 use serde_json::value::RawValue;
@@ -12,11 +13,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Row;
-use tokio_postgres::types::{Json, ToSql};
+use tokio_postgres::types::Json;
 
 /// At most so many keys are written by one statement.
 const AT_ONCE: usize = 1000;
-/// Counts go up to this, so that they do not take long in a queue of millions.
+/// Counts go up to this for who asks, so that they do not take long in a queue of millions: about 25 ms.
 const MOST: i32 = 100_000;
 
 /// A queue of a server as a process has it that does not work on it: it adds, lists, cancels, counts.
@@ -66,9 +67,15 @@ pub struct Stats {
     pub oldest_ready: Option<Duration>,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// Processes that work on it.
+    /// Processes that have a lease on it: those that work on it.
     pub owners: u64,
-    /// How long the oldest transaction has gone on that holds a snapshot: what is dead since then can't be cleaned away.
+    /// Processes whose lease is over, and whose keys nobody has given back yet. Whoever works on the queue does that within a
+    /// second.
+    pub expired_owners: u64,
+    /// What is left of the lease that ends first.
+    pub shortest_lease: Option<Duration>,
+    /// How long the oldest transaction of the database has gone on that keeps a snapshot: what is dead since then can't be
+    /// cleaned away. Of other roles' transactions a role knows that is a member of `pg_read_all_stats`.
     pub oldest_snapshot: Option<Duration>,
 }
 
@@ -117,7 +124,7 @@ impl Client {
     ) -> Op<T> {
         self.with(move |office, queue| {
             Box::pin(async move {
-                let with_key: [&(dyn ToSql + Sync); 2] = [&queue, &key];
+                let with_key: [&dyn Param; 2] = [&queue, &key];
                 let params = if key.is_some() { &with_key[..] } else { &with_key[..1] };
                 let rows = office.query(what, params).await?;
                 match rows.first() {
@@ -321,23 +328,32 @@ impl Client {
     /// ```
     pub fn stats(&self) -> Op<Stats> {
         self.with(move |office, queue| {
-            Box::pin(async move {
-                let rows = office.query("select * from requeue.stats($1, $2)", &[&queue, &MOST]).await?;
-                let Some(row) = rows.first() else { return Ok(Stats::default()) };
-                Ok(Stats {
-                    ready: count(row, 0),
-                    held: count(row, 1),
-                    waiting: count(row, 2),
-                    inbox: count(row, 3),
-                    dead: count(row, 4),
-                    oldest_ready: row.get::<_, Option<i64>>(5).map(age),
-                    paused: row.get::<_, Option<bool>>(6).unwrap_or(false),
-                    owners: count(row, 7),
-                    oldest_snapshot: row.get::<_, Option<i64>>(8).map(age),
-                })
-            })
+            Box::pin(async move { Ok(counts(office, queue, MOST, ANSWERS).await?) })
         })
     }
+}
+
+/// How many keys of a queue do what, each counted up to `most`; it fails after `limit`.
+pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Duration) -> Result<Stats, Failed> {
+    let stats =
+        "select ready, held, waiting, inbox, dead, oldest_us, paused, owners, expired, lease_us, snapshot_us
+                 from requeue.stats($1, $2)";
+    let rows = link.query_for(stats, &[&queue, &most], limit).await?;
+    let Some(row) = rows.first() else { return Ok(Stats::default()) };
+    let time = |nth: usize| row.get::<_, Option<i64>>(nth).map(age);
+    Ok(Stats {
+        ready: count(row, 0),
+        held: count(row, 1),
+        waiting: count(row, 2),
+        inbox: count(row, 3),
+        dead: count(row, 4),
+        oldest_ready: time(5),
+        paused: row.get::<_, Option<bool>>(6).unwrap_or(false),
+        owners: count(row, 7),
+        expired_owners: count(row, 8),
+        shortest_lease: time(9),
+        oldest_snapshot: time(10),
+    })
 }
 
 async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {

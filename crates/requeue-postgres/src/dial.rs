@@ -2,10 +2,11 @@
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::link::{Dial, Driver, Failed, Heard, Link};
+use crate::link::{Dial, Driver, Failed, Heard, Link, Statements};
 use crate::queue::QueueBuilder;
+use crate::words::Words;
 use requeue::engine::{Answer, Key};
-use requeue::{EngineError, Op};
+use requeue::{BoxError, EngineError, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -51,6 +52,9 @@ impl fmt::Debug for Postgres {
 pub(crate) struct Hub {
     config: Config,
     dial: Dial,
+    statements: Statements,
+    /// Whether notifications come in.
+    pub(crate) hears: bool,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
     /// Turns true when the last handle is gone.
@@ -133,7 +137,7 @@ impl Hub {
 
     /// One more connection.
     pub(crate) fn link(&self) -> Link {
-        Link::new(self.config.clone(), self.dial.clone(), None)
+        Link::new(self.config.clone(), self.dial.clone(), None, self.statements)
     }
 
     /// `who` is woken when the queue is notified of.
@@ -176,6 +180,61 @@ where
     })
 }
 
+/// How a server is reached.
+struct Ways {
+    config: Config,
+    statements: Statements,
+    hears: Hears,
+}
+
+/// Where notifications come in.
+enum Hears {
+    /// On a connection made so.
+    At(Box<Config>),
+    Nothing,
+}
+
+impl Ways {
+    /// What a connection string says.
+    fn of(mut words: Words) -> Result<Self, BoxError> {
+        let mode = words.take("pool_mode");
+        let direct = words.take_direct()?.map(read).transpose()?;
+        let config = read(words)?;
+        let shares = match mode.as_deref() {
+            None => direct.is_some(),
+            Some("session") => false,
+            Some("transaction") => true,
+            Some(_) => return Err("pool_mode is session or transaction".into()),
+        };
+        Ok(match (shares, direct) {
+            (false, direct) => {
+                let hears = Hears::At(Box::new(direct.unwrap_or_else(|| config.clone())));
+                Self { config, statements: Statements::Prepared, hears }
+            }
+            (true, direct) => {
+                let hears = direct.map_or(Hears::Nothing, |direct| Hears::At(Box::new(direct)));
+                Self { config, statements: Statements::Whole, hears }
+            }
+        })
+    }
+}
+
+fn read(words: Words) -> Result<Config, BoxError> {
+    match words.join().parse::<Config>() {
+        Ok(mut config) => {
+            if config.get_application_name().is_none() {
+                config.application_name("requeue");
+            }
+            Ok(config)
+        }
+        // its text may have a password in it, and is not repeated
+        Err(e) => Err(match std::error::Error::source(&e) {
+            Some(source) => format!("{e}: {source}").into(),
+            None => e.to_string().into(),
+        }),
+    }
+}
+
 impl Postgres {
     /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
     /// [`Config`] reads.
@@ -184,6 +243,12 @@ impl Postgres {
     /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two asks who the server is. That is checked with
     /// `sslmode=verify-full`, against the authorities that the system trusts (or `SSL_CERT_FILE`), or those of a file:
     /// `sslrootcert=/etc/ca.pem`. Without the feature there is no TLS.
+    ///
+    /// Behind a pooler (PgBouncer) each transaction may be another session's. Say so: `pool_mode=transaction`, the name that
+    /// PgBouncer's own configuration has. Then statements are not prepared, so that a look-up takes the server twice as long, and
+    /// notifications can't come in: a key may wait for a second until an idle process looks. With `direct_host=db` (and
+    /// `direct_port`) they come in on a connection to that host, which is made as the string says otherwise; leases are extended
+    /// there too, so that a pool whose connections are all busy loses no lease.
     ///
     /// # Errors
     ///
@@ -197,10 +262,9 @@ impl Postgres {
     pub fn connect(config: &str) -> Op<Self> {
         #[cfg(feature = "rustls")]
         {
-            let read = crate::tls::trust(config)
-                .and_then(|(config, trust)| Ok((config, crate::tls::connector(&trust)?)));
-            match read {
-                Ok((config, tls)) => Self::connect_with(&config, tls),
+            let mut config = Words::of(config);
+            match crate::tls::trust(&mut config).and_then(|trust| crate::tls::connector(&trust)) {
+                Ok(tls) => Self::connect_as(config, tls),
                 Err(why) => Err(EngineError::NotApplied(why)).into(),
             }
         }
@@ -209,7 +273,7 @@ impl Postgres {
     }
 
     /// The same with TLS of the caller's: a rustls configured by the program, with client certificates for example
-    /// (`tokio-postgres-rustls`), or OpenSSL (`postgres-openssl`). The string is read by [`Config`] alone.
+    /// (`tokio-postgres-rustls`), or OpenSSL (`postgres-openssl`). What the string says of certificates is not read.
     ///
     /// # Errors
     ///
@@ -228,23 +292,24 @@ impl Postgres {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        match config.parse::<Config>() {
-            Ok(config) => Self::start(config, dials(tls)),
-            Err(e) => {
-                // its text may have a password in it, and is not repeated
-                let why = match std::error::Error::source(&e) {
-                    Some(source) => format!("{e}: {source}"),
-                    None => e.to_string(),
-                };
-                Err(EngineError::NotApplied(why.into())).into()
-            }
+        Self::connect_as(Words::of(config), tls)
+    }
+
+    fn connect_as<T>(config: Words, tls: T) -> Op<Self>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send + 'static,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        match Ways::of(config) {
+            Ok(ways) => Self::start(ways, dials(tls)),
+            Err(why) => Err(EngineError::NotApplied(why)).into(),
         }
     }
 
-    fn start(mut config: Config, dial: Dial) -> Op<Self> {
-        if config.get_application_name().is_none() {
-            config.application_name("requeue");
-        }
+    fn start(ways: Ways, dial: Dial) -> Op<Self> {
+        let Ways { config, statements, hears } = ways;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
@@ -273,14 +338,19 @@ impl Postgres {
                 sleeper.notify_one();
             }
         });
-        let link = |heard| Link::new(config.clone(), dial.clone(), heard);
-        let (office, pulse) = (link(None), link(Some(heard)));
+        let office = Link::new(config.clone(), dial.clone(), None, statements);
+        let (is_heard, pulse) = match hears {
+            Hears::At(direct) => (true, Link::new(*direct, dial.clone(), Some(heard), Statements::Prepared)),
+            Hears::Nothing => (false, Link::new(config.clone(), dial.clone(), None, statements)),
+        };
         let hub = Hub {
             desk: Arc::new(Desk::default()),
             office: Arc::new(AsyncMutex::new(office)),
             pulse: Arc::new(AsyncMutex::new(pulse)),
             config,
             dial,
+            statements,
+            hears: is_heard,
             runtime: handle,
             thread: Some(thread),
             closing,

@@ -37,10 +37,9 @@
 //! # What it needs
 //!
 //! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has three connections and
-//! one more for each queue that it works on, with TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode
-//! there are no notifications, so that a key
-//! may wait for one second, the interval at which each process looks by itself; prepared statements must be supported there
-//! (version 1.21, `max_prepared_statements`).
+//! one more for each queue that it works on, with TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode it
+//! works with `pool_mode=transaction` in the connection string; with `direct_host` beside that it is notified as well, and a
+//! key does not wait for the look once a second.
 //!
 //! # How
 //!
@@ -59,6 +58,9 @@ mod queue;
 mod run;
 #[cfg(feature = "rustls")]
 mod tls;
+mod typed;
+mod watch;
+mod words;
 
 pub use client::{Client, Stats};
 pub use dial::Postgres;

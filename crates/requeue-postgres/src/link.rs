@@ -1,5 +1,6 @@
 //! A connection that is made again when it breaks, and what an error says about the call.
 
+use crate::typed::{Param, with_types};
 use futures_util::future::join;
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, Row, Statement};
 
 /// A call that is not answered for so long has an unknown outcome, and its connection is given up: it may lead nowhere.
@@ -58,6 +58,11 @@ fn words(error: &Error) -> BoxError {
                 code if *code == SqlState::INVALID_SCHEMA_NAME || *code == SqlState::UNDEFINED_FUNCTION => {
                     "; was the schema made? Call migrate(), or `requeue migrate`"
                 }
+                code if *code == SqlState::INVALID_SQL_STATEMENT_NAME
+                    || *code == SqlState::DUPLICATE_PSTATEMENT =>
+                {
+                    "; is there a pooler in transaction mode? Say pool_mode=transaction in the connection string"
+                }
                 _ => "",
             };
             format!("PostgreSQL: {} ({}){hint}", said.message(), said.code().code()).into()
@@ -95,7 +100,35 @@ pub(crate) struct Link {
     config: Config,
     dial: Dial,
     heard: Option<Heard>,
+    statements: Statements,
     live: Option<Live>,
+}
+
+/// How statements are sent.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Statements {
+    /// Each is prepared once a connection. That costs the server the least: a look-up takes half as long.
+    Prepared,
+    /// Each is sent whole: behind the connection may be another session at each transaction.
+    Whole,
+}
+
+/// A statement that can be sent.
+enum Ready {
+    Prepared(Statement),
+    Whole(&'static str),
+}
+
+impl Ready {
+    async fn query(&self, client: &Client, params: &[&dyn Param]) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Prepared(statement) => {
+                let params: Vec<_> = params.iter().map(|param| param.sql()).collect();
+                client.query(statement, &params).await
+            }
+            Self::Whole(sql) => client.query_typed(sql, &with_types(params)).await,
+        }
+    }
 }
 
 struct Live {
@@ -111,8 +144,8 @@ impl Drop for Live {
 }
 
 impl Link {
-    pub(crate) fn new(config: Config, dial: Dial, heard: Option<Heard>) -> Self {
-        Self { config, dial, heard, live: None }
+    pub(crate) fn new(config: Config, dial: Dial, heard: Option<Heard>, statements: Statements) -> Self {
+        Self { config, dial, heard, statements, live: None }
     }
 
     /// Whether the connection stands.
@@ -131,7 +164,7 @@ impl Link {
             let driver = tokio::spawn(driver);
             let live = Live { client, statements: HashMap::new(), driver };
             if self.heard.is_some() {
-                // what is refused here (by a pooler) is done without: everybody looks once a second anyway
+                // what is refused here is done without: everybody looks once a second anyway
                 drop(tokio::time::timeout(ANSWERS, live.client.batch_execute("listen requeue")).await);
             }
             self.live = Some(live);
@@ -142,7 +175,10 @@ impl Link {
         }
     }
 
-    async fn prepared(&mut self, sql: &'static str) -> Result<(&Client, Statement), Failed> {
+    async fn ready(&mut self, sql: &'static str) -> Result<(&Client, Ready), Failed> {
+        if self.statements == Statements::Whole {
+            return Ok((self.connect().await?, Ready::Whole(sql)));
+        }
         self.connect().await?;
         let Some(live) = &mut self.live else { unreachable!("it was just made") };
         let statement = match live.statements.get(sql) {
@@ -158,14 +194,14 @@ impl Link {
                 statement
             }
         };
-        Ok((&live.client, statement))
+        Ok((&live.client, Ready::Prepared(statement)))
     }
 
     /// One statement, which is one transaction.
     pub(crate) async fn query(
         &mut self,
         sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
+        params: &[&dyn Param],
     ) -> Result<Vec<Row>, Failed> {
         self.query_for(sql, params, ANSWERS).await
     }
@@ -174,11 +210,11 @@ impl Link {
     pub(crate) async fn query_for(
         &mut self,
         sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
+        params: &[&dyn Param],
         limit: Duration,
     ) -> Result<Vec<Row>, Failed> {
-        let (client, statement) = self.prepared(sql).await?;
-        let answer = tokio::time::timeout(limit, client.query(&statement, params)).await;
+        let (client, statement) = self.ready(sql).await?;
+        let answer = tokio::time::timeout(limit, statement.query(client, params)).await;
         let failed = match answer {
             Ok(Ok(rows)) => return Ok(rows),
             Ok(Err(e)) => Failed::of(&e),
@@ -194,14 +230,14 @@ impl Link {
     pub(crate) async fn query_with_another(
         &mut self,
         sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
+        params: &[&dyn Param],
         behind: &'static str,
-        its_params: &[&(dyn ToSql + Sync)],
+        its_params: &[&dyn Param],
     ) -> Result<Vec<Row>, Failed> {
-        let (_, other) = self.prepared(behind).await?;
-        let (client, statement) = self.prepared(sql).await?;
+        let (_, other) = self.ready(behind).await?;
+        let (client, statement) = self.ready(sql).await?;
         // the first is polled first, so that it is sent first
-        let both = join(client.query(&statement, params), client.query(&other, its_params));
+        let both = join(statement.query(client, params), other.query(client, its_params));
         let answer = tokio::time::timeout(ANSWERS, both).await;
         let failed = match answer {
             // what became of the second does not matter

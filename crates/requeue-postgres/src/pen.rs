@@ -71,6 +71,8 @@ pub(crate) struct End {
     pub(crate) key: Vec<u8>,
     pub(crate) fence: i64,
     pub(crate) how: How,
+    /// A user's transaction has ended the run, if it was committed: then this changes nothing, and nobody else has the key.
+    pub(crate) may_have_ended: bool,
 }
 
 /// A run that this process has, or a key that waits in memory for a worker.
@@ -82,6 +84,9 @@ struct Given {
     in_transaction: bool,
     /// Its lease is lost: what it ends with is not sent.
     lost: bool,
+    /// The queue in memory does not have it yet. Who gives it puts it back where the pen was closed meanwhile; who closes the pen
+    /// leaves it alone.
+    coming: bool,
     /// The key is being cancelled in memory: the one who does that says what its end is.
     cancelling: bool,
     /// The key was claimed again while that run goes on: it is given to the queue when that has ended.
@@ -123,9 +128,7 @@ pub(crate) struct Pen<K> {
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
     /// Ends that the server has refused, because the run was not the key's any more.
     pub(crate) refused: AtomicU64,
-    /// The lease was given up, or is left to run out: nothing is claimed or sent any more.
-    pub(crate) left: AtomicBool,
-    /// No keys are claimed any more: the last handle is gone.
+    /// No keys are claimed any more: the last handle is gone. It turns true under the lock of `runs`.
     pub(crate) closed: AtomicBool,
     /// Why the last call for keys and ends failed, if it did.
     trouble: Mutex<Option<String>>,
@@ -137,6 +140,8 @@ pub(crate) enum Gave {
     Now(Claimed),
     /// A run that has lost its lease still has it.
     Later,
+    /// The last handle is gone: nobody works any more.
+    Closed(Claimed),
 }
 
 impl<K: Key> Pen<K> {
@@ -156,7 +161,6 @@ impl<K: Key> Pen<K> {
             signal: Arc::default(),
             clock: OnceLock::new(),
             refused: AtomicU64::new(0),
-            left: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             trouble: Mutex::default(),
         }
@@ -174,6 +178,9 @@ impl<K: Key> Pen<K> {
     /// Notes a key that was claimed, before the queue in memory has it.
     pub(crate) fn give(&self, key: &K, claimed: Claimed) -> Gave {
         let mut runs = self.runs();
+        if self.closed.load(Relaxed) {
+            return Gave::Closed(claimed);
+        }
         if let Some(given) = runs.given.get_mut(key) {
             given.next = Some(claimed);
             return Gave::Later;
@@ -184,11 +191,28 @@ impl<K: Key> Pen<K> {
             attempt: claimed.attempt,
             in_transaction: false,
             lost: false,
+            coming: true,
             cancelling: false,
             next: None,
         };
         runs.given.insert(key.clone(), given);
         Gave::Now(claimed)
+    }
+
+    /// The queue in memory has the key now. True if the pen was closed meanwhile, and the key is to be put back.
+    pub(crate) fn came(&self, key: &K) -> bool {
+        let mut runs = self.runs();
+        // a worker may have ended it already
+        let Some(given) = runs.given.get_mut(key) else { return false };
+        given.coming = false;
+        self.closed.load(Relaxed)
+    }
+
+    /// Claims no more: the last handle is gone. The keys that are in memory.
+    pub(crate) fn close(&self) -> Vec<K> {
+        let runs = self.runs();
+        self.closed.store(true, Relaxed);
+        runs.given.iter().filter(|(_, given)| !given.coming).map(|(key, _)| key.clone()).collect()
     }
 
     /// A key is in memory no more, without a run of it: notes its end.
@@ -224,7 +248,8 @@ impl<K: Key> Pen<K> {
 
     fn end(runs: &mut Runs<K>, key: &K, given: Given, how: How) {
         if !given.lost {
-            runs.ends.push(End { key: key.to_bytes().into(), fence: given.fence, how });
+            let (key, fence) = (key.to_bytes().into(), given.fence);
+            runs.ends.push(End { key, fence, how, may_have_ended: given.in_transaction });
         }
         runs.freed.extend(given.next);
     }
@@ -232,7 +257,7 @@ impl<K: Key> Pen<K> {
     /// A key that was claimed, and that the queue in memory does not get.
     pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
         let Claimed { key, fence, .. } = claimed;
-        self.runs().ends.push(End { key, fence, how });
+        self.runs().ends.push(End { key, fence, how, may_have_ended: false });
         self.signal.notify_one();
     }
 
@@ -269,11 +294,6 @@ impl<K: Key> Pen<K> {
     pub(crate) fn is_idle(&self) -> bool {
         let runs = self.runs();
         runs.given.is_empty() && runs.ends.is_empty()
-    }
-
-    /// The keys that are in memory.
-    pub(crate) fn keys(&self) -> Vec<K> {
-        self.runs().given.keys().cloned().collect()
     }
 
     /// The fences of the runs that this process has, or whose ends it has not sent.

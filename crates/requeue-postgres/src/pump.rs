@@ -13,10 +13,11 @@ use crate::pen::{Claimed, End, How, Pen};
 use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
@@ -41,33 +42,65 @@ pub(crate) trait Taps: Send + Sync {
     fn lost(&self);
 }
 
-/// What a queue's two tasks share.
+/// An owner that a process is.
+#[derive(Clone, Copy)]
+struct Held {
+    owner: i64,
+    /// When the last beat was sent that was answered, or the call that made the process this owner: the lease counts from there.
+    beat: Instant,
+}
+
+/// What a queue's tasks share.
 pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
-    /// The number of the owner that this process is.
-    owner: AtomicI64,
+    /// Whether notifications come in.
+    pub(crate) hears: bool,
+    /// The owner that this process is, if it is one.
+    held: Mutex<Option<Held>>,
+    /// How often the lease was lost.
+    pub(crate) losses: AtomicU64,
     /// The lease may be over: the pump is to begin anew.
     lost: AtomicBool,
-    /// Both may end.
-    over: AtomicBool,
+    /// Turns true when the pump has ended, and the lease is given up.
+    over: watch::Sender<bool>,
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String) -> Self {
+    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String, hears: bool) -> Self {
         Self {
             pen,
             length,
             who,
-            owner: AtomicI64::new(NOBODY),
+            hears,
+            held: Mutex::default(),
+            losses: AtomicU64::new(0),
             lost: AtomicBool::new(false),
-            over: AtomicBool::new(false),
+            over: watch::Sender::new(false),
         }
     }
 
     fn micros(&self) -> i64 {
         crate::desk::micros(self.length)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the last beat was sent that was answered; `None` while the process is no owner.
+    pub(crate) fn beat(&self) -> Option<Instant> {
+        self.held().map(|held| held.beat)
+    }
+}
+
+impl<K: Key> Lease<K> {
+    /// The runs are others' by now, or soon.
+    fn loses(&self, taps: &impl Taps) {
+        self.losses.fetch_add(1, Relaxed);
+        self.pen.lose_all();
+        taps.lost();
     }
 }
 
@@ -78,10 +111,11 @@ impl<K> Lease<K> {
 pub(crate) async fn beats<K: Key, T: Taps>(
     lease: Arc<Lease<K>>,
     taps: Arc<T>,
-    pulse: Arc<Mutex<Link>>,
+    pulse: Arc<AsyncMutex<Link>>,
     closing: watch::Receiver<bool>,
 ) {
     let tick = (lease.length / 6).min(LOOKS);
+    let mut over = lease.over.subscribe();
     let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
     let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
     // of dead rows in the server's tables; the first answer only says from where on they count
@@ -89,17 +123,17 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     loop {
         let left = safe.saturating_sub(acked.elapsed());
         let pause = if failing { tick / 4 } else { tick };
-        tokio::time::sleep(if owner == NOBODY { pause } else { pause.min(left) }).await;
-        if lease.over.load(Relaxed) {
+        let pause = if owner == NOBODY { pause } else { pause.min(left) };
+        if tokio::time::timeout(pause, over.wait_for(|over| *over)).await.is_ok() {
             return;
         }
-        let now_owner = lease.owner.load(Relaxed);
-        if now_owner != owner {
-            // it has joined since the last look, with a lease of its own
-            (owner, acked, failing) = (now_owner, Instant::now(), false);
-        }
-        if owner == NOBODY {
+        let Some(held) = *lease.held() else {
+            (owner, failing) = (NOBODY, false);
             continue;
+        };
+        if held.owner != owner {
+            // it has joined since the last look, with a lease of its own
+            (owner, acked, failing) = (held.owner, held.beat, false);
         }
         let sent = Instant::now();
         let left = safe.saturating_sub(sent.duration_since(acked));
@@ -111,16 +145,20 @@ pub(crate) async fn beats<K: Key, T: Taps>(
             let beat = beat.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)));
             failing = beat.is_err();
             match beat {
-                Ok(true) => acked = sent,
+                Ok(true) => {
+                    acked = sent;
+                    if let Some(held) = lease.held().as_mut().filter(|held| held.owner == owner) {
+                        held.beat = sent;
+                    }
+                }
                 Ok(false) => is_gone = true,
                 Err(_) => is_gone = acked.elapsed() >= safe,
             }
         }
         if is_gone {
-            if lease.owner.load(Relaxed) == owner {
+            if lease.held().take_if(|held| held.owner == owner).is_some() {
                 lease.lost.store(true, Relaxed);
-                lease.pen.lose_all();
-                taps.lost();
+                lease.loses(&*taps);
                 lease.pen.signal.notify_one();
             }
             (owner, failing) = (NOBODY, false);
@@ -155,8 +193,7 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
     pump.works().await;
     pump.leaves().await;
-    pump.lease.pen.left.store(true, Relaxed);
-    pump.lease.over.store(true, Relaxed);
+    pump.lease.over.send_replace(true);
 }
 
 struct Pump<K, T> {
@@ -177,7 +214,8 @@ struct Pump<K, T> {
 #[derive(Default)]
 struct Next {
     claimed: usize,
-    accepted: usize,
+    /// The fences of the runs whose ends were accepted.
+    accepted: HashSet<i64>,
     /// Until the next timer, or the next token.
     due: Option<Duration>,
 }
@@ -211,7 +249,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 Ok(next) => {
                     *self.lease.pen.trouble() = None;
                     self.lease.pen.arrived();
-                    let refused = sent.saturating_sub(next.accepted);
+                    let is_refused = |end: &&End| !end.may_have_ended && !next.accepted.contains(&end.fence);
+                    let refused = ends.iter().filter(is_refused).count();
                     self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
                     self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
                     if self.full == BUSY {
@@ -241,8 +280,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         Failed::Not(_) | Failed::Data(_) => {}
                         Failed::Maybe(_) => self.is_unsure(),
                         Failed::LeaseLost => {
-                            self.lease.pen.lose_all();
-                            self.taps.lost();
+                            self.lease.loses(&*self.taps);
                             self.is_nobody();
                         }
                     }
@@ -283,19 +321,20 @@ impl<K: Key, T: Taps> Pump<K, T> {
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
         self.asleep = false;
-        self.lease.owner.store(NOBODY, Relaxed);
+        *self.lease.held() = None;
     }
 
     /// Becomes an owner, and settles what those had that it was before.
     async fn joins(&mut self) -> Result<(), Failed> {
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
+            let sent = Instant::now();
             let rows = self
                 .link
                 .query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()])
                 .await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
-            self.lease.owner.store(self.owner, Relaxed);
+            *self.lease.held() = Some(Held { owner: self.owner, beat: sent });
         }
         while let Some(old) = self.old.last().copied() {
             let fences = self.lease.pen.fences();
@@ -305,8 +344,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
             if is_gone && self.old.is_empty() {
                 // it was the last one with runs, and they are others'
-                self.lease.pen.lose_all();
-                self.taps.lost();
+                self.lease.loses(&*self.taps);
             }
         }
         Ok(())
@@ -338,7 +376,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         let mut said = Next::default();
         for row in &answer {
             match row.get::<_, i32>(0) {
-                0 => said.accepted += 1,
+                0 => {
+                    said.accepted.insert(row.get(2));
+                }
                 1 => {
                     said.claimed += 1;
                     self.taps.give(claimed(row));
@@ -349,9 +389,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         Ok(said)
     }
 
-    /// Notes on the server that this process waits for a notification. True if it was noted before.
+    /// Notes on the server that this process waits for a notification. True if it was noted before, or none would come in.
     async fn is_asleep(&mut self) -> bool {
-        if self.asleep || *self.closing.borrow() {
+        if !self.lease.hears || self.asleep || *self.closing.borrow() {
             return true;
         }
         self.asleep = self.link.query("select requeue.sleeps($1, true)", &[&self.owner]).await.is_ok();

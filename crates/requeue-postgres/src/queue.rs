@@ -6,11 +6,13 @@ use crate::dial::{Hub, known};
 use crate::link::Failed;
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
+use crate::typed::{Param, with_types};
+use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op, Restore,
-    ShutDown, TryGetError, Unfinished, WorkQueue,
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op,
+    ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::Json;
 
 type Customize<K, V> = Box<dyn FnOnce(Builder<K, V>) -> Builder<K, V> + Send>;
 type MergeValues<V> = dyn Fn(&mut V, V) + Send + Sync;
@@ -204,21 +207,26 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch, hub: hub.clone(), name });
-        let taps =
-            Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
-        let taps = Arc::new(taps);
         let who = format!("process {}", std::process::id());
-        let lease = Arc::new(Lease::new(pen, lease, who));
+        let lease = Arc::new(Lease::new(pen.clone(), lease, who, hub.hears));
+        let watch = Arc::new(Watch::new(lease.clone()));
+        let figures: Arc<dyn ReadEngine> = watch.clone();
+        let are_read = Source::front(&front).attach_engine(&figures);
+        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch });
+        let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
+        let taps = Arc::new(taps);
         hub.listens(number, lease.pen.signal.clone());
         let (link, pulse) = (hub.link(), hub.pulse.clone());
+        if are_read {
+            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
+        }
         hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
         hub.spawn(|closing| pumps(lease, taps, link, closing));
-        Ok(Queue { inner })
+        Ok(Queue { handle: Arc::new(Handle { inner, name, _figures: figures, hub }) })
     }
 }
 
-/// The queue in memory, for the pump.
+/// The queue in memory, for the pump. What it upgrades has no [`Handle`] in it: the engine's thread never has the last one.
 struct Tap<K: Key, V: 'static> {
     inner: Weak<Inner<K, V>>,
     front: Front<K, V>,
@@ -228,7 +236,7 @@ struct Tap<K: Key, V: 'static> {
 impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
     fn wanted(&self) -> Option<usize> {
         let inner = self.inner.upgrade()?;
-        if inner.front.shutting_down() {
+        if inner.front.shutting_down() || inner.pen.closed.load(Relaxed) {
             return None;
         }
         let in_line = inner.front.len();
@@ -253,7 +261,11 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
             Ok(value) => value.flatten(),
             Err(why) => return pen.ends_as(claimed, How::GaveUp(why)),
         };
-        let Gave::Now(claimed) = pen.give(&key, claimed) else { return };
+        let claimed = match pen.give(&key, claimed) {
+            Gave::Now(claimed) => claimed,
+            Gave::Later => return,
+            Gave::Closed(claimed) => return pen.ends_as(claimed, How::PutBack),
+        };
         let Claimed { attempt, failures, priority, .. } = claimed;
         let known = Restore::new(key.clone()).failures(failures).attempt(attempt).priority(priority);
         let known = value.into_iter().fold(known, Restore::value);
@@ -261,6 +273,8 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
         if !restored.unwrap_or(false) {
             // it is shut down, or users' code panicked
             pen.take_back(&key, How::PutBack);
+        } else if pen.came(&key) {
+            inner.puts_back(&key);
         }
     }
 
@@ -282,16 +296,36 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<K: Key, V: 'static = ()> {
-    inner: Arc<Inner<K, V>>,
+    handle: Arc<Handle<K, V>>,
 }
 
+/// What the handles of a queue share. The last one that goes waits for the engine's thread, unless there is another handle of
+/// the server: so that thread has none.
+struct Handle<K: Key, V: 'static> {
+    inner: Arc<Inner<K, V>>,
+    name: String,
+    /// What metrics read, as long as the queue is there.
+    _figures: Arc<dyn ReadEngine>,
+    /// Behind the others: it waits for what they begin.
+    hub: Arc<Hub>,
+}
+
+/// The queue in memory, which the engine's thread borrows as it gives a key to it.
 struct Inner<K: Key, V: 'static> {
     front: WorkQueue<K, V>,
     pen: Arc<Pen<K>>,
     merge: Arc<MergeValues<V>>,
     prefetch: usize,
-    hub: Arc<Hub>,
-    name: String,
+}
+
+impl<K: Key, V> Inner<K, V> {
+    /// Puts a key back that no worker has begun.
+    fn puts_back(&self, key: &K) {
+        self.pen.put_back(key, || {
+            let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(key)));
+            cancelled.is_ok_and(|cancelled| cancelled.is_some_and(|it| it.ready))
+        });
+    }
 }
 
 impl<K: Key, V: DeserializeOwned> Inner<K, V> {
@@ -309,29 +343,26 @@ impl<K: Key, V: DeserializeOwned> Inner<K, V> {
     }
 }
 
-impl<K: Key, V> Drop for Inner<K, V> {
+impl<K: Key, V> Drop for Handle<K, V> {
     fn drop(&mut self) {
-        self.pen.closed.store(true, Relaxed);
-        self.hub.listens_no_more(self.pen.queue, &self.pen.signal);
-        for key in self.pen.keys() {
-            self.pen.put_back(&key, || {
-                let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(&key)));
-                cancelled.is_ok_and(|cancelled| cancelled.is_some_and(|it| it.ready))
-            });
+        let pen = &self.inner.pen;
+        self.hub.listens_no_more(pen.queue, &pen.signal);
+        for key in pen.close() {
+            self.inner.puts_back(&key);
         }
-        self.pen.signal.notify_one();
+        pen.signal.notify_one();
     }
 }
 
 impl<K: Key, V> Clone for Queue<K, V> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+        Self { handle: self.handle.clone() }
     }
 }
 
 impl<K: Key, V> fmt::Debug for Queue<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("name", &self.inner.name).finish_non_exhaustive()
+        f.debug_struct("Queue").field("name", &self.handle.name).finish_non_exhaustive()
     }
 }
 
@@ -340,7 +371,7 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
     type Value = V;
 
     fn front(&self) -> Front<K, V> {
-        Source::front(&self.inner.front)
+        Source::front(&self.handle.inner.front)
     }
 }
 
@@ -420,7 +451,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     }
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
-        let Inner { front, pen, hub, .. } = &*self.inner;
+        let Handle { inner, hub, .. } = &*self.handle;
+        let Inner { front, pen, .. } = &**inner;
         let asked = Asked::of(&how);
         let value = how.into_value();
         let asked = match asked {
@@ -487,11 +519,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let how = how.into();
         let asked = Asked::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
-        let value = value.map_err(|e| EngineError::Codec(e.into()))?.map(tokio_postgres::types::Json);
+        let value = value.map_err(|e| EngineError::Codec(e.into()))?;
         let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
         let rank = -i32::from(asked.priority);
         let add = "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb])";
-        let added = tx.query(add, &[&self.inner.pen.queue, &&*bytes, &delay, &rank, &value]).await;
+        // in one message: a name would be the session's, which a pooler shares
+        let bytes: &[u8] = &bytes;
+        let value = value.as_ref().map(Json);
+        let params = [&self.handle.inner.pen.queue as &dyn Param, &bytes, &delay, &rank, &value];
+        let added = tx.query_typed(add, &with_types(&params)).await;
         added.map(drop).map_err(|e| Failed::of(&e).into())
     }
 
@@ -505,7 +541,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.inner.hub.clone(), &self.inner.name)
+        Client::new(self.handle.hub.clone(), &self.handle.name)
     }
 
     /// What is known of the key.
@@ -550,7 +586,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # }
     /// ```
     pub fn get(&self) -> Get<'_, K, V> {
-        self.inner.front.get()
+        self.handle.inner.front.get()
     }
 
     /// The next key, in a thread: [`WorkQueue::get_blocking`].
@@ -565,7 +601,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use = "dropping the item puts its key back; None says that the queue is worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
-        self.inner.front.get_blocking()
+        self.handle.inner.front.get_blocking()
     }
 
     /// Up to so many keys: [`WorkQueue::get_many`].
@@ -577,7 +613,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # }
     /// ```
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, V> {
-        self.inner.front.get_many(most)
+        self.handle.inner.front.get_many(most)
     }
 
     /// A key that was claimed already, with [`prefetch`](QueueBuilder::prefetch): [`WorkQueue::try_get`].
@@ -595,7 +631,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
-        self.inner.front.try_get()
+        self.handle.inner.front.try_get()
     }
 
     /// Up to so many keys that were claimed already: [`WorkQueue::try_get_many`].
@@ -612,7 +648,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
-        self.inner.front.try_get_many(most)
+        self.handle.inner.front.try_get_many(most)
     }
 
     /// The queue in memory, in which claimed keys wait for a worker.
@@ -625,7 +661,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn in_memory(&self) -> &WorkQueue<K, V> {
-        &self.inner.front
+        &self.handle.inner.front
     }
 
     /// How many ends of runs the server has refused since the queue was opened, because others had the key by then.
@@ -638,7 +674,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn ends_refused(&self) -> u64 {
-        self.inner.pen.refused.load(Relaxed)
+        self.handle.inner.pen.refused.load(Relaxed)
     }
 
     /// Why no keys can be claimed now, and no ends of runs sent; `None` while that goes well. It is tried again all the time.
@@ -653,12 +689,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.inner.pen.trouble().clone()
+        self.handle.inner.pen.trouble().clone()
     }
 
-    /// Whether the server knows of the ends of all runs that have ended here and, once the queue is [shut
-    /// down](Self::shut_down), that this process is gone. What it does not know of when the process ends runs again, and keys
-    /// that no worker has begun wait for the end of the lease.
+    /// Whether the server knows of the ends of all runs that have ended here. What it does not know of when the process ends
+    /// runs again. The last handle of a server waits for it, for 5 seconds at most.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -668,8 +703,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let Inner { front, pen, .. } = &*self.inner;
-        pen.has_sent() && (!front.shutting_down() || pen.left.load(Relaxed))
+        self.handle.inner.pen.has_sent()
     }
 
     /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the
@@ -682,8 +716,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shut_down(&self) -> ShutDown {
-        let report = self.inner.front.shut_down();
-        self.inner.pen.signal.notify_one();
+        let report = self.handle.inner.front.shut_down();
+        self.handle.inner.pen.signal.notify_one();
         report
     }
 
@@ -696,8 +730,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        let drain = self.inner.front.shut_down_with_drain();
-        self.inner.pen.signal.notify_one();
+        let drain = self.handle.inner.front.shut_down_with_drain();
+        self.handle.inner.pen.signal.notify_one();
         drain
     }
 }

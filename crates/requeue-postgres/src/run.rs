@@ -2,6 +2,7 @@
 
 use crate::link::Failed;
 use crate::pen::Pen;
+use crate::typed::with_types;
 use requeue::engine::Key;
 use requeue::{EngineError, IntoOutcome, Outcome, Run};
 use std::future::Future;
@@ -102,7 +103,8 @@ async fn ask<C: GenericClient + Sync>(
     key: &[u8],
     fence: i64,
 ) -> Result<(), EngineError> {
-    match tx.query(what, &[&queue, &key, &fence]).await {
+    // in one message: a name would be the session's, which a pooler shares
+    match tx.query_typed(what, &with_types(&[&queue, &key, &fence])).await {
         Ok(_) => Ok(()),
         Err(e) => Err(Failed::of(&e).into()),
     }

@@ -2,6 +2,11 @@
 --
 -- Times are the server's: clients say how long, never when. Each function that is called by name is one transaction.
 -- How a key goes through the tables stands in docs/ENGINES.md.
+--
+-- Functions whose statements are about many rows set what keeps the planner to the index that is meant, whatever it believes of
+-- the tables. Where rows are read in the order of an index, that is "enable_sort = off" as well: soon after renew() it read all keys by
+-- item_pkey, and sorted what was in line. "jit = off": with scans that are turned off a plan looks so dear that it was compiled
+-- at each call, for half a second.
 create schema requeue;
 
 create table requeue.meta(
@@ -279,8 +284,6 @@ begin
   end loop;
 end $$;
 
--- Where rows are read in the order of an index, "enable_sort = off" is what keeps the planner from another one: soon after
--- renew() it read all keys by item_pkey, and sorted what was in line.
 -- Timers that are due. Any process may call it, at any time.
 create function requeue.due(q int, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -569,15 +572,17 @@ begin
   return true;
 end $$;
 
--- Counts, each up to `most`, so that it does not take long in a queue of millions.
+-- Counts, each up to `most`, so that it does not take long in a queue of millions. A transaction keeps a snapshot as long as it
+-- is open or, where it has written something, as if it did; also one that was prepared and forgotten. Of other roles' sessions
+-- only members of pg_read_all_stats see it. Vacuum's own do not keep others' rows.
 create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
-  owners bigint, snapshot_us bigint) language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1
       order by i.rank, i.pos limit most) x),
-    (select count(*) from (select 1 from requeue.item i join requeue.owner o on o.id = i.owner
-      where o.queue = q and i.state = 2 limit most) x),
+    (select count(*) from (select 1 from requeue.owner o cross join lateral (
+      select 1 from requeue.item i where i.owner = o.id and i.state = 2 limit most) h where o.queue = q limit most) x),
     (select count(*) from (select 1 from requeue.item i where i.queue = q and i.due_at is not null
       order by i.due_at limit most) x),
     (select count(*) from (select 1 from requeue.inbox b where b.queue = q limit most) x),
@@ -585,6 +590,13 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
     (select (extract(epoch from clock_timestamp() - since) * 1000000)::bigint from requeue.item i
       where i.queue = q and i.state = 1 order by rank, pos limit 1),
     (select w.paused from requeue.queue w where w.id = q),
-    (select count(*) from requeue.owner o where o.queue = q),
-    (select (extract(epoch from clock_timestamp() - min(xact_start)) * 1000000)::bigint from pg_stat_activity
-      where backend_xmin is not null and pid <> pg_backend_pid()) $$;
+    o.owners, o.expired, o.lease_us,
+    (select (extract(epoch from clock_timestamp() - min(t.since)) * 1000000)::bigint from (
+      select xact_start from pg_stat_activity where (backend_xmin is not null or backend_xid is not null)
+        and pid <> pg_backend_pid() and datname = current_database() and backend_type <> 'autovacuum worker'
+      union all
+      select prepared from pg_prepared_xacts where database = current_database()) t(since))
+  from (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
+      min(l.us) filter (where l.us > 0) as lease_us
+    from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
+      from requeue.owner w where w.queue = q) l) o $$;

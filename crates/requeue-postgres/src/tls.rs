@@ -3,6 +3,7 @@
 //! The names and their meanings are libpq's. tokio-postgres reads `sslmode` up to `require`; what is said of certificates
 //! (`sslmode=verify-full`, `sslrootcert`) is taken out of the string before it sees it.
 
+use crate::words::Words;
 use requeue::BoxError;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -24,96 +25,27 @@ pub(crate) enum Trust {
     File(String),
 }
 
-/// Takes out of a connection string what tokio-postgres does not read: what is left for it, and who is trusted.
-pub(crate) fn trust(config: &str) -> Result<(String, Trust), BoxError> {
-    let is_url = config.starts_with("postgres://") || config.starts_with("postgresql://");
-    let (front, options) = match config.split_once('?') {
-        Some((front, options)) if is_url => (front, options.split('&').map(str::to_owned).collect()),
-        _ if is_url => (config, Vec::new()),
-        _ => ("", words(config)),
-    };
-    let (mut rest, mut mode, mut roots) = (Vec::new(), None, None);
-    for option in options {
-        let (name, value) = option.split_once('=').unwrap_or((&option, ""));
-        let value = || {
-            if is_url {
-                percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned()
-            } else {
-                unquoted(value.trim())
-            }
-        };
-        match name.trim() {
-            "sslrootcert" => roots = Some(value()),
-            "sslmode" => mode = Some((value(), option)),
-            _ => rest.push(option),
-        }
-    }
+/// Takes out of a connection string what tokio-postgres does not read: who is trusted.
+pub(crate) fn trust(config: &mut Words) -> Result<Trust, BoxError> {
+    let (roots, mode) = (config.take("sslrootcert"), config.take("sslmode"));
     let mut is_checked = roots.is_some();
-    if let Some((mode, option)) = mode {
-        match mode.as_str() {
-            "verify-full" => {
-                is_checked = true;
-                rest.push("sslmode=require".to_owned());
-            }
-            "verify-ca" => {
-                return Err("sslmode=verify-ca does not check the server's name: use verify-full".into());
-            }
-            "disable" | "prefer" | "require" => rest.push(option),
-            _ => return Err("sslmode is one of disable, prefer, require, verify-full".into()),
+    match mode.as_deref() {
+        None => {}
+        Some("verify-full") => {
+            is_checked = true;
+            config.put("sslmode=require");
         }
+        Some("verify-ca") => {
+            return Err("sslmode=verify-ca does not check the server's name: use verify-full".into());
+        }
+        Some(mode @ ("disable" | "prefer" | "require")) => config.put(&format!("sslmode={mode}")),
+        Some(_) => return Err("sslmode is one of disable, prefer, require, verify-full".into()),
     }
-    let trust = match roots {
+    Ok(match roots {
         _ if !is_checked => Trust::Anyone,
         Some(file) if file != "system" => Trust::File(file),
         _ => Trust::System,
-    };
-    let rest = match (is_url, rest.is_empty()) {
-        (true, true) => front.to_owned(),
-        (true, false) => format!("{front}?{}", rest.join("&")),
-        (false, _) => rest.join(" "),
-    };
-    Ok((rest, trust))
-}
-
-/// The words `name=value` of a connection string that is no URL, as they stand there. A value may be in quotes, with `\`
-/// before characters that mean themselves, and there may be spaces around `=`.
-fn words(config: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut rest = config.chars().peekable();
-    loop {
-        while rest.next_if(|c| c.is_whitespace()).is_some() {}
-        if rest.peek().is_none() {
-            return words;
-        }
-        let mut word = String::new();
-        while let Some(c) = rest.next_if(|c| *c != '=') {
-            word.push(c);
-        }
-        word.extend(rest.next());
-        while let Some(c) = rest.next_if(|c| c.is_whitespace()) {
-            word.push(c);
-        }
-        let mut is_quoted = false;
-        while let Some(c) = rest.next_if(|c| is_quoted || !c.is_whitespace()) {
-            word.push(c);
-            match c {
-                '\'' => is_quoted = !is_quoted,
-                '\\' => word.extend(rest.next()),
-                _ => {}
-            }
-        }
-        words.push(word);
-    }
-}
-
-fn unquoted(value: &str) -> String {
-    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')).unwrap_or(value);
-    let mut plain = String::new();
-    let mut characters = inner.chars();
-    while let Some(c) = characters.next() {
-        plain.extend(if c == '\\' { characters.next() } else { Some(c) });
-    }
-    plain
+    })
 }
 
 /// How connections are made that trust these.
@@ -197,7 +129,9 @@ mod tests {
     use super::*;
 
     fn read(config: &str) -> (String, Trust) {
-        trust(config).expect("it can be read")
+        let mut words = Words::of(config);
+        let trust = trust(&mut words).expect("it can be read");
+        (words.join(), trust)
     }
 
     #[test]
@@ -205,7 +139,7 @@ mod tests {
         let file = || Trust::File("/a b/ca.pem".into());
         let cases = [
             ("host=db", "host=db", Trust::Anyone),
-            ("host = db  sslmode = require", "host = db sslmode = require", Trust::Anyone),
+            ("host = db  sslmode = require", "host = db sslmode=require", Trust::Anyone),
             ("host=db sslmode=verify-full user=u", "host=db user=u sslmode=require", Trust::System),
             (
                 r"sslrootcert='/a b/ca.pem' password='it\'s x=y' host=db",
@@ -234,8 +168,9 @@ mod tests {
     #[test]
     fn a_mode_that_is_not_offered_is_refused() {
         for mode in ["verify-ca", "allow", "yes", ""] {
-            assert!(trust(&format!("host=db sslmode={mode}")).is_err(), "{mode}");
-            assert!(trust(&format!("postgres://db?sslmode={mode}")).is_err(), "{mode}");
+            for config in [format!("host=db sslmode={mode}"), format!("postgres://db?sslmode={mode}")] {
+                assert!(trust(&mut Words::of(&config)).is_err(), "{config}");
+            }
         }
     }
 

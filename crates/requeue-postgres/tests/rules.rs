@@ -6,13 +6,15 @@
 mod cluster;
 
 use self::cluster::Cluster;
-use requeue::{Add, Added, BoxError, EngineError, Outcome, Run, Tokio, Worker};
+use requeue::{
+    Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
+};
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
@@ -202,7 +204,8 @@ fn e7_keys_of_one_priority_run_in_the_order_in_which_they_became_ready() {
 fn e10_the_end_of_a_run_whose_lease_is_lost_changes_nothing() {
     let Some(db) = Database::new() else { return };
     let (a, b) = (db.connect(), db.connect());
-    let zombie_queue = open(&a);
+    // it does not notice by itself that its lease is gone
+    let zombie_queue = a.queue("orders").lease(HOUR).open().wait().expect("the schema is there");
     add(&zombie_queue, "k");
     let zombie = Held::on(&zombie_queue, || Outcome::Done);
     let (_, old, attempt) = zombie.begins();
@@ -292,6 +295,8 @@ fn e12_effects_in_the_runs_transaction_happen_once_and_never_a_zombies() {
         until("the end", || db.sql("select count(*) from requeue.item") == "0");
         assert_eq!(db.sql("select count(*) from effect"), "1");
         worker.stop(LONG).await;
+        until("the answer to all ends", || q.is_settled());
+        assert_eq!(q.ends_refused(), 0, "the transaction has ended the run, and nobody else had the key");
     });
 }
 
@@ -615,8 +620,9 @@ fn e29_what_gave_up_is_listed_runs_again_and_is_purged() {
     }
     let client = pg.client("orders");
     let dead = || client.stats().wait().expect("up").dead;
-    until("two give up", || dead() == 2);
-    let listed = client.list().wait().expect("up");
+    let list = || client.list().wait().expect("up");
+    until("two give up, and one ends well", || dead() == 2 && list().len() == 2);
+    let listed = list();
     assert!(listed.iter().all(|it| it.error.as_deref() == Some("no such order\u{fffd}")), "{listed:?}");
     assert!(client.retry(&"bad".to_owned()).wait().expect("up"));
     until("it has given up again", || dead() == 2);
@@ -719,4 +725,154 @@ fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() 
     until("the same handle", || q.add("later".to_owned()).wait().is_ok());
     assert_eq!(held.begins().0, "later");
     held.ends();
+}
+
+/// Where a queue says that its engine's figures are read.
+#[derive(Default)]
+struct Figures(Mutex<Option<Weak<dyn ReadEngine>>>);
+
+impl Metrics for Figures {
+    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+        *self.0.lock().expect("no panic") = Some(engine);
+    }
+}
+
+impl Figures {
+    /// What they are now, if the queue is there; read by somebody who has no time.
+    fn read(&self) -> Option<EngineGauges> {
+        let begun = Instant::now();
+        let engine = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
+        let gauges = engine.engine();
+        assert!(begun.elapsed() < Duration::from_millis(500), "it waited for somebody");
+        Some(gauges)
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&EngineGauges) -> bool) {
+        until(what, || holds(&self.read().expect("the queue is there")));
+    }
+}
+
+#[test]
+fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
+    let Some(db) = Database::new() else { return };
+    let operator = db.connect();
+    let client = operator.client("orders");
+    client.add_many(&["a".to_owned(), "b".to_owned()], None, 0).wait().expect("up");
+    client.add_many(&["late".to_owned()], Some(HOUR), 0).wait().expect("up");
+    db.sql("select requeue.add_tx('orders', 'of a transaction')");
+    db.sql("insert into requeue.dead(queue, key, failures, attempt) values (1, 'dead', 3, 3)");
+    db.sql("update requeue.item set since = since - interval '90 s' where key = 'a'");
+    db.sql("insert into requeue.owner(queue, name, lease_until) values (1, 'dead', now() - interval '1 h')");
+    db.sql(
+        "insert into requeue.owner(queue, name, lease_until) values (1, 'alive', now() + interval '50 s')",
+    );
+    db.sql(
+        "insert into requeue.owner(queue, name, lease_until) values (2, 'not ours', now() + interval '1 s')",
+    );
+    client.pause().wait().expect("up");
+    block_on(async {
+        let mut forgotten = db.client().await;
+        let snapshot = forgotten.build_transaction();
+        let snapshot = snapshot.isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await;
+        let snapshot = snapshot.expect("it is up");
+        snapshot.query("select 1", &[]).await.expect("it is up");
+        let figures = Arc::new(Figures::default());
+        let sink = figures.clone();
+        let front = move |front: requeue::Builder<String>| front.metrics(sink);
+        let q = db.connect().queue::<String>("orders").front(front).lease(Duration::from_secs(3)).open();
+        let q = q.wait().expect("it opens");
+        figures.until("the first look", |gauges| gauges.up);
+        let gauges = figures.read().expect("the queue is there");
+        let store = gauges.store.expect("it is up");
+        let keys = (store.ready, store.held, store.waiting, store.inbox, store.dead);
+        assert_eq!((keys, store.paused), ((2, 0, 1, 1, 1), true));
+        assert_eq!((store.owners, store.expired_owners), (1, 1));
+        let left = store.shortest_lease.expect("one is alive");
+        assert!(left > Duration::from_secs(20) && left <= Duration::from_secs(50), "{left:?}");
+        assert!(store.oldest_ready >= Duration::from_secs(90) && store.oldest_ready < HOUR, "{store:?}");
+        assert!(store.oldest_snapshot > Duration::ZERO && store.oldest_snapshot < HOUR, "{store:?}");
+        let lease = gauges.lease;
+        let expected = (false, Duration::from_secs(3), Duration::ZERO);
+        assert_eq!((lease.held, lease.length, lease.since_beat), expected);
+
+        snapshot.rollback().await.expect("it is up");
+        client.resume().wait().expect("up");
+        let (worker, ran) = works(&q);
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "a");
+        figures.until("a lease", |gauges| gauges.lease.held);
+        // its keys were given back, it is the one that is left beside the other, and the snapshot is gone
+        figures.until("a look", |gauges| {
+            gauges.store.as_ref().is_some_and(|store| {
+                let left = store.shortest_lease.unwrap_or_default();
+                (store.ready, store.inbox, store.expired_owners, store.owners) == (0, 0, 0, 2)
+                    && left > Duration::ZERO
+                    && left <= Duration::from_secs(3)
+                    && store.oldest_snapshot < Duration::from_secs(1)
+            })
+        });
+        assert!(figures.read().expect("it is there").lease.since_beat < Duration::from_secs(3));
+        assert_eq!(figures.read().expect("it is there").leases_lost, 0);
+        db.leases_end();
+        figures.until("a lease that is lost", |gauges| gauges.leases_lost == 1);
+
+        let other = Cluster::shared().expect("it is there");
+        other.sql("postgres", &format!("alter database {} allow_connections false", db.name));
+        let all = "select pg_terminate_backend(pid) from pg_stat_activity where datname = ";
+        other.sql("postgres", &format!("{all}'{}'", db.name));
+        figures.until("a server that is away", |gauges| !gauges.up && gauges.store.is_none());
+        other.sql("postgres", &format!("alter database {} allow_connections true", db.name));
+        figures.until("a server that is back", |gauges| gauges.up && gauges.store.is_some());
+
+        drop(worker);
+        q.shut_down();
+        assert!(figures.read().is_some(), "it is there");
+        drop(q);
+        // a look may be on its way
+        let begun = Instant::now();
+        until("the end of its figures", || figures.read().is_none());
+        assert!(begun.elapsed() < Duration::from_secs(3), "nobody waits for the next look");
+    });
+}
+
+/// A key that the engine's thread reads only when it may.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Slow(String);
+
+static SLOW: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
+
+impl requeue::engine::Key for Slow {
+    fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
+        self.0.as_bytes().into()
+    }
+    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
+        let gate = SLOW.lock().expect("no panic").take();
+        if let Some((begins, may)) = gate {
+            begins.send(())?;
+            may.recv()?;
+        }
+        Ok(Self(String::from_utf8(bytes)?))
+    }
+}
+
+#[test]
+fn e16_the_last_handle_gives_the_lease_up_also_while_the_engine_gives_a_key() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue::<Slow>("orders").prefetch(10).open().wait().expect("the schema is there");
+    let (begins, begun) = mpsc::channel();
+    let (go_on, may) = mpsc::channel();
+    *SLOW.lock().expect("no panic") = Some((begins, may));
+    q.add(Slow("k".into())).wait().expect("it is up");
+    begun.recv_timeout(LONG).expect("the engine's thread has the key in its hands");
+    let (tell, gone) = mpsc::channel();
+    let drops = std::thread::spawn(move || {
+        drop((pg, q));
+        tell.send(()).expect("the test goes on");
+    });
+    let early = gone.recv_timeout(Duration::from_millis(500));
+    assert!(early.is_err(), "the last handle went, and nobody has given up the lease");
+    go_on.send(()).expect("it waits");
+    drops.join().expect("no panic");
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "the lease is given up");
+    assert_eq!(db.sql("select state, attempt from requeue.item"), "1|0", "and the key is in line for others");
 }

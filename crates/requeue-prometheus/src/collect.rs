@@ -6,7 +6,7 @@ use crate::sink::{Reading, locked};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use requeue::RunEnd;
+use requeue::{EngineGauges, RunEnd, StoreGauges};
 use std::fmt::{Error, Result};
 use std::sync::{Arc, Weak};
 
@@ -49,11 +49,21 @@ enum Value {
     Depth,
     /// How many keys are ready, or held, of each group that has a name.
     Groups(usize),
+    /// What an engine knows of its store, while that is up.
+    Store(fn(&StoreGauges) -> Option<f64>),
+    /// What an engine knows of itself.
+    Engine(fn(&EngineGauges) -> f64),
+    EngineCount(fn(&EngineGauges) -> u64),
+}
+
+#[allow(clippy::cast_precision_loss, reason = "gauges of Prometheus are floats, exact up to 2^53")]
+fn number(count: u64) -> Option<f64> {
+    Some(count as f64)
 }
 
 /// The help texts of the first seven are Kubernetes', but for the depth, which counts
 /// less than Kubernetes'.
-const FAMILIES: [Family; 19] = [
+const FAMILIES: [Family; 36] = [
     Family {
         name: "workqueue_depth",
         help: "Current depth of workqueue: keys that are ready to be handed out",
@@ -148,6 +158,91 @@ const FAMILIES: [Family; 19] = [
         help: "Keys of a group that workers have, by the tier of the group and its name",
         value: Value::Groups(1),
     },
+    Family {
+        name: "requeue_engine_up",
+        help: "Whether the store of the engine has answered the last look, which is no older than 15 seconds",
+        value: Value::Engine(|e| f64::from(u8::from(e.up))),
+    },
+    Family {
+        name: "requeue_engine_ready_keys",
+        help: "Keys in line in the store, of all processes together",
+        value: Value::Store(|s| number(s.ready)),
+    },
+    Family {
+        name: "requeue_engine_held_keys",
+        help: "Keys with a worker of any process",
+        value: Value::Store(|s| number(s.held)),
+    },
+    Family {
+        name: "requeue_engine_waiting_keys",
+        help: "Keys with a timer in the store",
+        value: Value::Store(|s| number(s.waiting)),
+    },
+    Family {
+        name: "requeue_engine_inbox_keys",
+        help: "Triggers of users' transactions that no process has taken in yet",
+        value: Value::Store(|s| number(s.inbox)),
+    },
+    Family {
+        name: "requeue_engine_dead_keys",
+        help: "Keys whose last run gave up, and that are kept",
+        value: Value::Store(|s| number(s.dead)),
+    },
+    Family {
+        name: "requeue_engine_oldest_ready_seconds",
+        help: "How long the first key in line in the store has been there; 0 if there is none",
+        value: Value::Store(|s| Some(s.oldest_ready.as_secs_f64())),
+    },
+    Family {
+        name: "requeue_engine_paused",
+        help: "Whether the queue is paused, in all processes",
+        value: Value::Store(|s| Some(f64::from(u8::from(s.paused)))),
+    },
+    Family {
+        name: "requeue_engine_owners",
+        help: "Processes that have a lease on the queue",
+        value: Value::Store(|s| number(s.owners)),
+    },
+    Family {
+        name: "requeue_engine_expired_owners",
+        help: "Processes whose lease is over and whose keys nobody has given back yet",
+        value: Value::Store(|s| number(s.expired_owners)),
+    },
+    Family {
+        name: "requeue_engine_shortest_lease_seconds",
+        help: "What is left of the lease that ends first; absent if no process has one",
+        value: Value::Store(|s| s.shortest_lease.map(|left| left.as_secs_f64())),
+    },
+    Family {
+        name: "requeue_engine_oldest_snapshot_seconds",
+        help: "For how long the oldest transaction of the database has kept its snapshot: what died since can't be cleaned away",
+        value: Value::Store(|s| Some(s.oldest_snapshot.as_secs_f64())),
+    },
+    Family {
+        name: "requeue_lease_held",
+        help: "Whether this process has a lease on the queue",
+        value: Value::Engine(|e| f64::from(u8::from(e.lease.held))),
+    },
+    Family {
+        name: "requeue_lease_seconds",
+        help: "How long a lease of this process is",
+        value: Value::Engine(|e| e.lease.length.as_secs_f64()),
+    },
+    Family {
+        name: "requeue_lease_beat_age_seconds",
+        help: "How long ago this process sent the last extension of its lease that was answered; 0 without a lease",
+        value: Value::Engine(|e| e.lease.since_beat.as_secs_f64()),
+    },
+    Family {
+        name: "requeue_leases_lost",
+        help: "How often this process has lost its lease",
+        value: Value::EngineCount(|e| e.leases_lost),
+    },
+    Family {
+        name: "requeue_ends_refused",
+        help: "Ends of runs that the store has refused, because others had the key by then",
+        value: Value::EngineCount(|e| e.ends_refused),
+    },
 ];
 
 impl Reading {
@@ -160,7 +255,7 @@ impl Reading {
 
 impl Family {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>, queues: &[Reading]) -> Result {
-        if matches!(self.value, Value::Groups(_)) && queues.iter().all(|queue| queue.groups.is_empty()) {
+        if !self.value.is_told(queues) {
             return Ok(());
         }
         let mut metric = encoder.encode_descriptor(self.name, self.help, None, self.value.metric_type())?;
@@ -189,6 +284,22 @@ impl Family {
                 Value::Seconds(read) => metric.encode_family(&labels)?.encode_gauge(&read(queue))?,
                 Value::Durations(read) => durations(&mut metric.encode_family(&labels)?, read(queue))?,
                 Value::Runs => durations(&mut metric.encode_family(&labels)?, &queue.worked)?,
+                Value::Store(read) => {
+                    if let Some(value) = queue.engine.as_ref().and_then(|it| it.store.as_ref()).and_then(read)
+                    {
+                        metric.encode_family(&labels)?.encode_gauge(&value)?;
+                    }
+                }
+                Value::Engine(read) => {
+                    if let Some(engine) = &queue.engine {
+                        metric.encode_family(&labels)?.encode_gauge(&read(engine))?;
+                    }
+                }
+                Value::EngineCount(read) => {
+                    if let Some(engine) = &queue.engine {
+                        count(&mut metric.encode_family(&labels)?, read(engine))?;
+                    }
+                }
                 Value::Outcomes => {
                     for (end, runs) in RunEnd::ALL.iter().zip(queue.worked.kinds) {
                         labels.push(("outcome", end.name()));
@@ -203,10 +314,26 @@ impl Family {
 }
 
 impl Value {
+    /// Whether there is a word of it. Of what only some queues have there is none where no queue has it.
+    fn is_told(&self, queues: &[Reading]) -> bool {
+        match self {
+            Self::Groups(_) => queues.iter().any(|queue| !queue.groups.is_empty()),
+            Self::Store(_) | Self::Engine(_) | Self::EngineCount(_) => {
+                queues.iter().any(|queue| queue.engine.is_some())
+            }
+            _ => true,
+        }
+    }
+
     fn metric_type(&self) -> MetricType {
         match self {
-            Self::Count(_) | Self::Outcomes => MetricType::Counter,
-            Self::Keys(_) | Self::Seconds(_) | Self::Depth | Self::Groups(_) => MetricType::Gauge,
+            Self::Count(_) | Self::Outcomes | Self::EngineCount(_) => MetricType::Counter,
+            Self::Keys(_)
+            | Self::Seconds(_)
+            | Self::Depth
+            | Self::Groups(_)
+            | Self::Store(_)
+            | Self::Engine(_) => MetricType::Gauge,
             Self::Durations(_) | Self::Runs => MetricType::Histogram,
         }
     }

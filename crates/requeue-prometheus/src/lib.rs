@@ -64,6 +64,31 @@
 //! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the labels `tier` (which of the functions told the group; 0 is the first) and `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
 //! | `requeue_group_held_keys` | gauge | keys of such a group that workers have |
 //!
+//! A queue of an engine that many processes work on (`requeue-postgres`) has beside these, which are of its front in this
+//! process, those of its store. They are of the whole queue and each process tells the same, so that they are not to be added
+//! up: `max by (job, name) (requeue_engine_ready_keys)`. The engine looks every 5 seconds, and a scrape waits for nobody; while
+//! the store does not answer, `requeue_engine_up` is 0 and the others of the store are absent.
+//!
+//! | metric | type | what it says |
+//! |---|---|---|
+//! | `requeue_engine_up` | gauge | 1 if the store has answered the last look, which is no older than 15 s, else 0 |
+//! | `requeue_engine_ready_keys` | gauge | keys in line. This and the next four are counted up to 10,000 |
+//! | `requeue_engine_held_keys` | gauge | keys with a worker of any process |
+//! | `requeue_engine_waiting_keys` | gauge | keys with a timer |
+//! | `requeue_engine_inbox_keys` | gauge | triggers of users' transactions that no process has taken in yet |
+//! | `requeue_engine_dead_keys` | gauge | keys whose last run gave up |
+//! | `requeue_engine_oldest_ready_seconds` | gauge | how long the first key in line has been there; 0 if there is none |
+//! | `requeue_engine_paused` | gauge | 1 if the queue is paused, else 0 |
+//! | `requeue_engine_owners` | gauge | processes that have a lease |
+//! | `requeue_engine_expired_owners` | gauge | processes whose lease is over, and whose keys nobody has given back yet |
+//! | `requeue_engine_shortest_lease_seconds` | gauge | what is left of the lease that ends first; absent if there is none |
+//! | `requeue_engine_oldest_snapshot_seconds` | gauge | for how long the oldest transaction of the database has kept its snapshot; 0 if there is none |
+//! | `requeue_lease_held` | gauge | 1 if this process has a lease, else 0: one that has not wanted a key yet has none |
+//! | `requeue_lease_seconds` | gauge | how long a lease of this process is |
+//! | `requeue_lease_beat_age_seconds` | gauge | how long ago this process sent the last extension of its lease that was answered |
+//! | `requeue_leases_lost_total` | counter | how often this process has lost its lease |
+//! | `requeue_ends_refused_total` | counter | ends of this process's runs that were refused, because others had the key by then |
+//!
 //! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a
 //! name that Kubernetes gives to something else tomorrow cannot be one of them.
 //!

@@ -3,7 +3,9 @@
 use crate::histogram::{Counted, Histogram};
 use crate::striped::{Apart, Striped};
 use crate::{Names, forget};
-use requeue::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+use requeue::{
+    EngineGauges, Gauges, GroupGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd, WorkerCounts,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -130,6 +132,11 @@ impl Metrics for QueueSink {
         read.retain(|workers| workers.strong_count() > 0);
         read.push(workers);
     }
+    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+        let mut read = locked(&self.stats.engines);
+        read.retain(|engine| engine.strong_count() > 0);
+        read.push(engine);
+    }
 }
 
 /// The numbers behind a sink. Each of those that other threads write is apart.
@@ -145,6 +152,7 @@ pub(crate) struct Stats {
     /// Where gauges are read; mostly one.
     gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
     workers: Mutex<Vec<Weak<dyn ReadWorkers>>>,
+    engines: Mutex<Vec<Weak<dyn ReadEngine>>>,
     /// Beside the name.
     labels: Mutex<Vec<(String, String)>>,
 }
@@ -173,6 +181,35 @@ pub(crate) struct Reading {
     pub(crate) unfinished_work: Duration,
     pub(crate) longest_running: Duration,
     pub(crate) workers: WorkerCounts,
+    /// `None` where the keys are in memory alone.
+    pub(crate) engine: Option<EngineGauges>,
+}
+
+/// What two queues tell that are one to Prometheus.
+fn both(one: EngineGauges, other: EngineGauges) -> EngineGauges {
+    let mut both = one;
+    both.up &= other.up;
+    both.store = both.store.zip(other.store).map(|(mut both, other)| {
+        both.ready += other.ready;
+        both.held += other.held;
+        both.waiting += other.waiting;
+        both.inbox += other.inbox;
+        both.dead += other.dead;
+        both.oldest_ready = both.oldest_ready.max(other.oldest_ready);
+        both.paused |= other.paused;
+        both.owners += other.owners;
+        both.expired_owners += other.expired_owners;
+        both.shortest_lease = both.shortest_lease.into_iter().chain(other.shortest_lease).min();
+        both.oldest_snapshot = both.oldest_snapshot.max(other.oldest_snapshot);
+        both
+    });
+    // the one that is worse
+    if other.lease.since_beat > both.lease.since_beat {
+        both.lease = other.lease;
+    }
+    both.leases_lost += other.leases_lost;
+    both.ends_refused += other.ends_refused;
+    both
 }
 
 impl Stats {
@@ -181,6 +218,7 @@ impl Stats {
         // end here
         let queues: Vec<_> = locked(&self.gauges).iter().filter_map(Weak::upgrade).collect();
         let crews: Vec<_> = locked(&self.workers).iter().filter_map(Weak::upgrade).collect();
+        let engines: Vec<_> = locked(&self.engines).iter().filter_map(Weak::upgrade).collect();
         let gauges: Vec<Gauges> = queues.iter().map(|queue| queue.gauges()).collect();
         let mut workers = WorkerCounts::default();
         let mut plain = 0;
@@ -232,6 +270,7 @@ impl Stats {
                 .fold(Duration::ZERO, |all, g| all.saturating_add(g.unfinished_work)),
             longest_running: longest(|g| g.longest_running),
             workers,
+            engine: engines.iter().map(|engine| engine.engine()).reduce(both),
         }
     }
 }

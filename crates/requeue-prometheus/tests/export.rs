@@ -1,7 +1,8 @@
 //! What a scrape gets of real queues, on a fake clock.
 
 use requeue::{
-    Add, Added, FakeClock, GroupRules, Metrics, Outcome, ReadWorkers, WorkQueue, Worker, WorkerCounts,
+    Add, Added, EngineGauges, FakeClock, GroupRules, Metrics, Outcome, ReadEngine, ReadWorkers, Source,
+    StoreGauges, WorkQueue, Worker, WorkerCounts,
 };
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
@@ -62,8 +63,14 @@ impl Scraped {
 }
 
 /// A queue that has had one of everything.
-fn busy(scraped: &Scraped) -> WorkQueue<u64> {
+fn busy(scraped: &Scraped) -> (WorkQueue<u64>, Arc<Engine>) {
     let q = scraped.queue("pods");
+    let engine = Engine::of(&q);
+    engine.set(|gauges| {
+        (gauges.up, gauges.store) = (true, Some(store()));
+        (gauges.lease.held, gauges.lease.length, gauges.lease.since_beat) = (true, 30_000 * MS, 4500 * MS);
+        (gauges.leases_lost, gauges.ends_refused) = (8, 9);
+    });
     q.add(1).unwrap();
     assert_eq!(q.add(1).unwrap(), Added::Coalesced);
     scraped.clock.advance(7 * MS);
@@ -80,20 +87,20 @@ fn busy(scraped: &Scraped) -> WorkQueue<u64> {
     q.add(5).unwrap();
     scraped.clock.advance(1500 * MS);
     let _ = held.detach();
-    q
+    (q, engine)
 }
 
 #[test]
 fn the_text_is_exactly_this() {
     let scraped = Scraped::new();
-    let q = busy(&scraped);
+    let busy = busy(&scraped);
     let expected = include_str!("export.txt");
     let text = scraped.text();
     for (line, expected) in text.lines().zip(expected.lines()) {
         assert_eq!(line, expected);
     }
     assert_eq!(text, expected);
-    drop(q);
+    drop(busy);
 }
 
 #[test]
@@ -337,11 +344,129 @@ fn the_threads_of_a_worker_are_counted_and_so_are_its_outcomes() {
     drop(worker);
 }
 
+/// What an engine tells, as a test sets it.
+#[derive(Default)]
+struct Engine(Mutex<EngineGauges>);
+
+impl ReadEngine for Engine {
+    fn engine(&self) -> EngineGauges {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Engine {
+    fn set(&self, change: impl FnOnce(&mut EngineGauges)) {
+        change(&mut self.0.lock().unwrap());
+    }
+
+    fn of(q: &WorkQueue<u64>) -> Arc<Self> {
+        let engine = Arc::<Self>::default();
+        let read: Arc<dyn ReadEngine> = engine.clone();
+        assert!(q.front().attach_engine(&read));
+        engine
+    }
+}
+
+fn store() -> StoreGauges {
+    let mut store = StoreGauges::default();
+    (store.ready, store.held, store.waiting, store.inbox, store.dead) = (1, 2, 3, 4, 5);
+    (store.oldest_ready, store.oldest_snapshot) = (1500 * MS, 2500 * MS);
+    (store.owners, store.expired_owners, store.shortest_lease) = (6, 7, Some(3500 * MS));
+    store
+}
+
+#[test]
+fn what_an_engine_knows_is_exported_and_of_its_store_nothing_while_that_is_away() {
+    let scraped = Scraped::new();
+    let q = scraped.queue("q");
+    let engines = || {
+        let ours = |series: &String| {
+            ["requeue_engine_", "requeue_lease", "requeue_ends_"].iter().any(|it| series.starts_with(it))
+        };
+        let samples = scraped.samples().into_iter().filter(|(series, _)| ours(series));
+        samples.map(|(series, value)| (series.replace("{name=\"q\"}", ""), value)).collect::<Vec<_>>()
+    };
+    assert_eq!(engines(), [], "a queue in memory has none");
+    assert!(!scraped.text().contains("requeue_engine"));
+    let engine = Engine::of(&q);
+    engine.set(|gauges| {
+        (gauges.up, gauges.store) = (true, Some(store()));
+        (gauges.lease.held, gauges.lease.length, gauges.lease.since_beat) = (true, 30_000 * MS, 4500 * MS);
+        (gauges.leases_lost, gauges.ends_refused) = (8, 9);
+    });
+    let own = [
+        ("requeue_ends_refused_total", 9.0),
+        ("requeue_engine_up", 1.0),
+        ("requeue_lease_beat_age_seconds", 4.5),
+        ("requeue_lease_held", 1.0),
+        ("requeue_lease_seconds", 30.0),
+        ("requeue_leases_lost_total", 8.0),
+    ];
+    let of_store = [
+        ("requeue_engine_dead_keys", 5.0),
+        ("requeue_engine_expired_owners", 7.0),
+        ("requeue_engine_held_keys", 2.0),
+        ("requeue_engine_inbox_keys", 4.0),
+        ("requeue_engine_oldest_ready_seconds", 1.5),
+        ("requeue_engine_oldest_snapshot_seconds", 2.5),
+        ("requeue_engine_owners", 6.0),
+        ("requeue_engine_paused", 0.0),
+        ("requeue_engine_ready_keys", 1.0),
+        ("requeue_engine_shortest_lease_seconds", 3.5),
+        ("requeue_engine_waiting_keys", 3.0),
+    ];
+    let expects = |parts: &[&[(&str, f64)]]| {
+        let mut all: Vec<_> = parts.concat().into_iter().map(|(name, it)| (name.to_owned(), it)).collect();
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(engines(), all);
+    };
+    expects(&[&own, &of_store]);
+    engine.set(|gauges| gauges.store.as_mut().unwrap().shortest_lease = None);
+    let without: Vec<_> = of_store.into_iter().filter(|(name, _)| !name.contains("shortest")).collect();
+    expects(&[&own, &without]);
+    engine.set(|gauges| (gauges.up, gauges.store) = (false, None));
+    let away = own.map(|(name, value)| (name, if name == "requeue_engine_up" { 0.0 } else { value }));
+    expects(&[&away]);
+    drop(engine);
+    assert_eq!(engines(), [], "its engine is gone");
+}
+
+#[test]
+fn of_two_engines_with_one_name_counts_are_added_up_and_the_worse_is_told() {
+    let scraped = Scraped::new();
+    let sink = Arc::new(scraped.metrics.queue("q").unwrap());
+    let queue = || WorkQueue::<u64>::builder().name("q").metrics(sink.clone()).build().unwrap();
+    let (one, two) = (queue(), queue());
+    let (one, two) = (Engine::of(&one), Engine::of(&two));
+    let tells = |engine: &Engine, times: u32| {
+        engine.set(|gauges| {
+            let mut store = store();
+            (store.oldest_ready, store.shortest_lease) = (times * MS, Some(times * 1000 * MS));
+            (gauges.up, gauges.store) = (true, Some(store));
+            (gauges.lease.length, gauges.lease.since_beat) = (10_000 * MS, times * 1000 * MS);
+            gauges.ends_refused = 1;
+        });
+    };
+    tells(&one, 1);
+    tells(&two, 2);
+    let shows = |metric: &str| scraped.of_q(metric);
+    assert_eq!((shows("requeue_engine_ready_keys"), shows("requeue_engine_owners")), (2.0, 12.0));
+    assert_eq!(shows("requeue_engine_oldest_ready_seconds"), 0.002);
+    assert_eq!(shows("requeue_engine_shortest_lease_seconds"), 1.0);
+    assert_eq!(shows("requeue_lease_beat_age_seconds"), 2.0);
+    assert_eq!((shows("requeue_engine_up"), shows("requeue_ends_refused_total")), (1.0, 2.0));
+    two.set(|gauges| (gauges.up, gauges.store) = (false, None));
+    assert_eq!(shows("requeue_engine_up"), 0.0);
+    assert!(!scraped.text().contains("requeue_engine_ready_keys{"));
+}
+
 /// Every name in what people import is one that is exported.
 #[test]
 fn dashboard_and_alerts_use_only_names_that_are_exported() {
     let scraped = Scraped::new();
-    let _q = scraped.queue("q");
+    let q = scraped.queue("q");
+    let engine = Engine::of(&q);
+    engine.set(|gauges| (gauges.up, gauges.store) = (true, Some(store())));
     let exported: Vec<String> = scraped
         .samples()
         .into_keys()

@@ -50,6 +50,8 @@ fn promtool_checks_the_metrics() {
             "requeue_coalesced_triggers",
             "requeue_dropped_keys",
             "requeue_runs",
+            "requeue_leases_lost",
+            "requeue_ends_refused",
         ];
         let counter =
             counters.into_iter().find(|name| line.starts_with('#') && line.split(' ').nth(2) == Some(name));

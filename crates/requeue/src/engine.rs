@@ -18,7 +18,7 @@ pub use crate::source::{Front, Source};
 pub use crate::stored::{Key, Listed, Status};
 
 use crate::add::{Add, When};
-use crate::{AddError, AddResult, Builder, Clock, Metrics, Refused, WorkQueue};
+use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, WorkQueue};
 use requeue_core::{Delay, Policy};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -193,6 +193,24 @@ impl<K, V> Front<K, V> {
     /// ```
     pub fn cancel_runs(&self) {
         self.shared.cancel_runs();
+    }
+
+    /// Tells the queue's metrics where the engine's figures are read, as long as somebody has the `engine`. False if the queue
+    /// has no metrics: then nobody reads them.
+    ///
+    /// ```
+    /// # use requeue::{EngineGauges, ReadEngine, Source, WorkQueue};
+    /// # use std::sync::Arc;
+    /// # struct File;
+    /// # impl ReadEngine for File {
+    /// #     fn engine(&self) -> EngineGauges { EngineGauges::default() }
+    /// # }
+    /// let engine: Arc<dyn ReadEngine> = Arc::new(File);
+    /// assert!(!WorkQueue::<u32>::new().front().attach_engine(&engine));
+    /// ```
+    pub fn attach_engine(&self, engine: &Arc<dyn ReadEngine>) -> bool {
+        self.shared.tell(|metrics| metrics.attach_engine(Arc::downgrade(engine)));
+        self.shared.metrics.is_some()
     }
 
     /// Gives the queue a trigger that was written: of what [`Asked`] says.

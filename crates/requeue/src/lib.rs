@@ -75,7 +75,10 @@ pub use journal::Fence;
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
-pub use metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers, RunEnd, WorkerCounts};
+pub use metrics::{
+    EngineGauges, Gauges, GroupGauges, LeaseGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd,
+    StoreGauges, WorkerCounts,
+};
 pub use op::{AddFailed, AsyncQueue, EngineError, Op};
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};

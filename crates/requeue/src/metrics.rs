@@ -124,6 +124,113 @@ pub trait ReadWorkers: Send + Sync {
     fn workers(&self) -> WorkerCounts;
 }
 
+/// What an engine has seen of the store in which the keys of a queue are, when it looked the last time.
+///
+/// It is of the whole queue, not of this process: each process that works on it tells the same.
+///
+/// ```
+/// use requeue::StoreGauges;
+/// use std::time::Duration;
+/// let mut gauges = StoreGauges::default(); // an engine fills it in
+/// gauges.expired_owners = 1;
+/// let is_reaped = |gauges: &StoreGauges| gauges.expired_owners == 0;
+/// assert!(!is_reaped(&gauges) && gauges.oldest_ready == Duration::ZERO);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreGauges {
+    /// Keys in line. An engine may stop counting somewhere, here and below: its documentation says where.
+    pub ready: u64,
+    /// Keys with a worker, of any process.
+    pub held: u64,
+    /// Keys with a timer, whatever else they do.
+    pub waiting: u64,
+    /// Triggers of users' transactions that no process has taken in yet.
+    pub inbox: u64,
+    /// Keys whose last run gave up.
+    pub dead: u64,
+    /// How long the first key in line has been there; 0 if there is none.
+    pub oldest_ready: Duration,
+    /// Whether the queue is paused: nothing of it is handed out.
+    pub paused: bool,
+    /// Processes that have a lease.
+    pub owners: u64,
+    /// Processes whose lease is over, and whose keys nobody has given back yet.
+    pub expired_owners: u64,
+    /// What is left of the lease that ends first; `None` if no process has one.
+    pub shortest_lease: Option<Duration>,
+    /// For how long the oldest transaction of the database has kept its snapshot; 0 if there is none. What died since then
+    /// can't be cleaned away.
+    pub oldest_snapshot: Duration,
+}
+
+/// What a process has for a lease on a queue.
+///
+/// ```
+/// use requeue::LeaseGauges;
+/// let late = |lease: &LeaseGauges| lease.since_beat > lease.length / 2;
+/// assert!(!late(&LeaseGauges::default()));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseGauges {
+    /// Whether it has one. A process that has not wanted a key yet has none.
+    pub held: bool,
+    /// How long a lease is.
+    pub length: Duration,
+    /// How long ago the last extension was sent that was answered; 0 without a lease.
+    pub since_beat: Duration,
+}
+
+/// What an engine tells of a queue beside what its front does.
+///
+/// ```
+/// use requeue::EngineGauges;
+/// let mut gauges = EngineGauges::default(); // an engine fills it in
+/// gauges.up = true;
+/// assert!(gauges.store.is_none()); // it has not looked yet
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineGauges {
+    /// Whether the store has answered the last look.
+    pub up: bool,
+    /// What that was; `None` if the store is not up.
+    pub store: Option<StoreGauges>,
+    /// The lease of this process.
+    pub lease: LeaseGauges,
+    /// How often this process has lost its lease.
+    pub leases_lost: u64,
+    /// Ends of runs that the store has refused, because others had the key by then.
+    pub ends_refused: u64,
+}
+
+/// Where the figures of an engine are read: [`Metrics::attach_engine`].
+///
+/// ```
+/// # use requeue::{EngineGauges, ReadEngine};
+/// struct File;
+/// impl ReadEngine for File {
+///     fn engine(&self) -> EngineGauges {
+///         let mut gauges = EngineGauges::default();
+///         gauges.up = true;
+///         gauges
+///     }
+/// }
+/// assert!(File.engine().up);
+/// ```
+pub trait ReadEngine: Send + Sync {
+    /// What the engine knows now. It is in memory already: nobody waits for a store that is away.
+    ///
+    /// ```
+    /// # use requeue::ReadEngine;
+    /// fn is_away(engine: &dyn ReadEngine) -> bool {
+    ///     !engine.engine().up
+    /// }
+    /// ```
+    fn engine(&self) -> EngineGauges;
+}
+
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
 ///
 /// Every method does nothing by default. They are called without the queue's
@@ -399,6 +506,32 @@ pub trait Metrics: Send + Sync + 'static {
     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
         let _ = workers;
     }
+    /// Called once, when a queue of an engine is opened that tells such figures: where they are read.
+    ///
+    /// ```
+    /// # use requeue::{EngineGauges, Metrics, ReadEngine, Source, WorkQueue};
+    /// # use std::sync::{Arc, Mutex, Weak};
+    /// #[derive(Default)]
+    /// struct Engines(Mutex<Vec<Weak<dyn ReadEngine>>>);
+    /// impl Metrics for Engines {
+    ///     fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+    ///         self.0.lock().unwrap().push(engine);
+    ///     }
+    /// }
+    /// # struct File;
+    /// # impl ReadEngine for File {
+    /// #     fn engine(&self) -> EngineGauges { EngineGauges::default() }
+    /// # }
+    /// let engines = Arc::new(Engines::default());
+    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(engines.clone()).build()?;
+    /// let engine: Arc<dyn ReadEngine> = Arc::new(File); // what an engine does when it opens a queue
+    /// assert!(q.front().attach_engine(&engine));
+    /// assert!(!engines.0.lock().unwrap()[0].upgrade().expect("it is there").engine().up);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+        let _ = engine;
+    }
 }
 
 impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
@@ -413,5 +546,6 @@ impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
         fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
         fn attach_labels(&self, labels: &[(String, String)]);
         fn attach_workers(&self, workers: Weak<dyn ReadWorkers>);
+        fn attach_engine(&self, engine: Weak<dyn ReadEngine>);
     }
 }

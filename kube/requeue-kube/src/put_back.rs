@@ -6,7 +6,9 @@
 //! after which the object comes again.
 
 use crate::{Causes, ObjectKey};
-use requeue::{Clock, Metrics, Outcome, ReadGauges, ReadWorkers, Restore, Run, RunEnd, WorkQueue};
+use requeue::{
+    Clock, Metrics, Outcome, ReadEngine, ReadGauges, ReadWorkers, Restore, Run, RunEnd, WorkQueue,
+};
 use requeue_prometheus::QueueSink;
 use std::cell::Cell;
 use std::sync::Weak;
@@ -121,5 +123,8 @@ impl Metrics for Sink {
     }
     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
         self.0.attach_workers(workers);
+    }
+    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
+        self.0.attach_engine(engine);
     }
 }

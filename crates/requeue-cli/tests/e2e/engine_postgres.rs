@@ -5,7 +5,7 @@
 mod cluster;
 
 use self::cluster::Cluster;
-use crate::harness::{Job, start, until};
+use crate::harness::{Job, dir, fetch, read, start, until};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
@@ -224,4 +224,38 @@ fn a_session_that_is_ended_while_work_goes_on_is_made_again() {
     until("its run", || job.out_seen(b"ran b"));
     job.signal(Signal::TERM);
     assert_eq!(job.done().status, 0);
+}
+
+#[test]
+fn a_process_that_works_exports_what_the_server_knows_of_its_queue() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--queue", "orders", "--after", "1h", "late", "later"]);
+    let dir = dir();
+    let file = dir.path().join("metrics");
+    let args = ["--queue", "orders", "-j1", "--lease", "20s", "--listen", "0", "--metrics-to"];
+    let job = db.work(&[&args[..], &[file.to_str().unwrap()]].concat(), "echo ran $1");
+    let address = job.address();
+    db.well(&["add", "--queue", "orders", "now"]);
+    until("its run", || job.out_seen(b"ran now"));
+    let shows = |text: &str, metric: &str| -> Option<f64> {
+        let series = format!("{metric}{{name=\"orders\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)).map(|value| value.parse().unwrap())
+    };
+    until("a look after that", || {
+        let (status, _, text) = fetch(&address, "/metrics");
+        assert_eq!(status, 200);
+        assert_eq!(shows(&text, "requeue_lease_seconds"), Some(20.0));
+        let [up, waiting, ready, owners] = ["up", "waiting_keys", "ready_keys", "owners"]
+            .map(|it| shows(&text, &format!("requeue_engine_{it}")));
+        [up, waiting, ready, owners] == [Some(1.0), Some(2.0), Some(0.0), Some(1.0)]
+            && shows(&text, "requeue_lease_held") == Some(1.0)
+            && shows(&text, "workqueue_work_duration_seconds_count") == Some(1.0)
+    });
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+    let text = read(&file);
+    assert_eq!(shows(&text, "workqueue_work_duration_seconds_count"), Some(1.0), "{text}");
+    assert_eq!(shows(&text, "requeue_ends_refused_total"), Some(0.0), "{text}");
+    assert_eq!(shows(&text, "requeue_engine_waiting_keys"), Some(2.0), "{text}");
 }

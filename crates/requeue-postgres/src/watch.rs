@@ -1,0 +1,89 @@
+//! What metrics are told of the server, and of this process's lease.
+//!
+//! The server is looked at every few seconds, on the connection for rare calls: who reads the figures waits for nobody, and
+//! a lease waits for no look. Only where the queue has metrics.
+
+use crate::client::{Stats, counts};
+use crate::link::Link;
+use crate::pump::Lease;
+use requeue::{EngineGauges, ReadEngine, StoreGauges};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+
+/// The server is looked at so often, and has so long for its answer.
+const LOOKS: Duration = Duration::from_secs(5);
+/// Counts go up to this: a look is a few milliseconds then, and each process has its own.
+const MOST: i32 = 10_000;
+/// What was seen so long ago is not told any more: somebody else has had the connection since, or the server does not answer.
+const OLD: Duration = Duration::from_secs(15);
+
+pub(crate) struct Watch<K> {
+    lease: Arc<Lease<K>>,
+    /// What the last look has seen, and when; `None` if it failed.
+    seen: Mutex<Option<(Instant, Stats)>>,
+}
+
+impl<K> Watch<K> {
+    pub(crate) fn new(lease: Arc<Lease<K>>) -> Self {
+        Self { lease, seen: Mutex::new(None) }
+    }
+
+    fn saw(&self, seen: Option<(Instant, Stats)>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+}
+
+impl<K: Send + Sync> ReadEngine for Watch<K> {
+    fn engine(&self) -> EngineGauges {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut gauges = EngineGauges::default();
+        gauges.store = seen.filter(|(at, _)| at.elapsed() < OLD).map(|(_, stats)| stats.into());
+        gauges.up = gauges.store.is_some();
+        let beat = self.lease.beat();
+        gauges.lease.held = beat.is_some();
+        gauges.lease.length = self.lease.length;
+        gauges.lease.since_beat = beat.map_or(Duration::ZERO, |sent| sent.elapsed());
+        gauges.leases_lost = self.lease.losses.load(Relaxed);
+        gauges.ends_refused = self.lease.pen.refused.load(Relaxed);
+        gauges
+    }
+}
+
+impl From<Stats> for StoreGauges {
+    fn from(stats: Stats) -> Self {
+        let mut gauges = Self::default();
+        gauges.ready = stats.ready;
+        gauges.held = stats.held;
+        gauges.waiting = stats.waiting;
+        gauges.inbox = stats.inbox;
+        gauges.dead = stats.dead;
+        gauges.oldest_ready = stats.oldest_ready.unwrap_or_default();
+        gauges.paused = stats.paused;
+        gauges.owners = stats.owners;
+        gauges.expired_owners = stats.expired_owners;
+        gauges.shortest_lease = stats.shortest_lease;
+        gauges.oldest_snapshot = stats.oldest_snapshot.unwrap_or_default();
+        gauges
+    }
+}
+
+/// Looks at the server as long as the queue is there: also after it was shut down, while its figures are read.
+pub(crate) async fn looks<K>(
+    watch: Weak<Watch<K>>,
+    office: Arc<AsyncMutex<Link>>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let looking = async {
+        while let Some(watch) = watch.upgrade() {
+            let seen = counts(&mut *office.lock().await, watch.lease.pen.queue, MOST, LOOKS).await;
+            watch.saw(seen.ok().map(|stats| (Instant::now(), stats)));
+            drop(watch);
+            tokio::time::sleep(LOOKS).await;
+        }
+    };
+    let looking = std::pin::pin!(looking);
+    let closes = std::pin::pin!(closing.wait_for(|closing| *closing));
+    futures_util::future::select(looking, closes).await;
+}

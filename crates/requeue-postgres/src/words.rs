@@ -1,0 +1,168 @@
+//! A connection string, taken apart: it may say more than tokio-postgres reads.
+
+use requeue::BoxError;
+
+/// The options of a connection string, as they stand there.
+pub(crate) struct Words {
+    /// What stands before the options of a URL; `None` if the string is none.
+    url: Option<String>,
+    /// `name=value` each.
+    options: Vec<String>,
+}
+
+fn name(option: &str) -> &str {
+    option.split_once('=').map_or(option, |(name, _)| name).trim()
+}
+
+impl Words {
+    pub(crate) fn of(config: &str) -> Self {
+        if !config.starts_with("postgres://") && !config.starts_with("postgresql://") {
+            return Self { url: None, options: words(config) };
+        }
+        let (url, options) = config.split_once('?').unwrap_or((config, ""));
+        let options = options.split('&').filter(|option| !option.is_empty()).map(str::to_owned).collect();
+        Self { url: Some(url.to_owned()), options }
+    }
+
+    /// Takes the value of an option out, as it is written there. Where it stands there more than once, the last one counts.
+    fn take_raw(&mut self, wanted: &str) -> Option<String> {
+        let all = std::mem::take(&mut self.options);
+        let (taken, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|option| name(option) == wanted);
+        self.options = rest;
+        taken.last().map(|option| option.split_once('=').map_or("", |(_, value)| value.trim()).to_owned())
+    }
+
+    /// Takes the value of an option out.
+    pub(crate) fn take(&mut self, wanted: &str) -> Option<String> {
+        let value = self.take_raw(wanted)?;
+        Some(match self.url {
+            Some(_) => percent_encoding::percent_decode_str(&value).decode_utf8_lossy().into_owned(),
+            None => unquoted(&value),
+        })
+    }
+
+    /// One more option, whose value is a plain word.
+    #[cfg(feature = "rustls")]
+    pub(crate) fn put(&mut self, option: &str) {
+        self.options.push(option.to_owned());
+    }
+
+    /// Takes `direct_host` and `direct_port` out: the same string for that host, if one is named.
+    pub(crate) fn take_direct(&mut self) -> Result<Option<Self>, BoxError> {
+        let (host, port) = (self.take_raw("direct_host"), self.take_raw("direct_port"));
+        let Some(host) = host else {
+            return if port.is_some() { Err("direct_port without direct_host".into()) } else { Ok(None) };
+        };
+        let mut direct = Self { url: self.url.clone(), options: self.options.clone() };
+        for other in ["host", "hostaddr", "port"] {
+            direct.take_raw(other);
+        }
+        if let Some(url) = &mut direct.url {
+            let begin = url.find("://").map_or(0, |at| at + 3);
+            let end = url[begin..].find('/').map_or(url.len(), |at| begin + at);
+            let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at + 1);
+            let port = port.map_or(String::new(), |port| format!(":{port}"));
+            url.replace_range(begin..end, &format!("{host}{port}"));
+        } else {
+            direct.options.push(format!("host={host}"));
+            direct.options.extend(port.map(|port| format!("port={port}")));
+        }
+        Ok(Some(direct))
+    }
+
+    /// The string again.
+    pub(crate) fn join(self) -> String {
+        match self.url {
+            Some(url) if self.options.is_empty() => url,
+            Some(url) => format!("{url}?{}", self.options.join("&")),
+            None => self.options.join(" "),
+        }
+    }
+}
+
+/// The words `name=value` of a connection string that is no URL, as they stand there. A value may be in quotes, with `\`
+/// before characters that mean themselves, and there may be spaces around `=`.
+fn words(config: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = config.chars().peekable();
+    loop {
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        if rest.peek().is_none() {
+            return words;
+        }
+        let mut word = String::new();
+        while let Some(c) = rest.next_if(|c| *c != '=') {
+            word.push(c);
+        }
+        word.extend(rest.next());
+        while let Some(c) = rest.next_if(|c| c.is_whitespace()) {
+            word.push(c);
+        }
+        let mut is_quoted = false;
+        while let Some(c) = rest.next_if(|c| is_quoted || !c.is_whitespace()) {
+            word.push(c);
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                '\\' => word.extend(rest.next()),
+                _ => {}
+            }
+        }
+        words.push(word);
+    }
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')).unwrap_or(value);
+    let mut plain = String::new();
+    let mut characters = inner.chars();
+    while let Some(c) = characters.next() {
+        plain.extend(if c == '\\' { characters.next() } else { Some(c) });
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_direct_host_takes_the_place_of_the_others() {
+        let cases = [
+            (
+                "host=a port=1 user=u direct_host=db direct_port=2",
+                "host=a port=1 user=u",
+                "user=u host=db port=2",
+            ),
+            ("host=a direct_host='/a b' dbname=d", "host=a dbname=d", "dbname=d host='/a b'"),
+            (
+                "postgres://u:p@a:1/d?direct_host=db&connect_timeout=3",
+                "postgres://u:p@a:1/d?connect_timeout=3",
+                "postgres://u:p@db/d?connect_timeout=3",
+            ),
+            ("postgres://a?direct_host=db&direct_port=2", "postgres://a", "postgres://db:2"),
+            (
+                "postgres://u@/d?host=%2Fa&port=1&direct_host=%2Fb",
+                "postgres://u@/d?host=%2Fa&port=1",
+                "postgres://u@%2Fb/d",
+            ),
+        ];
+        for (config, rest, expected) in cases {
+            let mut words = Words::of(config);
+            let direct = words.take_direct().expect("it can be read").expect("one is named").join();
+            assert_eq!((&*words.join(), &*direct), (rest, expected), "{config}");
+            direct.parse::<tokio_postgres::Config>().expect("tokio-postgres reads it");
+        }
+        let mut words = Words::of("host=a direct_port=2");
+        assert!(words.take_direct().is_err());
+        assert!(Words::of("host=a").take_direct().expect("it can be read").is_none());
+    }
+
+    #[test]
+    fn of_an_option_that_comes_twice_the_last_one_counts() {
+        let mut words = Words::of("pool_mode=session host=a pool_mode = 'trans\\action'");
+        assert_eq!(words.take("pool_mode").as_deref(), Some("transaction"));
+        assert_eq!((words.take("pool_mode"), words.join()), (None, "host=a".to_owned()));
+        let mut words = Words::of("postgres://a?pool_mode=t%72ansaction");
+        assert_eq!(words.take("pool_mode").as_deref(), Some("transaction"));
+    }
+}
