@@ -187,7 +187,8 @@ begin
       returning b.*)
     select b.value is null as bare, array_agg(b.key order by b.id) ks, array_agg(b.rank order by b.id) rs,
       array_agg(b.value order by b.id) vs, array_agg(greatest(0,
-        b.delay_us - (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint) order by b.id) ds
+        -- the clock may have been set back meanwhile
+        b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
     from taken b group by b.value is null
   loop
     perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end);
@@ -406,7 +407,8 @@ begin
     select * into qu from requeue.queue w where w.id = q;
     t := clock_timestamp();
     span := interval '1 s' / qu.rate;
-    qu.tat := greatest(qu.tat, t - qu.burst * span);
+    -- one key, where the clock was set back
+    qu.tat := greatest(case when qu.tat <= t then qu.tat else t - span end, t - qu.burst * span);
     n := least(n, floor(extract(epoch from t - qu.tat) * qu.rate + 1e-9)::int);
     if n <= 0 then return; end if;
   end if;

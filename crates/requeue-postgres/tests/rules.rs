@@ -1,5 +1,5 @@
 //! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine are in
-//! `verify/tests/engine_postgres.rs`, and what happens while things break in `faults.rs`.
+//! `verify/tests/engine_postgres.rs`, and what happens while things break in `tests/faults`.
 
 #[allow(missing_docs, dead_code, unreachable_pub)]
 #[path = "../../../verify/src/cluster.rs"]
@@ -427,6 +427,23 @@ fn e17_a_step_of_the_servers_clock_ends_leases_early_and_lets_no_zombie_write() 
     let (_, _, attempt) = held.begins();
     assert_eq!(attempt, 2);
     held.ends();
+}
+
+#[test]
+fn e17_a_servers_clock_that_is_set_back_delays_neither_triggers_nor_the_rate() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").dispatch_rate(1000.0, 5).open().wait().expect("up");
+    add(&q, "trigger");
+    db.sql("select requeue.add_tx('orders', 'in a transaction')");
+    // the clock was an hour further then
+    db.sql("update requeue.inbox set at = at + interval '1 h'");
+    db.sql("update requeue.queue set tat = clock_timestamp() + interval '1 h'");
+    let (worker, ran) = works(&q);
+    let mut keys = [(), ()].map(|()| ran.recv_timeout(LONG).expect("a run").0);
+    keys.sort();
+    assert_eq!(keys, ["in a transaction", "trigger"]);
+    assert!(worker.stop(LONG).wait().complete);
 }
 
 #[test]
