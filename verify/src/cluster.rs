@@ -52,6 +52,14 @@ disk=*)
 esac
 [ -z "$as" ] || chown nobody:nogroup "$folder"
 export LC_ALL=C
+# what the server's processes take the time from
+clock=
+case $with in
+clock=*)
+    echo +0 >"$folder/clock"
+    clock="env LD_PRELOAD=${with#clock=} FAKETIME_TIMESTAMP_FILE=$folder/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1"
+    ;;
+esac
 # of two servers one is in the folder s0, the other in s1, and the first is the one whose socket the folder links to
 now=0
 sockets() { if [ "$with" = replica ]; then echo "$folder/s$1"; else echo "$folder"; fi; }
@@ -65,7 +73,7 @@ $configuration
 END
 }
 starts() {
-    $as "$bin/postgres" -D "$folder/data$1" >>"$folder.log" 2>&1 </dev/null &
+    $as $clock "$bin/postgres" -D "$folder/data$1" >>"$folder.log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 600); do
         if $as "$bin/pg_isready" -q -h "$(sockets $1)"; then return; fi
@@ -146,6 +154,14 @@ pub enum With {
     Replica,
     /// A disk of its own of so many megabytes. That needs root.
     Disk(u32),
+    /// A clock of its own, for [`Cluster::set_clock`]. That needs libfaketime.
+    Clock,
+}
+
+/// The library that sets a program's clock, where Debian has it.
+fn fake_clock() -> Option<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    folders.map(|folder| folder.path().join("faketime/libfaketime.so.1")).find(|library| library.exists())
 }
 
 /// The line that says how it went, or all that was said instead of one.
@@ -174,13 +190,24 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start), and with [`With::Clock`] if libfaketime is not installed and `REQUEUE_NEEDS_POSTGRES` is set.
     pub fn start_with(configuration: &str, with: With) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(bin) = programs() else {
             assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "PostgreSQL is not installed");
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: apt-get install postgresql)");
             return None;
+        };
+        let with = match (with, fake_clock()) {
+            (With::Nothing, _) => String::new(),
+            (With::Replica, _) => "replica".into(),
+            (With::Disk(megabytes), _) => format!("disk={megabytes}m"),
+            (With::Clock, Some(library)) => format!("clock={}", library.display()),
+            (With::Clock, None) => {
+                assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "libfaketime is not installed");
+                eprintln!("SKIPPED: libfaketime is not installed (Debian: apt-get install libfaketime)");
+                return None;
+            }
         };
         let port =
             configuration.lines().find_map(|line| line.strip_prefix("port = ")?.parse().ok()).unwrap_or(5432);
@@ -193,11 +220,7 @@ impl Cluster {
             .args([&folder, &bin])
             .arg(configuration)
             .arg(port.to_string())
-            .arg(match with {
-                With::Nothing => String::new(),
-                With::Replica => "replica".into(),
-                With::Disk(megabytes) => format!("disk={megabytes}m"),
-            })
+            .arg(with)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -239,6 +262,18 @@ impl Cluster {
     /// If it does not start.
     pub fn revive(&self) {
         self.order("revive");
+    }
+
+    /// The server's clock is so many seconds ahead of this machine's from here on, for all its processes at once. It has to have
+    /// been started [`With::Clock`].
+    ///
+    /// # Panics
+    ///
+    /// If that cannot be written.
+    pub fn set_clock(&self, ahead: i64) {
+        let (clock, next) = (self.folder.join("clock"), self.folder.join("clock.next"));
+        std::fs::write(&next, format!("{ahead:+}")).expect("it is this process's");
+        std::fs::rename(next, clock).expect("it is in the same folder");
     }
 
     fn order(&self, order: &str) {
