@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A queue on PostgreSQL while a hundred thousand things break, or as many as are said: 70 of 100 on a server that crashes now and
 # then, 10 each on one that fails over to its replica, one whose disk is full (that needs root), and one whose clock is an hour
-# off (that needs libfaketime). It prints how often each thing broke. $REQUEUE_FAULTS_LOAD is how many times as many processes
+# off (that needs `cc`). It prints how often each thing broke. $REQUEUE_FAULTS_LOAD is how many times as many processes
 # there are as in CI, and $REQUEUE_FAULTS_CUTS how many of 10,000 messages of clients are cut.
 #
 #     verify/faults.sh [FAULTS]

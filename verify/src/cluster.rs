@@ -55,9 +55,10 @@ export LC_ALL=C
 # what the server's processes take the time from
 clock=
 case $with in
-clock=*)
-    echo +0 >"$folder/clock"
-    clock="env LD_PRELOAD=${with#clock=} FAKETIME_TIMESTAMP_FILE=$folder/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1"
+clock)
+    printf '%s' "$6" | cc -shared -fPIC -O1 -o "$folder/clock.so" -x c - || exit 1
+    head -c 8 /dev/zero >"$folder/clock"
+    clock="env LD_PRELOAD=$folder/clock.so CLOCK=$folder/clock"
     ;;
 esac
 # of two servers one is in the folder s0, the other in s1, and the first is the one whose socket the folder links to
@@ -154,15 +155,54 @@ pub enum With {
     Replica,
     /// A disk of its own of so many megabytes. That needs root.
     Disk(u32),
-    /// A clock of its own, for [`Cluster::set_clock`]. That needs libfaketime.
+    /// A clock of its own, for [`Cluster::set_clock`]. That needs Linux and a C compiler, `cc`.
     Clock,
 }
 
-/// The library that sets a program's clock, where Debian has it.
-fn fake_clock() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    folders.map(|folder| folder.path().join("faketime/libfaketime.so.1")).find(|library| library.exists())
+/// A library that a server's processes take the time of day from: this machine's, and so many seconds more as a file says that
+/// all of them share. (With libfaketime, which opens its file and allocates at each call, a server hung: it asks for the time in
+/// signal handlers too.)
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile long long *ahead;
+
+__attribute__((constructor)) static void begins(void) {
+    int file = open(getenv("CLOCK"), O_RDONLY);
+    void *shared = mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+    if (shared == MAP_FAILED) abort();
+    ahead = shared;
 }
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int failed = syscall(SYS_clock_gettime, clock, now);
+    if (!failed && clock == CLOCK_REALTIME && ahead) now->tv_sec += *ahead;
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec precise;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    now->tv_sec = precise.tv_sec;
+    now->tv_usec = precise.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *also) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (also) *also = now.tv_sec;
+    return now.tv_sec;
+}
+"#;
 
 /// The line that says how it went, or all that was said instead of one.
 fn says(said: &mut impl BufRead) -> String {
@@ -190,7 +230,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start), and with [`With::Clock`] if libfaketime is not installed and `REQUEUE_NEEDS_POSTGRES` is set.
+    /// As [`start`](Self::start), and with [`With::Clock`] if there is no `cc` and `REQUEUE_NEEDS_POSTGRES` is set.
     pub fn start_with(configuration: &str, with: With) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(bin) = programs() else {
@@ -198,17 +238,19 @@ impl Cluster {
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: apt-get install postgresql)");
             return None;
         };
-        let with = match (with, fake_clock()) {
-            (With::Nothing, _) => String::new(),
-            (With::Replica, _) => "replica".into(),
-            (With::Disk(megabytes), _) => format!("disk={megabytes}m"),
-            (With::Clock, Some(library)) => format!("clock={}", library.display()),
-            (With::Clock, None) => {
-                assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "libfaketime is not installed");
-                eprintln!("SKIPPED: libfaketime is not installed (Debian: apt-get install libfaketime)");
-                return None;
-            }
+        let with = match with {
+            With::Nothing => String::new(),
+            With::Replica => "replica".into(),
+            With::Disk(megabytes) => format!("disk={megabytes}m"),
+            With::Clock => "clock".into(),
         };
+        if with == "clock" && Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
+            assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "there is no cc");
+            eprintln!(
+                "SKIPPED: there is no C compiler, which a server's own clock needs (Debian: apt-get install gcc)"
+            );
+            return None;
+        }
         let port =
             configuration.lines().find_map(|line| line.strip_prefix("port = ")?.parse().ok()).unwrap_or(5432);
         // short: the path of a socket has 107 bytes at most
@@ -220,7 +262,7 @@ impl Cluster {
             .args([&folder, &bin])
             .arg(configuration)
             .arg(port.to_string())
-            .arg(with)
+            .args([&with, CLOCK])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -271,9 +313,10 @@ impl Cluster {
     ///
     /// If that cannot be written.
     pub fn set_clock(&self, ahead: i64) {
-        let (clock, next) = (self.folder.join("clock"), self.folder.join("clock.next"));
-        std::fs::write(&next, format!("{ahead:+}")).expect("it is this process's");
-        std::fs::rename(next, clock).expect("it is in the same folder");
+        // in place: the processes share the file's memory
+        let file = std::fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
+        file.and_then(|mut file| file.write_all(&ahead.to_ne_bytes()))
+            .expect("the server has a clock of its own");
     }
 
     fn order(&self, order: &str) {

@@ -422,6 +422,11 @@ fn share(hundredths: u64) -> u64 {
     number("REQUEUE_FAULTS", 500) * hundredths / 100
 }
 
+/// A server's configuration with room for the connections of many processes.
+fn with_room(configuration: &str) -> String {
+    format!("{configuration}\nmax_connections = 600")
+}
+
 /// A trial is at least so long.
 const SHORT: Duration = Duration::from_secs(15);
 
@@ -434,7 +439,7 @@ fn worker() {
 
 #[test]
 fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
-    let Some(cluster) = Cluster::start("fsync = off") else { return };
+    let Some(cluster) = Cluster::start(&with_room("fsync = off")) else { return };
     let mut trial = Trial::begin(&cluster);
     trial.suffers(&[the_server_crashes], share(70), SHORT);
     trial.rests();
@@ -442,7 +447,7 @@ fn nothing_is_lost_and_nothing_a_zombies_whatever_breaks() {
 
 #[test]
 fn nothing_is_lost_and_nothing_a_zombies_where_the_server_fails_over_to_its_replica() {
-    let Some(cluster) = Cluster::start_with("fsync = off", With::Replica) else { return };
+    let Some(cluster) = Cluster::start_with(&with_room("fsync = off"), With::Replica) else { return };
     let mut trial = Trial::begin(&cluster);
     trial.suffers(&[the_server_fails_over], share(10), SHORT);
     trial.rests();
@@ -450,7 +455,9 @@ fn nothing_is_lost_and_nothing_a_zombies_where_the_server_fails_over_to_its_repl
 
 #[test]
 fn nothing_is_lost_and_nothing_a_zombies_where_the_disk_is_full() {
-    let Some(cluster) = Cluster::start_with("max_wal_size = 32MB", With::Disk(160)) else { return };
+    let Some(cluster) = Cluster::start_with(&with_room("max_wal_size = 32MB"), With::Disk(160)) else {
+        return;
+    };
     let mut trial = Trial::begin(&cluster);
     trial.suffers(&[the_disk_is_full], share(10), SHORT);
     trial.rests();
@@ -458,7 +465,7 @@ fn nothing_is_lost_and_nothing_a_zombies_where_the_disk_is_full() {
 
 #[test]
 fn nothing_is_lost_and_nothing_a_zombies_where_the_clock_is_an_hour_off() {
-    let Some(cluster) = Cluster::start_with("fsync = off", With::Clock) else { return };
+    let Some(cluster) = Cluster::start_with(&with_room("fsync = off"), With::Clock) else { return };
     let mut trial = Trial::begin(&cluster);
     let steps: [Fault; 4] = [the_clock_is_stepped; 4];
     trial.suffers(&steps, share(10), SHORT);
@@ -470,7 +477,9 @@ fn nothing_is_lost_and_nothing_a_zombies_where_the_clock_is_an_hour_off() {
 #[ignore = "it takes as long as $REQUEUE_SOAK says, in seconds"]
 fn soak() {
     let time = Duration::from_secs(number("REQUEUE_SOAK", 3600));
-    let Some(cluster) = Cluster::start_with("max_wal_size = 256MB", With::Replica) else { return };
+    let Some(cluster) = Cluster::start_with(&with_room("max_wal_size = 256MB"), With::Replica) else {
+        return;
+    };
     let mut trial = Trial::begin(&cluster);
     trial.suffers(&[a_machine_is_cut_off, the_server_crashes, the_server_fails_over], 0, time);
     trial.rests();

@@ -106,6 +106,14 @@ pub(crate) fn works() {
     let seed = Arc::new(AtomicU64::new(u64::from(std::process::id())));
     let pool = Pool { connect: connect.clone(), idle: Arc::default() };
     let handler = Handler { pool, seed: seed.clone(), dies: std::env::var_os(KILLED).is_some() };
+    let (gone, parent_is_gone) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        drop(std::io::stdin().read_line(&mut String::new()));
+        let _ = gone.send(());
+        // wherever it hangs, if the server is gone too
+        std::thread::sleep(LEASE * 5);
+        std::process::exit(1);
+    });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async move {
         let pg = loop {
@@ -136,12 +144,7 @@ pub(crate) fn works() {
                 }
             }
         });
-        // until the parent is gone
-        let mut line = String::new();
-        tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut line))
-            .await
-            .expect("no panic")
-            .ok();
+        let _ = parent_is_gone.await;
         gets.abort();
         worker.stop(Duration::from_secs(2)).await;
     });
@@ -156,7 +159,7 @@ pub(crate) struct Process {
     /// It kills itself now and then.
     pub(crate) dies: bool,
     pub(crate) machine: Option<Machine>,
-    said: std::thread::JoinHandle<()>,
+    said: Option<std::thread::JoinHandle<()>>,
     /// It is stopped, and goes on then.
     stopped: Option<Instant>,
 }
@@ -187,11 +190,14 @@ impl Process {
                 }
             }
         });
-        Self { child, dies, machine, said, stopped: None }
+        Self { child, dies, machine, said: Some(said), stopped: None }
     }
 
     fn signal(&self, signal: &str) {
-        drop(Command::new("kill").args([signal, &self.child.id().to_string()]).status());
+        // it may be gone
+        drop(
+            Command::new("kill").args([signal, &self.child.id().to_string()]).stderr(Stdio::null()).status(),
+        );
     }
 
     pub(crate) fn is_gone(&mut self) -> bool {
@@ -220,9 +226,19 @@ impl Process {
         drop(self.child.kill());
     }
 
+    /// Ends it, and waits for the last fault that it tells.
     pub(crate) fn ends(mut self) {
         self.kill();
+        if let Some(said) = self.said.take() {
+            said.join().expect("no panic");
+        }
+    }
+}
+
+impl Drop for Process {
+    /// Also where a test fails: a process that is stopped does not see that.
+    fn drop(&mut self) {
+        self.kill();
         drop(self.child.wait());
-        self.said.join().expect("no panic");
     }
 }
