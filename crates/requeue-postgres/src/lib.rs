@@ -57,6 +57,7 @@ mod pen;
 mod pump;
 mod queue;
 mod run;
+mod sleepers;
 #[cfg(feature = "rustls")]
 mod tls;
 

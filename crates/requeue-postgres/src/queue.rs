@@ -208,9 +208,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let taps =
             Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
         let taps = Arc::new(taps);
-        let who = format!("process {}", std::process::id());
-        let lease = Arc::new(Lease::new(pen, lease, who));
-        hub.listens(number, lease.pen.signal.clone());
+        let lease = Arc::new(Lease::new(pen, lease, hub.sleepers.name.clone()));
+        hub.sleepers.add(number, lease.pen.signal.clone());
         let (link, pulse) = (hub.link(), hub.pulse.clone());
         hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
         hub.spawn(|closing| pumps(lease, taps, link, closing));
@@ -312,7 +311,7 @@ impl<K: Key, V: DeserializeOwned> Inner<K, V> {
 impl<K: Key, V> Drop for Inner<K, V> {
     fn drop(&mut self) {
         self.pen.closed.store(true, Relaxed);
-        self.hub.listens_no_more(self.pen.queue, &self.pen.signal);
+        self.hub.sleepers.remove(self.pen.queue, &self.pen.signal);
         for key in self.pen.keys() {
             self.pen.put_back(&key, || {
                 let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(&key)));
