@@ -52,6 +52,15 @@ disk=*)
 esac
 [ -z "$as" ] || chown nobody:nogroup "$folder"
 export LC_ALL=C
+# what the server's processes take the time from
+clock=
+case $with in
+clock)
+    printf '%s' "$6" | cc -shared -fPIC -O1 -o "$folder/clock.so" -x c - || exit 1
+    head -c 8 /dev/zero >"$folder/clock"
+    clock="env LD_PRELOAD=$folder/clock.so CLOCK=$folder/clock"
+    ;;
+esac
 # of two servers one is in the folder s0, the other in s1, and the first is the one whose socket the folder links to
 now=0
 sockets() { if [ "$with" = replica ]; then echo "$folder/s$1"; else echo "$folder"; fi; }
@@ -65,7 +74,7 @@ $configuration
 END
 }
 starts() {
-    $as "$bin/postgres" -D "$folder/data$1" >>"$folder.log" 2>&1 </dev/null &
+    $as $clock "$bin/postgres" -D "$folder/data$1" >>"$folder.log" 2>&1 </dev/null &
     server=$!
     for _ in $(seq 600); do
         if $as "$bin/pg_isready" -q -h "$(sockets $1)"; then return; fi
@@ -146,7 +155,54 @@ pub enum With {
     Replica,
     /// A disk of its own of so many megabytes. That needs root.
     Disk(u32),
+    /// A clock of its own, for [`Cluster::set_clock`]. That needs Linux and a C compiler, `cc`.
+    Clock,
 }
+
+/// A library that a server's processes take the time of day from: this machine's, and so many seconds more as a file says that
+/// all of them share. (With libfaketime, which opens its file and allocates at each call, a server hung: it asks for the time in
+/// signal handlers too.)
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile long long *ahead;
+
+__attribute__((constructor)) static void begins(void) {
+    int file = open(getenv("CLOCK"), O_RDONLY);
+    void *shared = mmap(NULL, sizeof *ahead, PROT_READ, MAP_SHARED, file, 0);
+    if (shared == MAP_FAILED) abort();
+    ahead = shared;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int failed = syscall(SYS_clock_gettime, clock, now);
+    if (!failed && clock == CLOCK_REALTIME && ahead) now->tv_sec += *ahead;
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec precise;
+    (void)zone;
+    clock_gettime(CLOCK_REALTIME, &precise);
+    now->tv_sec = precise.tv_sec;
+    now->tv_usec = precise.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *also) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (also) *also = now.tv_sec;
+    return now.tv_sec;
+}
+"#;
 
 /// The line that says how it went, or all that was said instead of one.
 fn says(said: &mut impl BufRead) -> String {
@@ -174,7 +230,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start), and with [`With::Clock`] if there is no `cc` and `REQUEUE_NEEDS_POSTGRES` is set.
     pub fn start_with(configuration: &str, with: With) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let Some(bin) = programs() else {
@@ -182,6 +238,19 @@ impl Cluster {
             eprintln!("SKIPPED: PostgreSQL is not installed (Debian: apt-get install postgresql)");
             return None;
         };
+        let with = match with {
+            With::Nothing => String::new(),
+            With::Replica => "replica".into(),
+            With::Disk(megabytes) => format!("disk={megabytes}m"),
+            With::Clock => "clock".into(),
+        };
+        if with == "clock" && Command::new("cc").arg("--version").stdout(Stdio::null()).status().is_err() {
+            assert!(std::env::var_os("REQUEUE_NEEDS_POSTGRES").is_none(), "there is no cc");
+            eprintln!(
+                "SKIPPED: there is no C compiler, which a server's own clock needs (Debian: apt-get install gcc)"
+            );
+            return None;
+        }
         let port =
             configuration.lines().find_map(|line| line.strip_prefix("port = ")?.parse().ok()).unwrap_or(5432);
         // short: the path of a socket has 107 bytes at most
@@ -193,11 +262,7 @@ impl Cluster {
             .args([&folder, &bin])
             .arg(configuration)
             .arg(port.to_string())
-            .arg(match with {
-                With::Nothing => String::new(),
-                With::Replica => "replica".into(),
-                With::Disk(megabytes) => format!("disk={megabytes}m"),
-            })
+            .args([&with, CLOCK])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -239,6 +304,19 @@ impl Cluster {
     /// If it does not start.
     pub fn revive(&self) {
         self.order("revive");
+    }
+
+    /// The server's clock is so many seconds ahead of this machine's from here on, for all its processes at once. It has to have
+    /// been started [`With::Clock`].
+    ///
+    /// # Panics
+    ///
+    /// If that cannot be written.
+    pub fn set_clock(&self, ahead: i64) {
+        // in place: the processes share the file's memory
+        let file = std::fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
+        file.and_then(|mut file| file.write_all(&ahead.to_ne_bytes()))
+            .expect("the server has a clock of its own");
     }
 
     fn order(&self, order: &str) {

@@ -3,6 +3,7 @@
 use crate::desk::micros;
 use crate::dial::{Hub, known};
 use crate::link::{ANSWERS, Failed, Link};
+use crate::sleepers::WAKE;
 use crate::typed::Param;
 use requeue::engine::{Key, Listed, Status};
 use requeue::{EngineError, Op};
@@ -183,6 +184,7 @@ impl Client {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
         let (delay, every) = (delay.map_or(0, micros), every.map(micros));
         let rank = -i32::from(priority);
+        let sleepers = self.hub.sleepers.clone();
         self.with(move |office, queue| {
             Box::pin(async move {
                 for keys in keys.chunks(AT_ONCE) {
@@ -191,7 +193,8 @@ impl Client {
                     let add = "select 1 from requeue.add($1, $2, $3, $4, $5, $6)";
                     office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every]).await?;
                 }
-                office.query("select requeue.wake($1)", &[&queue]).await?;
+                sleepers.wake(queue);
+                office.query(WAKE, &[&queue, &sleepers.name]).await?;
                 Ok(())
             })
         })

@@ -4,19 +4,19 @@ use crate::client::Client;
 use crate::desk::Desk;
 use crate::link::{Dial, Driver, Failed, Heard, Link, Statements};
 use crate::queue::QueueBuilder;
+use crate::sleepers::Sleepers;
 use crate::words::Words;
 use requeue::engine::{Answer, Key};
 use requeue::{BoxError, EngineError, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Socket};
 
@@ -67,11 +67,8 @@ pub(crate) struct Hub {
     pub(crate) office: Arc<AsyncMutex<Link>>,
     /// For leases and what is to be done once a second. It hears notifications.
     pub(crate) pulse: Arc<AsyncMutex<Link>>,
-    /// Who is woken when a queue is notified of.
-    sleepers: Arc<Sleepers>,
+    pub(crate) sleepers: Arc<Sleepers>,
 }
-
-type Sleepers = Mutex<HashMap<i32, Vec<Arc<Notify>>>>;
 
 impl Drop for Hub {
     fn drop(&mut self) {
@@ -139,21 +136,6 @@ impl Hub {
     pub(crate) fn link(&self) -> Link {
         Link::new(self.config.clone(), self.dial.clone(), None, self.statements)
     }
-
-    /// `who` is woken when the queue is notified of.
-    pub(crate) fn listens(&self, queue: i32, who: Arc<Notify>) {
-        lock(&self.sleepers).entry(queue).or_default().push(who);
-    }
-
-    pub(crate) fn listens_no_more(&self, queue: i32, who: &Arc<Notify>) {
-        if let Some(sleepers) = lock(&self.sleepers).get_mut(&queue) {
-            sleepers.retain(|it| !Arc::ptr_eq(it, who));
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How connections are made with this kind of TLS.
@@ -332,19 +314,14 @@ impl Postgres {
         };
         let sleepers: Arc<Sleepers> = Arc::default();
         let wakes = sleepers.clone();
-        let heard: Heard = Arc::new(move |payload: &str| {
-            let Ok(queue) = payload.parse::<i32>() else { return };
-            for sleeper in lock(&wakes).get(&queue).into_iter().flatten() {
-                sleeper.notify_one();
-            }
-        });
+        let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
         let office = Link::new(config.clone(), dial.clone(), None, statements);
         let (is_heard, pulse) = match hears {
             Hears::At(direct) => (true, Link::new(*direct, dial.clone(), Some(heard), Statements::Prepared)),
             Hears::Nothing => (false, Link::new(config.clone(), dial.clone(), None, statements)),
         };
         let hub = Hub {
-            desk: Arc::new(Desk::default()),
+            desk: Arc::new(Desk::new(sleepers.clone())),
             office: Arc::new(AsyncMutex::new(office)),
             pulse: Arc::new(AsyncMutex::new(pulse)),
             config,

@@ -56,6 +56,7 @@ mod pen;
 mod pump;
 mod queue;
 mod run;
+mod sleepers;
 #[cfg(feature = "rustls")]
 mod tls;
 mod typed;

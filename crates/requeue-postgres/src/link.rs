@@ -1,7 +1,7 @@
 //! A connection that is made again when it breaks, and what an error says about the call.
 
 use crate::typed::{Param, with_types};
-use futures_util::future::join;
+use futures_util::future::{Either, select};
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::future::Future;
@@ -226,7 +226,7 @@ impl Link {
         Err(failed)
     }
 
-    /// A statement whose answer is not waited for together with the one before it: it is on its way behind it.
+    /// The same, with another statement on its way behind it, whose answer is not waited for.
     pub(crate) async fn query_with_another(
         &mut self,
         sql: &'static str,
@@ -236,13 +236,19 @@ impl Link {
     ) -> Result<Vec<Row>, Failed> {
         let (_, other) = self.ready(behind).await?;
         let (client, statement) = self.ready(sql).await?;
-        // the first is polled first, so that it is sent first
-        let both = join(statement.query(client, params), other.query(client, its_params));
-        let answer = tokio::time::timeout(ANSWERS, both).await;
+        let answer = async {
+            let first = std::pin::pin!(statement.query(client, params));
+            let second = std::pin::pin!(other.query(client, its_params));
+            // the first is polled first, so that it is sent first
+            match select(first, second).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right((_, first)) => first.await,
+            }
+        };
+        let answer = tokio::time::timeout(ANSWERS, answer).await;
         let failed = match answer {
-            // what became of the second does not matter
-            Ok((Ok(rows), _)) => return Ok(rows),
-            Ok((Err(e), _)) => Failed::of(&e),
+            Ok(Ok(rows)) => return Ok(rows),
+            Ok(Err(e)) => Failed::of(&e),
             Err(_) => Failed::Maybe("the server does not answer".into()),
         };
         if matches!(failed, Failed::Maybe(_)) {

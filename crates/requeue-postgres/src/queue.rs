@@ -207,15 +207,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let who = format!("process {}", std::process::id());
-        let lease = Arc::new(Lease::new(pen.clone(), lease, who, hub.hears));
+        let lease = Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), hub.hears));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
         let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch });
         let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
         let taps = Arc::new(taps);
-        hub.listens(number, lease.pen.signal.clone());
+        hub.sleepers.add(number, lease.pen.signal.clone());
         let (link, pulse) = (hub.link(), hub.pulse.clone());
         if are_read {
             hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
@@ -346,7 +345,7 @@ impl<K: Key, V: DeserializeOwned> Inner<K, V> {
 impl<K: Key, V> Drop for Handle<K, V> {
     fn drop(&mut self) {
         let pen = &self.inner.pen;
-        self.hub.listens_no_more(pen.queue, &pen.signal);
+        self.hub.sleepers.remove(pen.queue, &pen.signal);
         for key in pen.close() {
             self.inner.puts_back(&key);
         }

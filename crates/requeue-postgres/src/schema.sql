@@ -162,9 +162,10 @@ begin
     when i.due_at is not null then 3 else 4 end)::smallint;
 end $$;
 
--- Whoever sleeps is woken. Called after an add has been committed, and not in its transaction.
-create function requeue.wake(q int) returns void language sql as $$
-  select pg_notify('requeue', q::text) where exists(select 1 from requeue.owner where queue = q and idle) $$;
+-- Whoever sleeps is woken, but for the process of this name. Called after an add has been committed, and not in its transaction.
+create function requeue.wake(q int, who text default null) returns void language sql as $$
+  select pg_notify('requeue', concat_ws(' ', q, who))
+    where exists(select 1 from requeue.owner where queue = q and idle and name is distinct from who) $$;
 
 -- Adds keys in a user's transaction: the triggers exist when it commits. It locks nothing.
 create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null)
@@ -192,7 +193,8 @@ begin
       returning b.*)
     select b.value is null as bare, array_agg(b.key order by b.id) ks, array_agg(b.rank order by b.id) rs,
       array_agg(b.value order by b.id) vs, array_agg(greatest(0,
-        b.delay_us - (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint) order by b.id) ds
+        -- the clock may have been set back meanwhile
+        b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
     from taken b group by b.value is null
   loop
     perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end);
@@ -409,7 +411,8 @@ begin
     select * into qu from requeue.queue w where w.id = q;
     t := clock_timestamp();
     span := interval '1 s' / qu.rate;
-    qu.tat := greatest(qu.tat, t - qu.burst * span);
+    -- one key, where the clock was set back
+    qu.tat := greatest(case when qu.tat <= t then qu.tat else t - span end, t - qu.burst * span);
     n := least(n, floor(extract(epoch from t - qu.tat) * qu.rate + 1e-9)::int);
     if n <= 0 then return; end if;
   end if;
@@ -462,8 +465,10 @@ begin
     get diagnostics got = row_count;
     if got < n then
       select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
-      select w.tat + interval '1 s' / w.rate into token from requeue.queue w where w.id = q and w.rate is not null;
-      due := least(due, greatest(token, clock_timestamp()));
+      -- null without a rate: greatest() would pass over that, and the process would not sleep
+      select greatest(w.tat + interval '1 s' / w.rate, clock_timestamp()) into token from requeue.queue w
+        where w.id = q and w.rate is not null;
+      due := least(due, token);
       if due is not null then
         return query select 2, null::bytea, greatest(0, (extract(epoch from due - clock_timestamp()) * 1000000)::bigint),
           0, 0, 0, null::jsonb;

@@ -1,5 +1,5 @@
 //! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine are in
-//! `verify/tests/engine_postgres.rs`, and what happens while things break in `faults.rs`.
+//! `verify/tests/engine_postgres.rs`, and what happens while things break in `tests/faults`.
 
 #[allow(missing_docs, dead_code, unreachable_pub)]
 #[path = "../../../verify/src/cluster.rs"]
@@ -435,6 +435,23 @@ fn e17_a_step_of_the_servers_clock_ends_leases_early_and_lets_no_zombie_write() 
 }
 
 #[test]
+fn e17_a_servers_clock_that_is_set_back_delays_neither_triggers_nor_the_rate() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").dispatch_rate(1000.0, 5).open().wait().expect("up");
+    add(&q, "trigger");
+    db.sql("select requeue.add_tx('orders', 'in a transaction')");
+    // the clock was an hour further then
+    db.sql("update requeue.inbox set at = at + interval '1 h'");
+    db.sql("update requeue.queue set tat = clock_timestamp() + interval '1 h'");
+    let (worker, ran) = works(&q);
+    let mut keys = [(), ()].map(|()| ran.recv_timeout(LONG).expect("a run").0);
+    keys.sort();
+    assert_eq!(keys, ["in a transaction", "trigger"]);
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
 fn e18_errors_say_whether_and_give_key_and_value_back() {
     let Some(db) = Database::bare() else { return };
     let pg = db.connect();
@@ -513,6 +530,80 @@ fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
     drop(q);
     until("it has left", || db.sql("select count(*) from requeue.owner") == "0");
     assert!(!listen("select 1").contains("\"requeue\""));
+}
+
+#[test]
+fn e22_an_idle_process_looks_once_a_second() {
+    let Some(db) = Database::new() else { return };
+    db.sql(
+        "alter function requeue.claim(int, bigint, int) rename to claims;
+         create sequence looks;
+         create function requeue.claim(q int, o bigint, n int) returns table(k bytea, f bigint, att int, fails int, prio int,
+             val jsonb, place bigint) language sql as
+             'select nextval(''looks''); select * from requeue.claims(q, o, n)'",
+    );
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    add(&q, "k");
+    ran.recv_timeout(LONG).expect("a run");
+    until("it sleeps", || db.sql("select bool_and(idle) and count(*) = 1 from requeue.owner") == "t");
+    let looks = || db.sql("select last_value from looks").parse::<u32>().expect("a number");
+    let before = looks();
+    std::thread::sleep(Duration::from_secs(3));
+    let more = looks() - before;
+    assert!(more <= 10, "{more} looks in three seconds");
+    until("a look", || looks() > before);
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+/// Ten runs, each of a key that is added when the run before has ended, so that the process has just looked and sleeps. Looks
+/// alone would take ten seconds.
+fn is_woken_ten_times(db: &Database, q: &Queue<String>, ran: &Receiver<(String, u64)>, meanwhile: impl Fn()) {
+    let mut took = Duration::ZERO;
+    for n in 0..10 {
+        meanwhile();
+        let key = format!("k{n}");
+        let begun = Instant::now();
+        add(q, &key);
+        assert_eq!(ran.recv_timeout(LONG).expect("a run").0, key);
+        took += begun.elapsed();
+        let has_ended = format!("select count(*) from requeue.item where key = '{key}'");
+        until("its end", || db.sql(&has_ended) == "0");
+    }
+    assert!(took < Duration::from_secs(4), "it was not woken: {took:?}");
+}
+
+#[test]
+fn e22_a_process_that_has_added_itself_needs_no_notification() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let wake =
+        "create or replace function requeue.wake(q int, who text default null) returns void language sql as";
+    db.sql(&format!("{wake} 'select'"));
+    let (worker, ran) = works(&q);
+    is_woken_ten_times(&db, &q, &ran, || ());
+    // the other way to add
+    let client = q.client();
+    client.add_many(&["many".to_owned()], None, 0).wait().expect("up");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "many");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e22_others_are_notified_after_triggers_that_changed_nothing() {
+    let Some(db) = Database::new() else { return };
+    let (adds, other) = (open(&db.connect()), open(&db.connect()));
+    add(&adds, "held");
+    let held = Held::on(&other, || Outcome::Done);
+    held.begins();
+    assert_eq!(add(&adds, "held"), Added::Dirty);
+    let (worker, ran) = works(&other);
+    is_woken_ten_times(&db, &adds, &ran, || assert_eq!(add(&adds, "held"), Added::Coalesced));
+    assert!(worker.stop(LONG).wait().complete);
+    // the run that was asked for meanwhile
+    held.go_on.send(()).expect("a run waits");
+    held.begins();
+    held.ends();
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Who is woken when a queue has keys in line: at once where this process has added them, by a notification where another one has.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Wakes whoever sleeps on the server, the process `$2` excepted: that one knows. It is called when the triggers are committed.
+/// Nothing is lost with it, so that it does not wait for the disk.
+pub(crate) const WAKE: &str = "select set_config('synchronous_commit', 'off', true), requeue.wake($1, $2)";
+
+pub(crate) struct Sleepers {
+    /// The process's, as an owner of keys and in its notifications: `process 4711 0123456789abcdef`.
+    pub(crate) name: String,
+    of: Mutex<HashMap<i32, Vec<Arc<Notify>>>>,
+}
+
+impl Default for Sleepers {
+    fn default() -> Self {
+        // with a number that no other process has, on whatever machine
+        let number = RandomState::new().build_hasher().finish();
+        let name = format!("process {} {number:016x}", std::process::id());
+        Self { name, of: Mutex::default() }
+    }
+}
+
+impl Sleepers {
+    fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Notify>>>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `who` is woken from now on.
+    pub(crate) fn add(&self, queue: i32, who: Arc<Notify>) {
+        self.of().entry(queue).or_default().push(who);
+    }
+
+    pub(crate) fn remove(&self, queue: i32, who: &Arc<Notify>) {
+        if let Some(sleepers) = self.of().get_mut(&queue) {
+            sleepers.retain(|it| !Arc::ptr_eq(it, who));
+        }
+    }
+
+    pub(crate) fn wake(&self, queue: i32) {
+        for sleeper in self.of().get(&queue).into_iter().flatten() {
+            sleeper.notify_one();
+        }
+    }
+
+    /// A notification: the queue's number, and the process's name if one has added through this library.
+    pub(crate) fn hear(&self, payload: &str) {
+        let (queue, name) = payload.split_once(' ').unwrap_or((payload, ""));
+        match queue.parse() {
+            Ok(queue) if name != self.name => self.wake(queue),
+            _ => {}
+        }
+    }
+}
