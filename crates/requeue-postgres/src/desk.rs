@@ -22,6 +22,8 @@ pub(crate) struct Trigger {
     pub(crate) priority: i16,
     pub(crate) value: Option<Box<RawValue>>,
     pub(crate) every: Option<Duration>,
+    /// The name of the key's group.
+    pub(crate) group: Option<Vec<u8>>,
 }
 
 impl Trigger {
@@ -101,11 +103,13 @@ async fn write(link: &mut Link, triggers: &[Trigger]) -> Result<Changed, Failed>
     let values: Option<Vec<_>> =
         first.value.is_some().then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
     let every = first.every.map(micros);
-    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6)";
+    let has_groups = triggers.iter().any(|it| it.group.is_some());
+    let groups: Option<Vec<_>> = has_groups.then(|| triggers.iter().map(|it| it.group.as_deref()).collect());
+    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6, $7)";
     let rows = link
         .query_with_another(
             add,
-            &[&first.queue, &keys, &delays, &ranks, &values, &every],
+            &[&first.queue, &keys, &delays, &ranks, &values, &every, &groups],
             "select requeue.wake($1)",
             &[&first.queue],
         )

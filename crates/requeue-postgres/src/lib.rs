@@ -52,6 +52,7 @@
 mod client;
 mod desk;
 mod dial;
+mod groups;
 mod link;
 mod pen;
 mod pump;
@@ -62,5 +63,6 @@ mod tls;
 
 pub use client::{Client, Stats};
 pub use dial::Postgres;
+pub use groups::GroupRules;
 pub use queue::{Queue, QueueBuilder};
 pub use run::{Ended, RunExt};
