@@ -369,9 +369,9 @@ impl Client {
     /// ```
     pub fn set_group_rules<G: Key>(&self, rules: GroupRules<G>) -> Op<()> {
         match rules.stored() {
-            Ok(rules) => self.with(move |office, queue| {
-                Box::pin(async move { Ok(rules.store(office, queue).await?) })
-            }),
+            Ok(rules) => {
+                self.with(move |office, queue| Box::pin(async move { Ok(rules.store(office, queue).await?) }))
+            }
             Err(refused) => Err(refused).into(),
         }
     }

@@ -95,7 +95,9 @@ impl<G: Key> GroupRules<G> {
     pub(crate) fn stored(self) -> Result<Rules, EngineError> {
         let Self { cap, named, .. } = self;
         if cap == Some(0) {
-            return Err(EngineError::NotApplied("a cap of 0 for groups: none of their keys would run".into()));
+            return Err(EngineError::NotApplied(
+                "a cap of 0 for groups: none of their keys would run".into(),
+            ));
         }
         Ok(Rules { cap, named })
     }

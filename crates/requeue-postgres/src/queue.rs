@@ -278,7 +278,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, group, prefetch, hub: hub.clone(), name });
+        let inner =
+            Arc::new(Inner { front, pen: pen.clone(), merge, group, prefetch, hub: hub.clone(), name });
         let taps =
             Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen: pen.clone() };
         let taps = Arc::new(taps);
@@ -568,7 +569,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
         let rank = -i32::from(asked.priority);
         let group = self.inner.group.as_ref().map(|group| group(&key));
-        let add = "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb],
+        let add =
+            "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb],
                    array[$6::bytea])";
         let added = tx.query(add, &[&self.inner.pen.queue, &&*bytes, &delay, &rank, &value, &group]).await;
         added.map(drop).map_err(|e| Failed::of(&e).into())

@@ -726,7 +726,8 @@ begin
 end $$;
 
 -- Hands out no keys of a group, in no process, or hands them out again. False: it was so already.
-create function requeue.pause_group(q int, name bytea, pause boolean) returns boolean language plpgsql as $$
+create function requeue.pause_group(q int, name bytea, pause boolean) returns boolean language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 begin
   if pause then
     insert into requeue.groups as g(queue, grp, paused) values (q, requeue.ring(name), true)
