@@ -61,7 +61,7 @@ impl Engine for Database {
 
 impl Grouped for Database {
     fn open_with_groups(&self, cap: usize, (named, weight): (&'static str, u32)) -> Self::Queue {
-        let rules = GroupRules::new().cap(cap).weight(named.to_owned(), weight);
+        let rules = GroupRules::new().cap(cap).weight(&named.to_owned(), weight);
         let queue = self.builder().group_by_with(|key| group(key), rules);
         queue.open().wait().expect("the schema is there")
     }

@@ -363,7 +363,7 @@ impl Client {
     /// ```no_run
     /// # use requeue_postgres::GroupRules;
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
-    /// let rules = GroupRules::new().cap(4).weight("tenant-7".to_owned(), 2);
+    /// let rules = GroupRules::new().cap(4).weight(&"tenant-7".to_owned(), 2);
     /// pg.client("orders").set_group_rules(rules).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -19,7 +19,7 @@ pub(crate) type GroupOf<K> = Arc<dyn Fn(&K) -> Vec<u8> + Send + Sync>;
 ///
 /// ```
 /// use requeue_postgres::GroupRules;
-/// let rules = GroupRules::new().cap(10).weight("gold".to_owned(), 3).cap_of("gold".to_owned(), 50);
+/// let rules = GroupRules::new().cap(10).weight(&"gold".to_owned(), 3).cap_of(&"gold".to_owned(), 50);
 /// assert_eq!(format!("{rules:?}"), "GroupRules { cap: Some(10), groups: 2 }");
 /// ```
 #[derive(Clone)]
@@ -54,11 +54,11 @@ impl<G: Key> GroupRules<G> {
     ///
     /// ```
     /// # use requeue_postgres::GroupRules;
-    /// let rules = GroupRules::new().weight("gold".to_owned(), 10);
+    /// let rules = GroupRules::new().weight(&"gold".to_owned(), 10);
     /// # let _ = rules;
     /// ```
     #[must_use]
-    pub fn weight(mut self, group: G, keys: u32) -> Self {
+    pub fn weight(mut self, group: &G, keys: u32) -> Self {
         self.named.push(Named { group: group.to_bytes().into(), weight: Some(keys), cap: None });
         self
     }
@@ -83,11 +83,11 @@ impl<G: Key> GroupRules<G> {
     ///
     /// ```
     /// # use requeue_postgres::GroupRules;
-    /// let rules = GroupRules::new().cap(2).cap_of("gold".to_owned(), usize::MAX);
+    /// let rules = GroupRules::new().cap(2).cap_of(&"gold".to_owned(), usize::MAX);
     /// # let _ = rules;
     /// ```
     #[must_use]
-    pub fn cap_of(mut self, group: G, most: usize) -> Self {
+    pub fn cap_of(mut self, group: &G, most: usize) -> Self {
         self.named.push(Named { group: group.to_bytes().into(), weight: None, cap: Some(most) });
         self
     }

@@ -32,6 +32,7 @@
 //!   writes there happens once.
 //! - [`Queue::add_in`] adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks
 //!   nothing, and neither waits nor makes anybody wait.
+//! - Groups take turns, by weight and up to a cap, whichever process asks: [`QueueBuilder::group_by`].
 //! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
 //!
 //! # What it needs

@@ -188,7 +188,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// # use requeue_postgres::{GroupRules, Postgres};
     /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
     /// let tenant = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
-    /// let rules = GroupRules::new().cap(4).weight("tenant-7".to_owned(), 3);
+    /// let rules = GroupRules::new().cap(4).weight(&"tenant-7".to_owned(), 3);
     /// let q = pg.queue::<String>("orders").group_by_with(tenant, rules).open().wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

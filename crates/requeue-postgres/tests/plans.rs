@@ -27,7 +27,7 @@ fn calls(url: &str, round: &str, name: &str, groups: bool) {
     let pg = Postgres::connect(url).wait().expect("it is up");
     let q = pg.queue_with::<String, Vec<u32>>(name, Extend::extend).lease(Duration::from_secs(5));
     let first = |key: &String| key.chars().take(1).collect::<String>();
-    let rules = GroupRules::new().cap(2).weight("b".to_owned(), 3);
+    let rules = GroupRules::new().cap(2).weight(&"b".to_owned(), 3);
     let q = if groups { q.group_by_with(first, rules) } else { q };
     let q = q.open().wait().expect("it opens");
     let (tell, ran) = mpsc::channel();
