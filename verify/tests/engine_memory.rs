@@ -1,21 +1,23 @@
 //! The rules of engines that concern one process, on the queue in memory.
 
-use requeue::WorkQueue;
 use requeue::limiter::Exponential;
-use requeue_verify::engines::{Engine, State};
+use requeue::{Builder, GroupRules, WorkQueue};
+use requeue_verify::engines::{Engine, Grouped, State, group};
 use std::time::Duration;
 
 #[derive(Default)]
 struct Memory;
 
+fn builder() -> Builder<String, Vec<u32>> {
+    let backoff = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000)).expect("in order");
+    WorkQueue::merging(|old: &mut Vec<u32>, new| old.extend(new)).priorities().limiter(backoff)
+}
+
 impl Engine for Memory {
     type Queue = WorkQueue<String, Vec<u32>>;
 
     fn open(&self) -> Self::Queue {
-        let backoff =
-            Exponential::new(Duration::from_millis(5), Duration::from_secs(1000)).expect("in order");
-        let queue = WorkQueue::merging(|old: &mut Vec<u32>, new| old.extend(new));
-        queue.priorities().limiter(backoff).build().expect("a queue")
+        builder().build().expect("a queue")
     }
     fn state(queue: &Self::Queue, key: &str) -> Option<State> {
         queue.state(key).map(|known| State::of(queue, &known))
@@ -31,4 +33,12 @@ impl Engine for Memory {
     }
 }
 
+impl Grouped for Memory {
+    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue {
+        let rules = GroupRules::new().cap(cap).weight(move |it| if it == weight.0 { weight.1 } else { 1 });
+        builder().group_by_with(|key: &String| group(key), rules).build().expect("a queue")
+    }
+}
+
 requeue_verify::engine_rules!(Memory, in_process);
+requeue_verify::engine_rules!(Memory, grouped);

@@ -2,9 +2,9 @@
 //! `tests/rules.rs`.
 
 use requeue::engine::Status;
-use requeue_postgres::{Postgres, Queue};
+use requeue_postgres::{GroupRules, Postgres, Queue, QueueBuilder};
 use requeue_verify::cluster::Cluster;
-use requeue_verify::engines::{Engine, State};
+use requeue_verify::engines::{Engine, Grouped, State, group};
 
 /// A database.
 struct Database(String);
@@ -21,13 +21,18 @@ impl Default for Database {
     }
 }
 
+impl Database {
+    fn builder(&self) -> QueueBuilder<String, Vec<u32>> {
+        let pg = Postgres::connect(&self.0).wait().expect("it is up");
+        pg.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new))
+    }
+}
+
 impl Engine for Database {
     type Queue = Queue<String, Vec<u32>>;
 
     fn open(&self) -> Self::Queue {
-        let pg = Postgres::connect(&self.0).wait().expect("it is up");
-        let queue = pg.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
-        queue.open().wait().expect("the schema is there")
+        self.builder().open().wait().expect("the schema is there")
     }
     fn state(queue: &Self::Queue, key: &str) -> Option<State> {
         let known = queue.state(&key.to_owned()).wait().expect("it is up")?;
@@ -54,4 +59,13 @@ impl Engine for Database {
     }
 }
 
+impl Grouped for Database {
+    fn open_with_groups(&self, cap: usize, (named, weight): (&'static str, u32)) -> Self::Queue {
+        let rules = GroupRules::new().cap(cap).weight(&named.to_owned(), weight);
+        let queue = self.builder().group_by_with(|key| group(key), rules);
+        queue.open().wait().expect("the schema is there")
+    }
+}
+
 requeue_verify::engine_rules!(Database);
+requeue_verify::engine_rules!(Database, grouped);

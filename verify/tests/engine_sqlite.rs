@@ -1,8 +1,8 @@
 //! The rules of engines on a file. Those that concern files alone are in the crate's own `tests/rules.rs`.
 
-use requeue::Builder;
+use requeue::{Builder, GroupRules};
 use requeue_sqlite::{Queue, Sqlite};
-use requeue_verify::engines::{Engine, State};
+use requeue_verify::engines::{Engine, Grouped, State, group};
 
 struct File(tempfile::TempDir);
 
@@ -12,13 +12,21 @@ impl Default for File {
     }
 }
 
+type Front = Builder<String, Vec<u32>>;
+
+impl File {
+    fn open_as(&self, front: impl FnOnce(Front) -> Front + Send + 'static) -> Queue<String, Vec<u32>> {
+        let file = Sqlite::open(self.0.path().join("q.db")).expect("nobody has it");
+        let queue = file.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
+        queue.front(front).open().expect("it is whole")
+    }
+}
+
 impl Engine for File {
     type Queue = Queue<String, Vec<u32>>;
 
     fn open(&self) -> Self::Queue {
-        let file = Sqlite::open(self.0.path().join("q.db")).expect("nobody has it");
-        let queue = file.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
-        queue.front(Builder::priorities).open().expect("it is whole")
+        self.open_as(Builder::priorities)
     }
     fn state(queue: &Self::Queue, key: &str) -> Option<State> {
         queue.state(&key.to_owned()).map(|known| State::of(queue, &known))
@@ -35,4 +43,12 @@ impl Engine for File {
     }
 }
 
+impl Grouped for File {
+    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue {
+        let rules = GroupRules::new().cap(cap).weight(move |it| if it == weight.0 { weight.1 } else { 1 });
+        self.open_as(|front| front.priorities().group_by_with(|key: &String| group(key), rules))
+    }
+}
+
 requeue_verify::engine_rules!(File);
+requeue_verify::engine_rules!(File, grouped);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
-                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS | semantics)";
+                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS [GROUPS] | semantics)";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +30,10 @@ fn main() -> Res {
         ["many", keys] => many(&pg, keys.parse()?, "many"),
         ["fill", keys] => many(&pg, keys.parse()?, "work"),
         ["work", workers, prefetch] => work(&pg, workers.parse()?, prefetch.parse()?),
-        ["cycles", keys, seconds] => cycles(&pg, connect, keys.parse()?, seconds.parse()?),
+        ["cycles", keys, seconds] => cycles(&pg, connect, keys.parse()?, seconds.parse()?, None),
+        ["cycles", keys, seconds, groups] => {
+            cycles(&pg, connect, keys.parse()?, seconds.parse()?, Some(groups.parse()?))
+        }
         ["latency", keys] => latency(&pg, keys.parse()?),
         ["semantics"] => semantics::semantics(&pg, connect),
         ["zombie"] => semantics::zombie(&pg),
@@ -41,6 +44,11 @@ fn main() -> Res {
 /// As objects of a cluster are called.
 fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
+}
+
+/// The group of such a key, of so many.
+fn group(key: &[u8], groups: u64) -> u64 {
+    key[key.len().saturating_sub(8)..].iter().fold(0, |n, digit| n * 10 + u64::from(digit & 15)) % groups
 }
 
 fn open(pg: &Postgres, name: &str) -> Res<Queue<String>> {
@@ -111,12 +119,17 @@ fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
 }
 
 /// Keys are added and worked off without end, of which at most 4,000 are under way: `keys` different ones (10,000 or more, so that none is in line when it comes again), one after another.
-/// Two handles work, as two processes would. A figure for each two seconds.
-fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64) -> Res {
-    let client = pg.client("cycles");
+/// Two handles work, as two processes would. A figure for each two seconds. With groups, so many take turns.
+fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64, groups: Option<u64>) -> Res {
+    let name = if groups.is_some() { "cycles in groups" } else { "cycles" };
+    let client = pg.client(name);
+    let client = match groups {
+        Some(groups) => client.group_by(move |key| group(key, groups)),
+        None => client,
+    };
     let (done, mut queues, mut workers) = (Arc::new(AtomicU64::new(0)), Vec::new(), Vec::new());
     for _ in 0..2 {
-        let q = Postgres::connect(connect).wait()?.queue::<String>("cycles").prefetch(400).open().wait()?;
+        let q = Postgres::connect(connect).wait()?.queue::<String>(name).prefetch(400).open().wait()?;
         let done = done.clone();
         workers.push(Worker::of(&q).workers(4).start_threads(move |_: Run<String>| {
             done.fetch_add(1, Relaxed);
@@ -146,7 +159,9 @@ fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64) -> Res {
             std::thread::sleep(Duration::from_secs(2));
             let now = done.load(Relaxed);
             let second = begun.elapsed().as_secs();
-            tell("cycles", &format!("\"keys\":{keys},\"second\":{second}"), (now - before) as f64 / 2.0);
+            let groups = groups.unwrap_or(0);
+            let with = format!("\"keys\":{keys},\"groups\":{groups},\"second\":{second}");
+            tell("cycles", &with, (now - before) as f64 / 2.0);
             before = now;
         }
     });

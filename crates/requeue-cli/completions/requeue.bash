@@ -133,7 +133,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --json --queue --after --at --every --priority --null --help"
+            opts="-0 -h --engine --json --queue --after --at --every --priority --group-by --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -160,6 +160,10 @@ _requeue() {
                     return 0
                     ;;
                 --priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group-by)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -497,7 +501,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__pause)
-            opts="-h --engine --json --queue --help"
+            opts="-h --engine --json --queue --group --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -508,6 +512,10 @@ _requeue() {
                     return 0
                     ;;
                 --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -630,7 +638,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__resume)
-            opts="-h --engine --json --queue --help"
+            opts="-h --engine --json --queue --group --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -641,6 +649,10 @@ _requeue() {
                     return 0
                     ;;
                 --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -210,6 +210,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So muc
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Higher ones run first, in a queue that has priorities' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -233,10 +234,12 @@ complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'One J
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help'
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r

@@ -208,8 +208,9 @@ PROGRAM, what the end of a run means, signals, files and the exit status are tho
   A process has a lease on a server. If it cannot extend it (the network is cut, the machine
   was stopped) its programs are ended, TERM and after --grace KILL, before other processes get
   their keys, and what they end with is refused.
-  Back-off and rate are stored with the queue on a server, for all processes: --base-delay
-  and --max-delay, where one of them is given, and --rate are what holds from then on.
+  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes:
+  --base-delay and --max-delay, where one of them is given, --rate and --group-cap are what
+  holds from then on. Groups are those that `requeue add --group-by` gave the keys.
   At the first signal nothing more is claimed, and what is claimed is run. What is left is
   for other processes, and is no reason for another status than 0.
 
@@ -276,7 +277,11 @@ impl Work {
         let on_server = [
             (run.limiter.is_some(), "--limiter", stored),
             (run.retry_rate.is_some(), "--retry-rate", stored),
-            (run.group_by.is_some(), "--group-by", "a server keeps no groups"),
+            (
+                run.group_rate.is_some(),
+                "--group-rate",
+                "a server has a cap and weights for groups, and no rate",
+            ),
             (run.max_wait.is_some(), "--max-wait", "a server does not raise keys by their age"),
         ];
         let is_server = matches!(engine, Engine::Server(_));

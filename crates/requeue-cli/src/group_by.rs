@@ -3,7 +3,7 @@
 use regex::bytes::Regex;
 use requeue::GroupRules;
 
-use crate::args::Run;
+use crate::args::{Engine, Run};
 use crate::queue::Shape;
 use crate::tally::Key;
 
@@ -35,7 +35,8 @@ pub(crate) fn parse(text: &str) -> Result<GroupBy, String> {
 }
 
 impl GroupBy {
-    fn group(&self, key: &[u8]) -> Vec<u8> {
+    /// The group of this key.
+    pub(crate) fn group(&self, key: &[u8]) -> Vec<u8> {
         match self {
             Self::Before(separator) => {
                 let ends = memchr::memmem::find(key, separator).unwrap_or(key.len());
@@ -56,9 +57,12 @@ pub(crate) fn at_once(rate: f64) -> u32 {
     ((rate / 100.0) as u32).max(1)
 }
 
-/// The queue takes turns between the groups that the options ask for.
+/// The queue takes turns between the groups that the options ask for. On a server the server does.
 pub(crate) fn with_groups(args: &Run) -> Shape {
-    let Some(group_by) = args.group_by.clone() else { return Box::new(|builder| builder) };
+    let is_here = !matches!(args.engine(), Some(Engine::Server(_)));
+    let Some(group_by) = args.group_by.clone().filter(|_| is_here) else {
+        return Box::new(|builder| builder);
+    };
     let rules = GroupRules::new();
     let rules = match args.group_cap {
         Some(most) => rules.cap(most.get()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError, RateLimiter};
 use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
-use requeue_postgres::QueueBuilder;
+use requeue_postgres::{GroupRules, QueueBuilder};
 use requeue_prometheus::QueueSink;
 
 use crate::args::{Engine, Run};
@@ -52,7 +52,11 @@ pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueB
         (None, None) => builder,
         _ => builder.backoff(args.base_delay(), args.max_delay()),
     };
-    args.rate.into_iter().fold(builder, |builder, rate| builder.dispatch_rate(rate, at_once(rate)))
+    let builder =
+        args.rate.into_iter().fold(builder, |builder, rate| builder.dispatch_rate(rate, at_once(rate)));
+    let Some(group_by) = args.group_by.clone() else { return builder };
+    let rules = args.group_cap.into_iter().fold(GroupRules::new(), |rules, most| rules.cap(most.get()));
+    builder.group_by_with(move |key: &Key| group_by.group(key), rules)
 }
 
 /// A queue that tells `sink` what happens, and is as it is otherwise.

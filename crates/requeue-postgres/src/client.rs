@@ -2,6 +2,7 @@
 
 use crate::desk::micros;
 use crate::dial::{Hub, known};
+use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
 use crate::sleepers::WAKE;
 use crate::typed::Param;
@@ -36,7 +37,12 @@ const MOST: i32 = 100_000;
 pub struct Client {
     hub: Arc<Hub>,
     name: String,
+    /// The group of a key, from its bytes.
+    group: Option<Arc<GroupOfBytes>>,
 }
+
+/// The name of the group of a key that is given as bytes; `None` if it has none.
+type GroupOfBytes = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +98,27 @@ fn count(row: &Row, nth: usize) -> u64 {
 
 impl Client {
     pub(crate) fn new(hub: Arc<Hub>, name: &str) -> Self {
-        Self { hub, name: name.to_owned() }
+        Self { hub, name: name.to_owned(), group: None }
+    }
+
+    pub(crate) fn grouped(self, group: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self { group: Some(Arc::new(group)), ..self }
+    }
+
+    /// Keys that this client adds belong to groups, which take turns: `group` tells the group of a key from the key's
+    /// [bytes](Key::to_bytes). [`QueueBuilder::group_by`](crate::QueueBuilder::group_by) says what is promised. A key that is
+    /// known to the server keeps the group that it has. A client that [`Queue::client`](crate::Queue::client) gave knows the
+    /// groups of its queue.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let orders = pg.client("orders").group_by(|_| "tenant-7".to_owned());
+    /// orders.add_many(&[4711_u64, 4712], None, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn group_by<G: Key>(self, group: impl Fn(&[u8]) -> G + Send + Sync + 'static) -> Self {
+        self.grouped(move |key| Some(group(key).to_bytes().into()))
     }
 
     /// A call with the connection, and with the number of the queue.
@@ -185,13 +211,16 @@ impl Client {
         let (delay, every) = (delay.map_or(0, micros), every.map(micros));
         let rank = -i32::from(priority);
         let sleepers = self.hub.sleepers.clone();
+        let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Vec<_>>());
         self.with(move |office, queue| {
             Box::pin(async move {
+                let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
                 for keys in keys.chunks(AT_ONCE) {
+                    let groups = groups.as_mut().and_then(Iterator::next);
                     let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
                     let values: Option<Vec<Option<Json<&RawValue>>>> = None;
-                    let add = "select 1 from requeue.add($1, $2, $3, $4, $5, $6)";
-                    office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every]).await?;
+                    let add = "select 1 from requeue.add($1, $2, $3, $4, $5, $6, $7)";
+                    office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every, &groups]).await?;
                 }
                 sleepers.wake(queue);
                 office.query(WAKE, &[&queue, &sleepers.name]).await?;
@@ -299,6 +328,62 @@ impl Client {
     pub fn resume(&self) -> Op<()> {
         let resume = "update requeue.queue set paused = false where id = $1 returning requeue.wake(id)";
         self.one(resume, None, |_| ())
+    }
+
+    /// Hands out no key of a group, in no process; false if it was paused already. Keys that are claimed by then are run. Other
+    /// groups go on. A group of which no key is known can be paused too.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").pause_group(&"tenant-7".to_owned()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause_group(&self, group: &impl Key) -> Op<bool> {
+        let pause = "select requeue.pause_group($1, $2, true)";
+        self.one(pause, Some(group.to_bytes().into()), |row| row.get(0))
+    }
+
+    /// Ends a group's pause; false if it was not paused.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").resume_group(&"tenant-7".to_owned()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn resume_group(&self, group: &impl Key) -> Op<bool> {
+        let resume = "select requeue.pause_group($1, $2, false)";
+        self.one(resume, Some(group.to_bytes().into()), |row| row.get(0))
+    }
+
+    /// Stores rules of groups with the queue, as [`QueueBuilder::group_by_with`](crate::QueueBuilder::group_by_with) does.
+    /// They hold at once, for all processes.
+    ///
+    /// # Errors
+    ///
+    /// For a [`cap`](GroupRules::cap) of 0, and if the server can't be asked.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::GroupRules;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let rules = GroupRules::new().cap(4).weight(&"tenant-7".to_owned(), 2);
+    /// pg.client("orders").set_group_rules(rules).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_group_rules<G: Key>(&self, rules: GroupRules<G>) -> Op<()> {
+        match rules.stored() {
+            Ok(rules) => {
+                self.with(move |office, queue| Box::pin(async move { Ok(rules.store(office, queue).await?) }))
+            }
+            Err(refused) => Err(refused).into(),
+        }
     }
 
     /// Removes the keys whose last run gave up; how many.

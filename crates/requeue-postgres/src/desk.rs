@@ -25,6 +25,8 @@ pub(crate) struct Trigger {
     pub(crate) priority: i16,
     pub(crate) value: Option<Box<RawValue>>,
     pub(crate) every: Option<Duration>,
+    /// The name of the key's group.
+    pub(crate) group: Option<Vec<u8>>,
 }
 
 impl Trigger {
@@ -133,8 +135,10 @@ async fn write(link: &mut Link, triggers: &[Trigger], wakes: Option<&str>) -> Re
     let values: Option<Vec<_>> =
         first.value.is_some().then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
     let every = first.every.map(micros);
-    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6)";
-    let params: [&dyn Param; 6] = [&first.queue, &keys, &delays, &ranks, &values, &every];
+    let has_groups = triggers.iter().any(|it| it.group.is_some());
+    let groups: Option<Vec<_>> = has_groups.then(|| triggers.iter().map(|it| it.group.as_deref()).collect());
+    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6, $7)";
+    let params: [&dyn Param; 7] = [&first.queue, &keys, &delays, &ranks, &values, &every, &groups];
     let rows = match wakes {
         Some(who) => link.query_with_another(add, &params, WAKE, &[&first.queue, &who]).await?,
         None => link.query(add, &params).await?,

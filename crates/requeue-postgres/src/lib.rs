@@ -32,6 +32,7 @@
 //!   writes there happens once.
 //! - [`Queue::add_in`] adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks
 //!   nothing, and neither waits nor makes anybody wait.
+//! - Groups take turns, by weight and up to a cap, whichever process asks: [`QueueBuilder::group_by`].
 //! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
 //!
 //! # What it needs
@@ -51,6 +52,7 @@
 mod client;
 mod desk;
 mod dial;
+mod groups;
 mod link;
 mod pen;
 mod pump;
@@ -65,5 +67,6 @@ mod words;
 
 pub use client::{Client, Stats};
 pub use dial::Postgres;
+pub use groups::GroupRules;
 pub use queue::{Queue, QueueBuilder};
 pub use run::{Ended, RunExt};

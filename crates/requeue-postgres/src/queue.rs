@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::desk::{Trigger, micros};
 use crate::dial::{Hub, known};
+use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::link::Failed;
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
@@ -45,6 +46,8 @@ pub struct QueueBuilder<K: Key, V = ()> {
     prefetch: usize,
     backoff: Option<Backoff>,
     rate: Option<(f64, u32)>,
+    group: Option<GroupOf<K>>,
+    rules: Vec<Result<Rules, EngineError>>,
     customize: Vec<Customize<K, V>>,
 }
 
@@ -70,6 +73,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             prefetch: 0,
             backoff: None,
             rate: None,
+            group: None,
+            rules: Vec::new(),
             customize: Vec::new(),
         }
     }
@@ -134,6 +139,71 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
+    /// Keys belong to groups, and groups take turns: a tenant with a million ready keys does not keep the others waiting.
+    /// `group` tells the group of a key. [`Builder::group_by`] does the same in memory; on a server it holds for all
+    /// processes together:
+    ///
+    /// * Each group that has a ready key gets one key handed out in a turn, or as many as its weight says
+    ///   ([`group_by_with`](Self::group_by_with)). Within a group keys go in the order in which they became ready.
+    /// * **While a group waits and may be served, each other group gets at most as many keys handed out as its weight says.**
+    /// * **Of two groups that always have ready keys, the numbers of keys handed out, each divided by the group's weight, never
+    ///   differ by more than 2** since any moment.
+    /// * The highest priority goes first, and groups take turns within each priority; the two bounds hold for groups at the
+    ///   same priority.
+    ///
+    /// Other than in memory, a group that comes does not stand behind those that wait: it stands where a hash of its name says,
+    /// and may come before them, once. A key is not handed out while a transaction of somebody else's changes it (a value that
+    /// is added, a priority that is raised), and if it was the group's only one, the group has lost that turn.
+    ///
+    /// The group is stored with the key, as [bytes](Key::to_bytes), and stays as long as something is known of the key. Programs in other
+    /// languages say `select requeue.add_tx('orders', 'order-4711', grp => 'tenant-7')`. Keys that are added without one are
+    /// a group of their own, without a cap. A queue without groups pays nothing for them; one that has some hands out keys to
+    /// one process after another. A second call of this takes the place of the first: groups within groups are not for a
+    /// server.
+    ///
+    /// # Users' code
+    ///
+    /// `group` runs in whoever adds. If it panics, the panic reaches them, and the trigger is not accepted. A key must always tell the
+    /// same group, in all processes.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let tenant = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
+    /// let q = pg.queue::<String>("orders").group_by(tenant).open().wait()?;
+    /// q.add("tenant-7/order-4711".into()).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group_by<G: Key>(mut self, group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+        self.group = Some(Arc::new(move |key| group(key).to_bytes().into()));
+        self
+    }
+
+    /// [`group_by`](Self::group_by) with weights, and with a cap on how many keys of a group may be held at the same time, by
+    /// all processes together. They are stored with the queue, and hold at once for all processes. A group that is at its cap is
+    /// passed over, also by those that open the queue without saying so.
+    ///
+    /// # Errors
+    ///
+    /// For a [`cap`](GroupRules::cap) of 0 [`open`](Self::open) says so.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::{GroupRules, Postgres};
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let tenant = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
+    /// let rules = GroupRules::new().cap(4).weight(&"tenant-7".to_owned(), 3);
+    /// let q = pg.queue::<String>("orders").group_by_with(tenant, rules).open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group_by_with<G: Key>(
+        mut self,
+        group: impl Fn(&K) -> G + Send + Sync + 'static,
+        rules: GroupRules<G>,
+    ) -> Self {
+        self.rules.push(rules.stored());
+        self.group_by(group)
+    }
+
     /// Builds the queue in memory otherwise, in which claimed keys wait for a worker: with metrics, another clock.
     ///
     /// ```no_run
@@ -166,7 +236,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 
     async fn opens(self) -> Result<Queue<K, V>, EngineError> {
-        let Self { hub, name, merge, lease, prefetch, backoff, rate, customize } = self;
+        let Self { hub, name, merge, lease, prefetch, backoff, rate, group, rules, customize } = self;
         let refused = |why: String| EngineError::NotApplied(why.into());
         if lease < SHORTEST {
             return Err(refused(format!("a lease of {lease:?}: it is 300 ms at least")));
@@ -178,6 +248,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
                 )));
             }
         }
+        let rules = rules.into_iter().collect::<Result<Vec<_>, _>>()?;
         let (base, max) = (backoff.map(|it| micros(it.base)), backoff.map(|it| micros(it.max)));
         let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
         let mut office = hub.office.lock().await;
@@ -192,6 +263,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         } else {
             office.query(get, &[&number]).await?
         };
+        for rules in rules {
+            rules.store(&mut office, number).await?;
+        }
         drop(office);
         let micros = |nth: usize| {
             limits
@@ -211,7 +285,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
-        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, prefetch });
+        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, group, prefetch });
         let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
         let taps = Arc::new(taps);
         hub.sleepers.add(number, lease.pen.signal.clone());
@@ -314,6 +388,7 @@ struct Inner<K: Key, V: 'static> {
     front: WorkQueue<K, V>,
     pen: Arc<Pen<K>>,
     merge: Arc<MergeValues<V>>,
+    group: Option<GroupOf<K>>,
     prefetch: usize,
 }
 
@@ -451,7 +526,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
         let Handle { inner, hub, .. } = &*self.handle;
-        let Inner { front, pen, .. } = &**inner;
+        let Inner { front, pen, group, .. } = &**inner;
         let asked = Asked::of(&how);
         let value = how.into_value();
         let asked = match asked {
@@ -468,6 +543,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             Ok(encoded) => encoded,
             Err(e) => return Err(AddFailed { key, value, error: EngineError::Codec(e.into()) }).into(),
         };
+        let group = group.as_ref().map(|group| group(&key));
         let answer = Arc::new(Answer::default());
         let tells = answer.clone();
         let bytes = key.to_bytes().into();
@@ -478,6 +554,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             priority: asked.priority,
             value: encoded,
             every,
+            group,
         };
         let told = move |added: Result<Added, Failed>| {
             tells.tell(added.map_err(|failed| AddFailed { key, value, error: failed.into() }));
@@ -521,11 +598,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let value = value.map_err(|e| EngineError::Codec(e.into()))?;
         let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
         let rank = -i32::from(asked.priority);
-        let add = "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb])";
+        let Inner { pen, group, .. } = &*self.handle.inner;
+        let group = group.as_ref().map(|group| group(&key));
+        let add =
+            "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb],
+            array[$6::bytea])";
         // in one message: a name would be the session's, which a pooler shares
         let bytes: &[u8] = &bytes;
         let value = value.as_ref().map(Json);
-        let params = [&self.handle.inner.pen.queue as &dyn Param, &bytes, &delay, &rank, &value];
+        let params = [&pen.queue as &dyn Param, &bytes, &delay, &rank, &value, &group];
         let added = tx.query_typed(add, &with_types(&params)).await;
         added.map(drop).map_err(|e| Failed::of(&e).into())
     }
@@ -540,7 +621,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.handle.hub.clone(), &self.handle.name)
+        let Handle { inner, hub, name, .. } = &*self.handle;
+        let client = Client::new(hub.clone(), name);
+        match inner.group.clone() {
+            Some(group) => client.grouped(move |key| Some(group(&K::from_bytes(key.to_vec()).ok()?))),
+            None => client,
+        }
     }
 
     /// What is known of the key.

@@ -28,8 +28,29 @@ create table requeue.queue(
   max_us bigint not null default 1000000000,
   rate float8, -- keys a second that are handed out, by all processes together
   burst float8,
-  tat timestamptz not null default '-infinity' -- when the bucket is empty (GCRA)
+  tat timestamptz not null default '-infinity', -- when the bucket is empty (GCRA)
+  grouped boolean not null default false, -- keys with groups have been added: groups take turns, see claim()
+  cap int -- so many keys of a group may be held; groups with another cap are in requeue.groups
 );
+
+-- The groups that have a weight, a cap or a pause of their own. The others need no row.
+create table requeue.groups(
+  queue int not null,
+  grp bytea not null, -- as in item
+  weight int, -- keys in a turn: one, without it
+  cap int,
+  paused boolean not null default false,
+  primary key(queue, grp)
+);
+
+-- Whose turn it is among the keys of a rank: the group whose turn was the last one, and how much is left of that.
+create table requeue.turn(
+  queue int not null,
+  rank int not null,
+  grp bytea not null,
+  rest int not null,
+  primary key(queue, rank)
+) with (fillfactor = 50);
 
 -- A process that works on a queue. Its lease covers all runs that it has.
 create table requeue.owner(
@@ -54,16 +75,21 @@ create table requeue.item(
   attempt int not null default 0,         -- runs in a row that failed, or did not end
   fence bigint,                           -- of the run that holds it
   owner bigint,
+  grp bytea,                              -- its place in the ring of groups, see ring()
   value jsonb,                            -- the values of triggers, in an array: those that no run has
   run_value jsonb,                        -- those that the run has
   since timestamptz not null default clock_timestamp(), -- when it came into its state
   primary key(queue, key)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_threshold = 1000000000);
-create index item_ready on requeue.item(queue, rank, pos) where state = 1;
+-- A key in line is in one of these two.
+create index item_ready on requeue.item(queue, rank, pos) where state = 1 and grp is null;
+create index item_turn on requeue.item(queue, rank, grp, pos) where state = 1 and grp is not null;
 create index item_due on requeue.item(queue, due_at) where due_at is not null;
 -- not `where state = 2`: a look-up of one held key could use that, and would filter all that are held
 create index item_owner on requeue.item(owner) where owner is not null;
+-- how many keys of a group are held is counted here, and stored nowhere
+create index item_held on requeue.item(queue, grp) where state = 2 and grp is not null;
 
 -- Triggers of users' transactions: append only, so that nobody waits for anybody. Whoever claims folds them in.
 create table requeue.inbox(
@@ -73,6 +99,7 @@ create table requeue.inbox(
   delay_us bigint not null,
   rank int not null default 0,
   value jsonb,
+  grp bytea, -- the group's name
   at timestamptz not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 create index inbox_id on requeue.inbox(queue, id);
@@ -85,6 +112,7 @@ create table requeue.dead(
   failures int not null,
   attempt int not null,
   error text,
+  grp bytea, -- as in item
   at timestamptz not null default clock_timestamp(),
   primary key(queue, key)
 );
@@ -110,14 +138,20 @@ begin
   return i;
 end $$;
 
+-- Where a group stands in the ring of groups that take turns: by a hash of its name, so that no run of names (of days, of
+-- customers' numbers) comes before all others again and again. The name is behind it.
+create function requeue.ring(name bytea) returns bytea language sql immutable strict as $$
+  select substr(sha256(name), 1, 4) || name $$;
+
 -- Adds keys: `ds` microseconds later, or now where that is 0; with ranks, and with values where `vs` is given. Tells of each
 -- key that was changed what has become of it: 1 it came in line, 2 it runs again after its run, 3 its timer was set, 4 only
--- its value or its rank changed. A key is told of once, however often it is in `ks`.
+-- its value or its rank changed. A key is told of once, however often it is in `ks`. `gs` are the names of their groups; a key that is known keeps its group.
 --
 -- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
 -- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
 -- would make key = any(..) a filter over the whole queue.
-create function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null)
+create function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null,
+  gs bytea[] default null)
 returns table(k bytea, what smallint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare t timestamptz := clock_timestamp(); known bytea[] := '{}';
@@ -130,19 +164,21 @@ begin
       where u.d <= 0);
     if cardinality(known) = cardinality(ks) then return; end if;
   end if;
+  if gs is not null then update requeue.queue set grouped = true where id = q and not grouped; end if;
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
-  insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since)
-    select q, p.key, case when p.now_ then 1 else 0 end, p.r, p.pos, t + p.d * interval '1 us', every, p.v, t
+  insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
+    select q, p.key, case when p.now_ then 1 else 0 end, p.r, p.pos, t + p.d * interval '1 us', every, p.v, t,
+      requeue.ring(gs[p.o])
     from (
       select s.*, case when s.now_ then nextval('requeue.pos_seq') else 0 end as pos
       from (
-        select u.key, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
+        select u.key, min(u.o) as o, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
           jsonb_agg(u.v order by u.o) filter (where u.v is not null) as v
         from unnest(ks, ds, rs, coalesce(vs, array_fill(null::jsonb, array[cardinality(ks)])))
           with ordinality u(key, d, r, v, o)
         where u.d > 0 or not u.key = any(known)
-        group by u.key order by min(u.o) -- places are drawn in the order of the call
+        group by u.key order by o -- places are drawn in the order of the call
       ) s
     ) p order by p.key -- rows are locked in one order in all transactions
   on conflict (queue, key) do update set
@@ -168,18 +204,20 @@ create function requeue.wake(q int, who text default null) returns void language
     where exists(select 1 from requeue.owner where queue = q and idle and name is distinct from who) $$;
 
 -- Adds keys in a user's transaction: the triggers exist when it commits. It locks nothing.
-create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null)
+create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null,
+  gs bytea[] default null)
 returns void language sql as $$
   select pg_current_xact_id();
-  insert into requeue.inbox(queue, key, delay_us, rank, value)
-    select q, k, d, coalesce(rs[o], 0), vs[o] from unnest(ks, ds) with ordinality u(k, d, o);
+  insert into requeue.inbox(queue, key, delay_us, rank, value, grp)
+    select q, k, d, coalesce(rs[o], 0), vs[o], gs[o] from unnest(ks, ds) with ordinality u(k, d, o);
   select requeue.wake(q) $$;
 
 -- The same for one key that is text, in SQL of any language: select requeue.add_tx('orders', 'order-4711').
-create function requeue.add_tx(name text, key text, delay interval default '0', priority int default 0, value jsonb default null)
+create function requeue.add_tx(name text, key text, delay interval default '0', priority int default 0, value jsonb default null,
+  grp text default null)
 returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
-    array[(extract(epoch from delay) * 1000000)::bigint], array[-priority], array[value]) $$;
+    array[(extract(epoch from delay) * 1000000)::bigint], array[-priority], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
 -- Folds triggers of committed transactions in.
 create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
@@ -191,13 +229,14 @@ begin
       delete from requeue.inbox b where b.ctid = any(array(
         select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))
       returning b.*)
-    select b.value is null as bare, array_agg(b.key order by b.id) ks, array_agg(b.rank order by b.id) rs,
-      array_agg(b.value order by b.id) vs, array_agg(greatest(0,
+    select b.value is null as bare, b.grp is null as alone, array_agg(b.key order by b.id) ks,
+      array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
         -- the clock may have been set back meanwhile
         b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
-    from taken b group by b.value is null
+    from taken b group by b.value is null, b.grp is null
   loop
-    perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end);
+    perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null,
+      case when r.alone then null else r.gs end);
   end loop;
 end $$;
 
@@ -258,11 +297,11 @@ begin
   end if;
   for m in 1..cardinality(ks) loop
     if how[m] = 2 then
-      insert into requeue.dead(queue, key, value, failures, attempt, error)
-        select q, i.key, i.run_value, i.failures + 1, i.attempt, errs[m] from requeue.item i
+      insert into requeue.dead(queue, key, value, failures, attempt, error, grp)
+        select q, i.key, i.run_value, i.failures + 1, i.attempt, errs[m], i.grp from requeue.item i
         where i.queue = q and i.key = ks[m] and i.fence = fs[m]
       on conflict (queue, key) do update set value = excluded.value, failures = excluded.failures,
-        attempt = excluded.attempt, error = excluded.error, at = excluded.at;
+        attempt = excluded.attempt, error = excluded.error, grp = excluded.grp, at = excluded.at;
     end if;
     delete from requeue.item i where how[m] in (0, 2) and i.queue = q and i.key = ks[m] and i.fence = fs[m]
       and not i.dirty and i.due_at is null and i.every_us is null;
@@ -335,7 +374,7 @@ begin
   if f.horizon is null then
     update requeue.floor set next_pos = np, next_inbox = nb, horizon = pg_current_xact_id() where queue = q;
   elsif f.horizon <= pg_snapshot_xmin(pg_current_snapshot()) then
-    select i.pos into p from requeue.item i where i.queue = q and i.state = 1 and i.rank = 0 and i.pos >= f.pos
+    select i.pos into p from requeue.item i where i.queue = q and i.state = 1 and i.grp is null and i.rank = 0 and i.pos >= f.pos
       order by i.rank, i.pos limit 1;
     select i.id into b from requeue.inbox i where i.queue = q and i.id >= f.inbox order by i.id limit 1;
     update requeue.floor set horizon = null,
@@ -372,7 +411,8 @@ begin
   else
     -- a row or two each, which are changed at each call
     select x.relname into name from pg_stat_user_tables x where x.n_dead_tup > 10000
-      and x.relid in ('requeue.floor'::regclass, 'requeue.queue'::regclass, 'requeue.owner'::regclass) limit 1;
+      and x.relid in ('requeue.floor'::regclass, 'requeue.queue'::regclass, 'requeue.owner'::regclass,
+        'requeue.turn'::regclass) limit 1;
   end if;
   if name is null or current_setting('transaction_isolation') <> 'read committed' then return visits; end if;
   perform 1 from requeue.meta m where m.renewed < clock_timestamp() - interval '2 s' for update skip locked;
@@ -397,18 +437,36 @@ begin
 end $$;
 
 -- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing.
+--
+-- Where there are groups they take turns (rule B3). Those that have keys of a rank in line stand in a ring, which is the order
+-- of the index item_turn: the next one is looked up behind the group whose turn was the last. So groups come and go with their
+-- keys, and nothing is written for them. Those that are paused, or have as many keys held as they may, are passed over. Keys
+-- without a group are one more, and stand where the ring begins.
+--
+-- The claims of a queue with groups are made one after another: each locks the queue's row until it is committed, and by then
+-- waits for nobody (keys that others have locked are left out). So turns and caps are those of all processes together.
 create function requeue.claim(q int, o bigint, n int)
 returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; span interval;
+declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; span interval; ids tid[]; part int := -1;
+  level int; served bytea; spare int; laps int;
 begin
   perform 1 from requeue.owner w where w.id = o for key share;
   if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
   select * into qu from requeue.queue w where w.id = q;
   if qu.paused then return; end if;
+  select * into fl from requeue.floor x where x.queue = q;
+  if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
+    perform requeue.fold(q, fl.inbox, 1000);
+    select * into qu from requeue.queue w where w.id = q; -- the first group may have come
+  end if;
+  select x.due_at into t from requeue.item x where x.queue = q and x.due_at is not null order by x.due_at limit 1;
+  if t <= clock_timestamp() then perform requeue.due(q, 1000); end if;
+  if qu.rate is not null or qu.grouped then
+    select * into qu from requeue.queue w where w.id = q for no key update;
+    if qu.paused then return; end if;
+  end if;
   if qu.rate is not null then
-    perform 1 from requeue.queue w where w.id = q for no key update;
-    select * into qu from requeue.queue w where w.id = q;
     t := clock_timestamp();
     span := interval '1 s' / qu.rate;
     -- one key, where the clock was set back
@@ -416,34 +474,94 @@ begin
     n := least(n, floor(extract(epoch from t - qu.tat) * qu.rate + 1e-9)::int);
     if n <= 0 then return; end if;
   end if;
-  select * into fl from requeue.floor x where x.queue = q;
-  if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then perform requeue.fold(q, fl.inbox, 1000); end if;
-  select x.due_at into t from requeue.item x where x.queue = q and x.due_at is not null order by x.due_at limit 1;
-  if t <= clock_timestamp() then perform requeue.due(q, 1000); end if;
-  -- Of three parts of the line the middle one has a floor.
-  for part in -1..1 loop
-    if part = 0 then
-      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
-          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
-        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank = 0
-          and x.pos >= fl.pos order by x.rank, x.pos limit n - got for update skip locked))
-        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
-    elsif part < 0 then
-      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
-          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
-        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank < 0
-          order by x.rank, x.pos limit n - got for update skip locked))
-        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
+  loop
+    if not qu.grouped then
+      -- Of three parts of the line the middle one has a floor.
+      if part = 0 then
+        ids := array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.grp is null and x.rank = 0
+          and x.pos >= fl.pos order by x.rank, x.pos limit n - got for update skip locked);
+      elsif part < 0 then
+        ids := array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.grp is null and x.rank < 0
+          order by x.rank, x.pos limit n - got for update skip locked);
+      else
+        ids := array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.grp is null and x.rank > 0
+          order by x.rank, x.pos limit n - got for update skip locked);
+      end if;
     else
+      if laps is null then
+        level := least(
+          (select x.rank from requeue.item x where x.queue = q and x.state = 1 and x.grp is null
+            and x.rank > coalesce(level, -2147483648) order by x.rank, x.pos limit 1),
+          (select x.rank from requeue.item x where x.queue = q and x.state = 1 and x.grp is not null
+            and x.rank > coalesce(level, -2147483648) order by x.rank, x.grp, x.pos limit 1));
+        exit when level is null;
+        served := null;
+        select w.grp, w.rest into served, spare from requeue.turn w where w.queue = q and w.rank = level;
+        served := coalesce(served, '');
+        laps := case when spare > 0 then 0 else 1 end;
+      end if;
+      -- What is left of the last turn, where laps is 0. Else once around the ring, with so many turns in one for each group: a
+      -- scan of a group passes what was taken from it before, and one for each turn would pass it each time. With one turn the
+      -- keys come in their order, and no more of the ring is looked at than is needed.
+      with recursive ring(g, nth, again) as (
+        select served, 0, false
+        union all
+        select coalesce(x.grp, ''), r.nth + 1, r.again or x.grp is null
+        from ring r left join lateral (select y.grp from requeue.item y where y.queue = q and y.state = 1 and y.rank = level
+          and y.grp > r.g order by y.rank, y.grp, y.pos limit 1) x on true
+        where laps > 0 and (not r.again or x.grp <= served)
+      ), found_ as (
+        select u.id, u.nth as key, r.g, r.nth, (u.nth - 1) / w.weight as lap,
+          case when laps = 0 then spare - u.nth else w.weight - 1 - (u.nth - 1) % w.weight end as rest
+        from ring r
+        cross join lateral (select coalesce(max(y.weight), 1) as weight, coalesce(max(y.cap), qu.cap) as cap,
+          coalesce(bool_or(y.paused), false) as paused from requeue.groups y where y.queue = q and y.grp = r.g) w
+        cross join lateral (select case when w.paused then 0 else least(n - got,
+          case when laps = 0 then spare else w.weight::bigint * laps end,
+          case when w.cap is not null and r.g <> '' then w.cap - (select count(*) from (select 1 from requeue.item y
+            where y.queue = q and y.grp = r.g and y.state = 2 limit w.cap) h) end) end as room) c
+        cross join lateral unnest(case when r.g = ''
+          then array(select y.ctid from requeue.item y where y.queue = q and y.state = 1 and y.grp is null and y.rank = level
+            order by y.rank, y.pos limit c.room for update skip locked)
+          else array(select y.ctid from requeue.item y where y.queue = q and y.state = 1 and y.grp = r.g and y.rank = level
+            order by y.rank, y.grp, y.pos limit c.room for update skip locked) end) with ordinality u(id, nth)
+        where laps = 0 or r.nth > 0
+        limit case when laps < 2 then n - got end
+      ), line as (
+        select x.*, row_number() over (order by x.lap, x.nth, x.key) as seq from found_ x
+      )
+      select array_agg(x.id order by x.seq), coalesce((array_agg(x.g order by x.seq desc))[1], served),
+        coalesce((array_agg(x.rest order by x.seq desc))[1], 0) into ids, served, spare
+      from line x where x.seq <= n - got;
+    end if;
+    m := 0;
+    if cardinality(ids) > 0 and not qu.grouped then
       return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
           attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
-        where i.ctid = any(array(select x.ctid from requeue.item x where x.queue = q and x.state = 1 and x.rank > 0
-          order by x.rank, x.pos limit n - got for update skip locked))
+        where i.ctid = any(ids)
         returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, i.pos;
+      get diagnostics m = row_count;
+    elsif cardinality(ids) > 0 then
+      -- the same, told in the order of the turns and not of places in line, which costs more
+      return query update requeue.item i set state = 2, dirty = false, fence = nextval('requeue.fence_seq'), owner = o,
+          attempt = i.attempt + 1, run_value = i.value, value = null, since = clock_timestamp()
+        from unnest(ids) with ordinality u(id, nth) where i.ctid = u.id
+        returning i.key, i.fence, i.attempt, i.failures, -i.rank, i.run_value, got + u.nth;
+      get diagnostics m = row_count;
     end if;
-    get diagnostics m = row_count;
     got := got + m;
-    exit when got >= n;
+    if not qu.grouped then
+      part := part + 1;
+      exit when got >= n or part > 1;
+    elsif got >= n or laps > 0 and m = 0 then
+      insert into requeue.turn as w values (q, level, served, spare)
+        on conflict (queue, rank) do update set grp = excluded.grp, rest = excluded.rest
+        where (w.grp, w.rest) is distinct from (excluded.grp, excluded.rest);
+      exit when got >= n;
+      laps := null;
+    else
+      laps := case when laps = 0 then 1 else ceil((n - got)::numeric * laps / m) end;
+    end if;
   end loop;
   if qu.rate is not null and got > 0 then update requeue.queue set tat = qu.tat + got * span where id = q; end if;
 end $$;
@@ -459,6 +577,10 @@ begin
   if cardinality(ks) > 0 then
     return query select 0, null::bytea, x, 0, 0, 0, null::jsonb
       from requeue.finish(q, ks, fs, how, ds, nfails, atts, vs, errs) x;
+    -- groups may be below their caps again, and this process leaves keys of theirs to others
+    if n < cardinality(ks) and exists(select 1 from requeue.queue w where w.id = q and w.grouped) then
+      perform requeue.wake(q);
+    end if;
   end if;
   if n > 0 then
     return query select 1, c.k, c.f, c.att, c.fails, c.prio, c.val from requeue.claim(q, o, n) c order by c.prio desc, c.place;
@@ -561,16 +683,16 @@ end $$;
 -- Lets a key run now that waits, or whose last run gave up.
 create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare v jsonb;
+declare v jsonb; g bytea;
 begin
-  delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value into v;
+  delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value, d.grp into v, g;
   if not found then
     perform 1 from requeue.item i where i.queue = q and i.key = k_;
     if not found then return false; end if;
   end if;
   -- without "where due_at is not null", for the same reason as at item_owner
   update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.state <> 2;
-  perform requeue.add(q, array[k_], array[0::bigint], array[0]);
+  perform requeue.add(q, array[k_], array[0::bigint], array[0], null, null, case when g is not null then array[substr(g, 5)] end);
   if v is not null then
     update requeue.item i set value = v || coalesce(i.value, '[]') where i.queue = q and i.key = k_;
   end if;
@@ -584,16 +706,22 @@ create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
   owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-  select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1
-      order by i.rank, i.pos limit most) x),
+  select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
+        order by i.rank, i.pos limit most) x)
+      + (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
+        order by i.rank, i.grp, i.pos limit most) x),
     (select count(*) from (select 1 from requeue.owner o cross join lateral (
       select 1 from requeue.item i where i.owner = o.id and i.state = 2 limit most) h where o.queue = q limit most) x),
     (select count(*) from (select 1 from requeue.item i where i.queue = q and i.due_at is not null
       order by i.due_at limit most) x),
     (select count(*) from (select 1 from requeue.inbox b where b.queue = q limit most) x),
     (select count(*) from (select 1 from requeue.dead d where d.queue = q limit most) x),
-    (select (extract(epoch from clock_timestamp() - since) * 1000000)::bigint from requeue.item i
-      where i.queue = q and i.state = 1 order by rank, pos limit 1),
+    (select (extract(epoch from clock_timestamp() - min(since)) * 1000000)::bigint from (
+      (select i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
+        order by i.rank, i.pos limit 1)
+      union all
+      (select i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
+        order by i.rank, i.grp, i.pos limit most)) x),
     (select w.paused from requeue.queue w where w.id = q),
     o.owners, o.expired, o.lease_us,
     (select (extract(epoch from clock_timestamp() - min(t.since)) * 1000000)::bigint from (
@@ -605,3 +733,34 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
       min(l.us) filter (where l.us > 0) as lease_us
     from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
       from requeue.owner w where w.queue = q) l) o $$;
+
+-- Group rules are the queue's, for all processes: the cap of groups that have none of their own, and weights and caps of some.
+-- Null changes nothing, a cap of 2147483647 is none, and of several for one group the last counts.
+create function requeue.group_rules(q int, cap_ int, names bytea[], weights int[], caps int[]) returns void language plpgsql as $$
+begin
+  update requeue.queue set grouped = true, cap = coalesce(cap_, cap)
+    where id = q and (not grouped or cap_ is distinct from cap and cap_ is not null);
+  insert into requeue.groups as g(queue, grp, weight, cap)
+    select q, requeue.ring(u.name), (array_agg(u.weight order by u.o desc) filter (where u.weight is not null))[1],
+      (array_agg(u.cap order by u.o desc) filter (where u.cap is not null))[1]
+    from unnest(names, weights, caps) with ordinality u(name, weight, cap, o) group by u.name
+  on conflict (queue, grp) do update set
+    weight = coalesce(excluded.weight, g.weight), cap = coalesce(excluded.cap, g.cap);
+  perform requeue.wake(q);
+end $$;
+
+-- Hands out no keys of a group, in no process, or hands them out again. False: it was so already.
+create function requeue.pause_group(q int, name bytea, pause boolean) returns boolean language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  if pause then
+    insert into requeue.groups as g(queue, grp, paused) values (q, requeue.ring(name), true)
+      on conflict (queue, grp) do update set paused = true where not g.paused;
+    return found;
+  end if;
+  update requeue.groups g set paused = false where g.queue = q and g.grp = requeue.ring(name) and g.paused;
+  if not found then return false; end if;
+  delete from requeue.groups g where g.queue = q and g.grp = requeue.ring(name) and g.weight is null and g.cap is null;
+  perform requeue.wake(q);
+  return true;
+end $$;

@@ -11,7 +11,7 @@ mod cluster;
 
 use self::cluster::Cluster;
 use requeue::{Add, Outcome, Run, Worker};
-use requeue_postgres::Postgres;
+use requeue_postgres::{GroupRules, Postgres};
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -22,15 +22,14 @@ const LONG: Duration = Duration::from_secs(60);
 const OPERATORS: [&str; 2] =
     ["select i.key, i.state", "delete from requeue.inbox b where b.queue = q and b.key = k_"];
 
-/// Everything that a worker, an adder and an operator of one key does.
-fn calls(url: &str, round: &str) {
+/// Everything that a worker, an adder and an operator of one key does, in a queue of this name: with groups, or without.
+fn calls(url: &str, round: &str, name: &str, groups: bool) {
     let pg = Postgres::connect(url).wait().expect("it is up");
-    let q = pg
-        .queue_with::<String, Vec<u32>>("orders", Extend::extend)
-        .lease(Duration::from_secs(5))
-        .open()
-        .wait()
-        .expect("it opens");
+    let q = pg.queue_with::<String, Vec<u32>>(name, Extend::extend).lease(Duration::from_secs(5));
+    let first = |key: &String| key.chars().take(1).collect::<String>();
+    let rules = GroupRules::new().cap(2).weight(&"b".to_owned(), 3);
+    let q = if groups { q.group_by_with(first, rules) } else { q };
+    let q = q.open().wait().expect("it opens");
     let (tell, ran) = mpsc::channel();
     let worker =
         Worker::of(&q).workers(4).max_attempts(2).start_threads(move |run: Run<String, Vec<u32>>| {
@@ -43,6 +42,9 @@ fn calls(url: &str, round: &str) {
         });
     let worker = worker.expect("threads");
     let client = q.client();
+    if groups {
+        client.pause_group(&"b".to_owned()).wait().expect("up");
+    }
     let keys: Vec<String> = ["a", "b", "again", "bad"].iter().map(|it| format!("{it}-{round}")).collect();
     client.add_many(&keys, None, 0).wait().expect("up");
     q.add_with(keys[0].clone(), Add::now().value(vec![1]).priority(5)).wait().expect("up");
@@ -54,6 +56,9 @@ fn calls(url: &str, round: &str) {
     client.cancel(&"unknown".to_owned()).wait().expect("up");
     client.retry(&"unknown".to_owned()).wait().expect("up");
     client.stats().wait().expect("up");
+    if groups {
+        client.resume_group(&"b".to_owned()).wait().expect("up");
+    }
     let mut left: BTreeSet<&String> = keys.iter().collect();
     while !left.is_empty() {
         let (key, _) = ran.recv_timeout(LONG).expect("a run");
@@ -73,7 +78,9 @@ fn faults(log: &str) -> BTreeSet<String> {
         if let Some(text) = said.strip_prefix("Query Text: ") {
             statement = text.to_owned();
         }
-        let on_ours = ["item", "inbox", "dead"].iter().any(|table| said.contains(&format!(" on {table} ")));
+        let on_ours = ["item", "inbox", "dead", "groups", "turn"]
+            .iter()
+            .any(|table| said.contains(&format!(" on {table} ")));
         // an operator's question about one key reads what is still in the inbox, which has no index for that: whoever adds in a
         // transaction would pay for it, and whoever works empties it
         if said.contains(" on inbox ") && OPERATORS.iter().any(|call| statement.starts_with(call)) {
@@ -92,7 +99,7 @@ fn faults(log: &str) -> BTreeSet<String> {
             || said.starts_with("Rows Removed")
             || said.starts_with("Join Filter:");
         let is_ours = scan.contains(" on item ") || scan.contains(" on inbox ") || scan.contains(" on dead ");
-        let compared = ["key", "pos >=", "id >=", "due_at <=", "clock_timestamp"];
+        let compared = ["key", "pos >=", "id >=", "due_at <=", "clock_timestamp", "grp = ", "grp > "];
         if is_filter && is_ours && compared.iter().any(|what| said.contains(what)) {
             faults.insert(format!("{scan}, {said}: {statement}"));
         }
@@ -113,28 +120,35 @@ fn e25_no_plan_depends_on_statistics() {
     let sql = |text: &str| cluster.sql(&name, text);
     Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("it may");
     let log = || std::fs::read_to_string(cluster.folder().with_extension("log")).expect("a log");
-    // in another queue of the same tables, and in this one
-    let fill = |queue: &str| {
+    // in other queues of the same tables
+    let fill = |queue: &str, groups: &str| {
         sql(&format!(
             "select count(*) from requeue.add(requeue.open('{queue}'), array(select convert_to('k' || n, 'UTF8') from generate_series(1, 30000) n),
-             array_fill(0::bigint, array[30000]), array_fill(0, array[30000]))"
+             array_fill(0::bigint, array[30000]), array_fill(0, array[30000]), gs => {groups})"
         ))
     };
+    let thousands = "array(select convert_to((n % 3000)::text, 'UTF8') from generate_series(1, 30000) n)";
     let check = |round: &str| {
         let begin = log().len(); // what the test itself has done is not looked at
-        calls(&url, round);
+        std::thread::scope(|threads| {
+            threads.spawn(|| calls(&url, round, "orders", false));
+            threads.spawn(|| calls(&url, round, "tenants", true));
+        });
         let refused = "exception when others then null; end $$";
         sql(&format!("do $$ begin perform requeue.guard(1, 'unknown', 1); {refused}"));
         sql(&format!("do $$ begin perform requeue.succeed(1, 'unknown', 1); {refused}"));
         let log = log();
         let faults = faults(&log[begin..]);
-        assert!(log[begin..].contains("Index Scan using item_pkey on item"), "no plans are logged");
+        for index in ["item_pkey on item", "item_ready on item", "item_turn on item", "item_held on item"] {
+            assert!(log[begin..].contains(&format!("using {index}")), "no plan has {index}");
+        }
         assert!(faults.is_empty(), "{round}:\n{}", faults.into_iter().collect::<Vec<_>>().join("\n"));
     };
     check("never analysed");
-    sql("analyze requeue.item, requeue.inbox, requeue.dead");
+    sql("analyze requeue.item, requeue.inbox, requeue.dead, requeue.groups, requeue.turn");
     check("empty when it was analysed");
-    fill("other");
+    fill("other", "null");
+    fill("others", thousands);
     check("thirty thousand of which the statistics say nothing");
     sql("analyze requeue.item");
     check("thirty thousand");
@@ -154,4 +168,9 @@ fn e25_no_plan_depends_on_statistics() {
         "update pg_class set reltuples = 100, relpages = pg_relation_size(oid) / 8192 where oid = 'requeue.item'::regclass",
     );
     check("a hundred, each with three hundred dead versions");
+    sql(
+        "insert into requeue.groups select 99, requeue.ring(convert_to(n::text, 'UTF8')) from generate_series(1, 30000) n",
+    );
+    sql("analyze requeue.groups, requeue.turn");
+    check("thirty thousand groups with rules");
 }

@@ -12,6 +12,7 @@ use super::at;
 use super::store::Store;
 use crate::args::Engine;
 use crate::duration;
+use crate::group_by::{self, GroupBy};
 
 /// Names the engine where `--engine` does not.
 const ENGINE: &str = "REQUEUE_ENGINE";
@@ -54,10 +55,10 @@ pub(crate) enum Command {
     Retry(OneKey),
 
     #[command(about = "Hand out no key of a durable queue, until it is resumed", after_help = ENGINES)]
-    Pause(Queue),
+    Pause(Paused),
 
     #[command(about = "End a pause", after_help = ENGINES)]
-    Resume(Queue),
+    Resume(Paused),
 
     #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
     Purge(Queue),
@@ -201,6 +202,10 @@ pub(crate) struct Add {
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i16,
 
+    /// On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
+    #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
+    pub(crate) group_by: Option<GroupBy>,
+
     /// Keys on standard input end with a NUL instead of a newline
     #[arg(short = '0', long)]
     pub(crate) null: bool,
@@ -208,6 +213,17 @@ pub(crate) struct Add {
     /// The keys; without any, the lines of standard input
     #[arg(value_name = "KEY")]
     pub(crate) keys: Vec<std::ffi::OsString>,
+}
+
+/// `requeue pause`, `requeue resume`
+#[derive(Args, Debug)]
+pub(crate) struct Paused {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// On a server, only the keys of this group
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<std::ffi::OsString>,
 }
 
 /// A command for one key.

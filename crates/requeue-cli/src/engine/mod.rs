@@ -5,7 +5,7 @@ mod at;
 mod store;
 mod top;
 
-use self::args::{Add, Ls, Makes, OneKey, Place, Queue};
+use self::args::{Add, Ls, Makes, OneKey, Paused, Place, Queue};
 pub(crate) use self::args::{Command, DEFAULT, named};
 use self::store::{Stats, Store, Who};
 
@@ -91,8 +91,8 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::State(args) => state(args),
         Command::Cancel(args) => cancel(args),
         Command::Retry(args) => retry(args),
-        Command::Pause(queue) => pause(&queue),
-        Command::Resume(queue) => resume(&queue),
+        Command::Pause(args) => pauses(args, true),
+        Command::Resume(args) => pauses(args, false),
         Command::Purge(queue) => purge(&queue),
         Command::Stats(queue) => stats(&queue),
         Command::Top(args) => top::top(&args),
@@ -102,13 +102,16 @@ pub(crate) fn run(command: Command) -> u8 {
 }
 
 fn add(args: Add) -> u8 {
-    let Add { queue, after, at, every, priority, null, keys } = args;
+    let Add { queue, after, at, every, priority, group_by, null, keys } = args;
     let as_json = queue.place.json;
     with(&queue, Makes::File, |client, name, out| {
+        if group_by.is_some() && !client.keeps_groups() {
+            return Err(no_groups("--group-by"));
+        }
         let mut added = 0_u64;
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
             let delay = at.map(at::delay).or(after);
-            client.add(name, keys, every, delay, priority)?;
+            client.add(name, keys, every, delay, priority, group_by.as_ref())?;
             added += keys.len() as u64;
             keys.clear();
             Ok(())
@@ -201,12 +204,20 @@ fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<
     })
 }
 
-fn pause(queue: &Queue) -> u8 {
-    with(queue, Makes::File, |client, name, _| Ok(client.pause(name).map(|()| 0)?))
+fn no_groups(option: &str) -> Ended {
+    let why =
+        format!("{option}: a file keeps no groups: say --group-by to the `requeue work` that works on it");
+    Ended::With(USAGE, why)
 }
 
-fn resume(queue: &Queue) -> u8 {
-    with(queue, Makes::File, |client, name, _| Ok(client.resume(name).map(|()| 0)?))
+fn pauses(args: Paused, pause: bool) -> u8 {
+    let Paused { queue, group } = args;
+    with(&queue, Makes::File, |client, name, _| {
+        if group.is_some() && !client.keeps_groups() {
+            return Err(no_groups("--group"));
+        }
+        Ok(client.pause(name, group.map(OsString::into_vec), pause).map(|()| 0)?)
+    })
 }
 
 fn purge(queue: &Queue) -> u8 {

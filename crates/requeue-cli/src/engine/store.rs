@@ -7,6 +7,8 @@ use requeue::engine::Listed;
 use requeue_postgres::Postgres;
 use requeue_sqlite::Client;
 
+use crate::group_by::GroupBy;
+
 /// An engine, opened.
 #[derive(Debug)]
 pub(crate) enum Store {
@@ -43,15 +45,27 @@ impl Store {
         every: Option<Duration>,
         delay: Option<Duration>,
         priority: i16,
+        group_by: Option<&GroupBy>,
     ) -> Asked<()> {
         match (self, every) {
             (Self::File(file), Some(every)) => file.add_every(queue, keys, every, delay, priority),
             (Self::File(file), None) => file.add_many(queue, keys, delay, priority),
-            (Self::Server(server), Some(every)) => {
-                server.client(queue).add_every(keys, every, delay, priority).wait()
+            (Self::Server(server), every) => {
+                let client = group_by.cloned().into_iter().fold(server.client(queue), |client, group_by| {
+                    client.group_by(move |key| group_by.group(key))
+                });
+                let added = match every {
+                    Some(every) => client.add_every(keys, every, delay, priority),
+                    None => client.add_many(keys, delay, priority),
+                };
+                added.wait()
             }
-            (Self::Server(server), None) => server.client(queue).add_many(keys, delay, priority).wait(),
         }
+    }
+
+    /// Whether the groups of keys are stored with them.
+    pub(crate) fn keeps_groups(&self) -> bool {
+        matches!(self, Self::Server(_))
     }
 
     pub(crate) fn list(&mut self, queue: &str) -> Asked<Vec<Listed>> {
@@ -89,17 +103,19 @@ impl Store {
         }
     }
 
-    pub(crate) fn pause(&mut self, queue: &str) -> Asked<()> {
-        match self {
-            Self::File(file) => file.pause(queue),
-            Self::Server(server) => server.client(queue).pause().wait(),
-        }
-    }
-
-    pub(crate) fn resume(&mut self, queue: &str) -> Asked<()> {
-        match self {
-            Self::File(file) => file.resume(queue),
-            Self::Server(server) => server.client(queue).resume().wait(),
+    /// Pauses the queue or, where it keeps groups, one of these; or ends a pause.
+    pub(crate) fn pause(&mut self, queue: &str, group: Option<Vec<u8>>, pause: bool) -> Asked<()> {
+        match (self, group, pause) {
+            (Self::File(file), _, true) => file.pause(queue),
+            (Self::File(file), _, false) => file.resume(queue),
+            (Self::Server(server), None, true) => server.client(queue).pause().wait(),
+            (Self::Server(server), None, false) => server.client(queue).resume().wait(),
+            (Self::Server(server), Some(group), true) => {
+                server.client(queue).pause_group(&group).wait().map(drop)
+            }
+            (Self::Server(server), Some(group), false) => {
+                server.client(queue).resume_group(&group).wait().map(drop)
+            }
         }
     }
 

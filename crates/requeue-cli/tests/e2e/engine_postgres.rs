@@ -176,6 +176,44 @@ fn keys_of_a_server_are_worked_off_by_several_processes_until_a_signal() {
 }
 
 #[test]
+fn groups_of_a_server_take_turns_and_are_capped_and_paused() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--group-by", "/", "a/1", "a/2", "a/3", "b/1", "c/1"]);
+    db.well(&["pause", "--group", "b"]);
+    let folder = dir();
+    let held = folder.path().to_str().unwrap().to_owned();
+    // a key is a file for as long as it is held
+    let script =
+        format!("f={held}/$(echo $1 | tr / -); touch $f; ls {held}; while [ -e $f ]; do sleep 0.01; done");
+    let args = ["--group-by", "/", "--group-cap", "1", "-j4", "--tag"];
+    let job = db.work(&args, &script);
+    let held = |name: &str| folder.path().join(name).exists();
+    until("one key of each group that is not paused", || held("a-1") && held("c-1"));
+    until("the claim of no more", || db.sql("select count(*) from requeue.owner where idle") == "1");
+    assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "3");
+    std::fs::remove_file(folder.path().join("a-1")).unwrap();
+    until("the next of its group", || held("a-2"));
+    assert!(!held("b-1") && !held("a-3"));
+    db.well(&["resume", "--group", "b"]);
+    until("the group that was paused", || held("b-1"));
+    for key in ["a-2", "a-3", "b-1", "c-1"] {
+        until(key, || std::fs::remove_file(folder.path().join(key)).is_ok());
+    }
+    until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+    // what a file, or a server, does not keep is said
+    let (status, _, err) = db.requeue(&["work", "--group-by", "/", "--group-rate", "1", "--", "true"], b"");
+    assert!(status == 2 && err.contains("--group-rate"), "{err}");
+    let file = format!("sqlite:{}/q.db", folder.path().display());
+    for args in [&["add", "--group-by", "/", "a"][..], &["pause", "--group", "a"]] {
+        let (status, _, err) = db.requeue(&[args, &["--engine", &file]].concat(), b"");
+        assert!(status == 2 && err.contains("a file keeps no groups"), "{err}");
+    }
+}
+
+#[test]
 fn a_program_whose_lease_is_lost_is_ended_and_its_key_goes_to_another() {
     let Some(db) = Database::new() else { return };
     db.well(&["migrate"]);
