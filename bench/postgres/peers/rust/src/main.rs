@@ -3,7 +3,9 @@
 mod apalis_postgres;
 mod pgmq;
 
+use std::future::Future;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -14,10 +16,88 @@ const USAGE: &str = "usage: requeue-postgres-peers (pgmq | apalis) CONNECT (one 
 async fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["pgmq", connect, ref what @ ..] => pgmq::figure(connect, what).await,
-        ["apalis", connect, ref what @ ..] => apalis_postgres::figure(connect, what).await,
+        ["pgmq", connect, ref what @ ..] => figure::<pgmq::Pgmq>(connect, what).await,
+        ["apalis", connect, ref what @ ..] => figure::<apalis_postgres::Apalis>(connect, what).await,
         _ => Err(USAGE.into()),
     }
+}
+
+/// A queue that is measured.
+trait Peer: Sized + Clone + Send + Sync + 'static {
+    const NAME: &'static str;
+    /// So many connections it has while it works.
+    const CONNECTIONS: u32;
+
+    async fn open(connect: &str, connections: u32) -> Res<Self>;
+    fn send(&self, key: String) -> impl Future<Output = Res> + Send;
+    /// Some 200.
+    async fn send_many(&self, keys: Vec<String>) -> Res;
+    /// Works off what is there: how many keys, and when the last one was handed out or `begun`.
+    async fn work(&self, begun: f64) -> Res<(u64, f64)>;
+    /// Works in the background, and tells when a key is handed out. It is at work when this returns.
+    async fn tells(&self, tell: UnboundedSender<Instant>);
+    async fn semantics(&self) -> Res<Semantics>;
+    /// Adds and works off for so long, and tells how much of it every two seconds.
+    async fn cycles(&self, _: Duration) -> Res {
+        Err(USAGE.into())
+    }
+}
+
+async fn figure<P: Peer>(connect: &str, what: &[&str]) -> Res {
+    match what {
+        ["one", callers, seconds] => {
+            let callers: u32 = callers.parse()?;
+            let queue = P::open(connect, callers).await?;
+            let send = move |n| {
+                let queue = queue.clone();
+                async move { queue.send(key(n)).await }
+            };
+            let time = Duration::from_secs_f64(seconds.parse()?);
+            rate(P::NAME, "one", calls(callers.into(), time, send).await?);
+        }
+        ["many", keys] => {
+            let (queue, keys) = (P::open(connect, 2).await?, keys.parse()?);
+            let begun = Instant::now();
+            fill(&queue, keys).await?;
+            rate(P::NAME, "many", keys as f64 / begun.elapsed().as_secs_f64());
+        }
+        ["fill", keys] => fill(&P::open(connect, 2).await?, keys.parse()?).await?,
+        ["work"] => {
+            let queue = P::open(connect, P::CONNECTIONS).await?;
+            let begun = now();
+            let (keys, ended) = queue.work(begun).await?;
+            worked(P::NAME, keys, begun, ended);
+        }
+        ["latency", keys] => {
+            let queue = P::open(connect, P::CONNECTIONS).await?;
+            let (tell, mut told) = unbounded_channel();
+            queue.tells(tell).await;
+            let mut took = Vec::new();
+            for n in 0..keys.parse()? {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let begun = Instant::now();
+                queue.send(key(n)).await?;
+                let told = tokio::time::timeout(Duration::from_secs(60), told.recv()).await?;
+                took.push(told.ok_or("it works")?.duration_since(begun));
+            }
+            latency(P::NAME, took);
+        }
+        ["cycles", seconds] => {
+            let time = Duration::from_secs(seconds.parse()?);
+            P::open(connect, 12).await?.cycles(time).await?;
+        }
+        ["semantics"] => P::open(connect, 12).await?.semantics().await?.tell(),
+        _ => return Err(USAGE.into()),
+    }
+    Ok(())
+}
+
+async fn fill(queue: &impl Peer, keys: u64) -> Res {
+    let all: Vec<u64> = (0..keys).collect();
+    for some in all.chunks(200) {
+        queue.send_many(some.iter().copied().map(key).collect()).await?;
+    }
+    Ok(())
 }
 
 /// As objects of a cluster are called.
