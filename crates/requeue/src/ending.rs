@@ -229,10 +229,23 @@ pub(crate) fn finish<K, V>(
     }
 }
 
-/// The same where more is known of the key, or will be. Apart: what it returns is large, and
-/// would be moved through memory in the other case too.
+/// The same where more is known of the key than this run, or will be: perhaps only its group. Apart, so that
+/// it costs nothing where that is not so.
 #[inline(never)]
 fn finish_in_full<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
+    match hold.core.finish_grouped(run) {
+        Ok((key, worked)) => {
+            hold.close();
+            shared.tell_worked(worked, RunEnd::Done);
+            drop(key);
+        }
+        Err(run) => finish_known(shared, hold, run, succeeded),
+    }
+}
+
+/// The same once more: what it returns is large, and would be moved through memory in the other cases too.
+#[inline(never)]
+fn finish_known<K, V>(shared: &Shared<K, V>, mut hold: Hold<'_, K, V>, run: RunRef<K>, succeeded: bool) {
     let ended = hold.core.finish_in_full(run, succeeded);
     hold.close();
     after_end(shared, ended);

@@ -446,10 +446,8 @@ impl<K, V> Core<K, V> {
     #[inline(never)]
     fn look_ahead_in_turns(&mut self) {
         let (later, sooner) = self.line.ahead_in_turns();
-        if let Some(slot) = later {
-            self.arena.prefetch(slot);
-        }
-        if let Some(hash) = sooner.and_then(|slot| self.arena.hash_if_occupied(slot)) {
+        self.arena.prefetch(later);
+        if let Some(hash) = self.arena.hash_if_occupied(sooner) {
             self.table.prefetch(hash);
         }
     }
@@ -555,11 +553,9 @@ impl<K, V> Core<K, V> {
     }
 
     /// As [`finish_at_once`](Self::finish_at_once) of a key that is in a group.
-    #[inline]
-    fn finish_grouped(&mut self, run: RunRef<K>) -> Result<Ended<K, V>, RunRef<K>> {
-        if !self.line.has_groups() {
-            return Err(run);
-        }
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn finish_grouped(&mut self, run: RunRef<K>) -> Result<(K, Option<Duration>), RunRef<K>> {
         let slot = run.key.slot();
         let RunRef { key, number } = run;
         let removed = self.arena.give_back_and_remove(key, HELD | GROUPED);
@@ -573,7 +569,7 @@ impl<K, V> Core<K, V> {
         if let Some(group) = group {
             self.line.drop_group(group);
         }
-        Ok(Ended { key: Some(key), worked, ..Ended::default() })
+        Ok((key, worked))
     }
 
     /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) gave back.
@@ -581,7 +577,7 @@ impl<K, V> Core<K, V> {
     #[inline(never)]
     pub fn finish_in_full(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         let run = match self.finish_grouped(run) {
-            Ok(ended) => return ended,
+            Ok((key, worked)) => return Ended { key: Some(key), worked, ..Ended::default() },
             Err(run) => run,
         };
         match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
@@ -843,6 +839,8 @@ impl<K, V> Core<K, V> {
         let worked = self.times.as_mut().map(|t| t.ended(slot, now));
         let dirty = flags & DIRTY != 0;
         self.arena.set_flags(slot, flags & !OF_A_RUN);
+        // what a retry has; who enters the line writes the next run's there
+        let priority = self.line.run_priority(slot);
         if dirty {
             self.dirty -= 1;
             self.ready += 1;
@@ -885,7 +883,7 @@ impl<K, V> Core<K, V> {
                     _ => now,
                 };
                 let plan = self.plan_timer(slot, from, after, Policy::Earliest);
-                let moved = self.set_timer(slot, plan, self.line.run_priority(slot));
+                let moved = self.set_timer(slot, plan, priority);
                 if failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
                     if !moved {
@@ -893,14 +891,11 @@ impl<K, V> Core<K, V> {
                         self.restart_attempts(slot);
                     }
                 }
+            } else if dirty {
+                self.line.raise_to(&mut self.arena, slot, priority);
             } else {
-                let priority = self.line.run_priority(slot);
-                if dirty {
-                    self.line.raise_to(&mut self.arena, slot, priority);
-                } else {
-                    self.make_ready(slot, now, priority);
-                    self.line.enter(&mut self.arena, slot, now);
-                }
+                self.make_ready(slot, now, priority);
+                self.line.enter(&mut self.arena, slot, now);
             }
         }
         self.merge_back(slot, goes_back);
