@@ -24,6 +24,7 @@ pub mod w1;
 pub mod w10;
 pub mod w11;
 pub mod w12;
+pub mod w13;
 pub mod w2;
 pub mod w3;
 pub mod w4;
@@ -84,6 +85,7 @@ pub const WORKLOADS: &[&str] = &[
     "w10",
     "w11",
     "w12",
+    "w13",
     "fair",
     "stress",
 ];

@@ -223,10 +223,28 @@ pub(crate) fn finish<K, V>(
     finish_in_full(shared, hold, slot, succeeded);
 }
 
-/// The same where more is known of the key, or will be, or a journal is told. Apart: what it returns is large, and
-/// would be moved through memory in the other case too.
+/// The same where more is known of the key than this run, or will be: perhaps only its group. Apart, so that
+/// it costs nothing where that is not so.
 #[inline(never)]
 fn finish_in_full<K, V>(
+    shared: &Shared<K, V>,
+    mut hold: Hold<'_, K, V>,
+    slot: &mut Option<RunRef<K>>,
+    succeeded: bool,
+) {
+    if shared.journal.is_none() {
+        if let Some((key, worked)) = hold.core.finish_grouped(slot) {
+            hold.close();
+            shared.tell_worked(worked, RunEnd::Done);
+            return drop(key);
+        }
+    }
+    finish_known(shared, hold, slot, succeeded);
+}
+
+/// The same once more: what it returns is large, and would be moved through memory in the other cases too.
+#[inline(never)]
+fn finish_known<K, V>(
     shared: &Shared<K, V>,
     mut hold: Hold<'_, K, V>,
     slot: &mut Option<RunRef<K>>,

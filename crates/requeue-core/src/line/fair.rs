@@ -17,9 +17,10 @@
 //!
 //! With `max_wait` the groups that may be served are also known by their oldest key, in a tree.
 //!
-//! To enter, to be taken in turn and to leave cost the same whatever the number of keys, of
-//! groups and of weights (with priorities or `max_wait`, the way through a tree more). A
-//! group that reaches or leaves its cap costs a step for each level at which it has keys.
+//! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights
+//! (with priorities or `max_wait`, the way through a tree more), and so does to leave, but for one
+//! cache line that is looked through for each 200,000 keys in line (`keys.rs`). A group that reaches or
+//! leaves its cap costs a step for each level at which it has keys.
 //!
 //! `group.rs` is which groups there are, `caps.rs` which of them may not be served now, `pause.rs` that
 //! some are paused, `node.rs`
@@ -37,14 +38,16 @@ mod tell;
 
 use self::age::Age;
 use self::group::{Group, Tier};
-use self::keys::Marks;
-use self::node::{Node, Nodes, Rings};
+use self::keys::{Blocks, Mark, Seat};
+use self::node::{Node, Nodes, Party, Rings};
 use super::groups::Groups;
 use super::levels::{Asked, rank};
+use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
 use crate::chain::List;
 use crate::column::Column;
+use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -54,14 +57,6 @@ use core::time::Duration;
 
 /// No group, no node.
 const NONE: u32 = u32::MAX;
-
-/// The group of a key, and whether it is shut; and the number with which the key entered the line.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    group: u32,
-    shut: bool,
-    entered: u64,
-}
 
 /// What a queue with groups was built with.
 pub(super) struct Rules {
@@ -78,6 +73,12 @@ impl Rules {
     #[inline]
     fn is_aged(&self) -> bool {
         self.aged || self.max_wait.is_some()
+    }
+
+    /// Whether anything is known of a key but its group.
+    #[inline]
+    fn has_marks(&self) -> bool {
+        self.priorities || self.is_aged()
     }
 }
 
@@ -104,8 +105,12 @@ pub(super) struct Fair<K> {
     rules: Rules,
     /// The outermost groups first. There is one at least.
     tiers: Vec<Tier<K>>,
-    marks: Marks,
+    seats: Column<Seat>,
+    marks: Column<Mark>,
+    /// Whether the marks are kept ([`Rules::has_marks`]).
+    marked: bool,
     nodes: Nodes,
+    blocks: Blocks,
     rings: Rings,
     /// The nodes that their groups do not always have, by tier, group and rank.
     others: BTreeMap<(usize, u32, u32), u32>,
@@ -145,8 +150,11 @@ impl<K> Fair<K> {
         let tiers = groups.tiers.into_iter();
         Box::new(Self {
             tiers: tiers.map(|naming| Tier::new(naming)).collect(),
-            marks: Marks::new(),
+            seats: Column::new(),
+            marks: Column::new(),
+            marked: rules.has_marks(),
             nodes: Nodes::new(),
+            blocks: Blocks::new(),
             rings: Rings::new(rules.priorities && !rules.within),
             others: BTreeMap::new(),
             ages: List::EMPTY,
@@ -184,9 +192,22 @@ impl<K> Fair<K> {
         self.marks.get(slot).map(|mark| &mark.asked)
     }
 
+    /// The same, to be changed; there is none in a queue without priorities.
     #[inline]
-    pub(super) fn asked_mut(&mut self, slot: u32) -> &mut Asked {
-        &mut self.marks.entry(slot).asked
+    pub(super) fn asked_mut(&mut self, slot: u32) -> Option<&mut Asked> {
+        self.rules.priorities.then(|| &mut self.marks.entry(slot).asked)
+    }
+
+    /// The level at which a key is ready or dirty.
+    #[inline]
+    fn pending(&self, slot: u32) -> i16 {
+        self.asked(slot).map_or(0, |asked| asked.pending)
+    }
+
+    /// The group of a key, of the innermost ones.
+    #[inline]
+    fn group_of(&self, slot: u32) -> u32 {
+        self.seats.get(slot).map_or(NONE, |seat| seat.0)
     }
 
     #[inline]
@@ -194,117 +215,164 @@ impl<K> Fair<K> {
         self.tiers.len() - 1
     }
 
+    /// The groups of the innermost tier stand with their nodes.
     #[inline]
     fn group(&mut self, tier: usize, group: u32) -> &mut Group {
-        self.tiers[tier].groups.entry(group)
+        if tier == self.innermost() { self.nodes.group(group) } else { self.tiers[tier].groups.entry(group) }
+    }
+
+    /// The same of a number that may be none.
+    #[inline]
+    fn known_group(&self, tier: usize, group: u32) -> Option<&Group> {
+        if tier == self.innermost() {
+            self.nodes.known_group(group)
+        } else {
+            self.tiers.get(tier)?.groups.get(group)
+        }
     }
 
     pub(super) fn free_page(&mut self, chunk: u32) {
+        self.seats.free_page(chunk);
         self.marks.free_page(chunk);
         self.links.free_page(chunk);
     }
 
     /// Lets a key in at the level at which it is pending. It is ready `since` then.
-    pub(super) fn enter(&mut self, slot: u32, since: Instant) {
-        // the page is there since the key's group is known
-        let Some(mark) = self.marks.get(slot) else { return };
-        self.enter_at(slot, (mark.group, 0), since, mark.asked.pending);
+    pub(super) fn enter(&mut self, places: &mut impl Places, slot: u32, since: Instant) {
+        let (group, level) = (self.group_of(slot), self.pending(slot));
+        if let Some(place) = self.enter_at(slot, (group, 0), since, level) {
+            places.set_place(slot, place);
+        }
     }
 
-    /// A key becomes [known](Self::know) and ready at this level, and is let in. Users' code, as there.
-    #[inline]
-    pub(super) fn enter_new(&mut self, slot: u32, key: &K, since: Instant, level: i16) {
-        let group = self.group_of(key);
-        self.enter_at(slot, (group, 1), since, level);
+    /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
+    /// Returns its place, if it has one.
+    #[inline(always)]
+    pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+        *self.seats.entry(slot) = Seat(group);
+        self.enter_at(slot, (group, 1), since, level)
     }
 
     /// Lets a key of this group in that becomes ready at this level, and that is `new` to the group if that
-    /// is 1.
+    /// is 1. Returns its place, if it has one.
     #[inline(always)]
-    fn enter_at(&mut self, slot: u32, (group, new): (u32, u32), since: Instant, level: i16) {
-        let entered = self.entered;
-        self.entered += 1;
-        let shut = self.count(group, 1, new);
-        self.put(slot, Place { group, shut, entered }, level, self.rules.within);
-        if self.rules.is_aged() {
-            self.age(slot, group, since);
+    fn enter_at(&mut self, slot: u32, (number, new): (u32, u32), since: Instant, level: i16) -> Option<u32> {
+        let Party { group, node } = self.nodes.party(number)?;
+        group.count(1, true);
+        group.known += new;
+        let (shut, within) = (group.is_shut(), group.within);
+        let mut place = None;
+        let mut joins = false;
+        if !self.marked {
+            // without priorities a group has no other node
+            joins = node.keys.head == NONE && !shut;
+            place = Some(node.keys.push(&mut self.blocks, number, slot));
         }
+        if within != NONE {
+            self.count_outer(within, 1, !shut);
+        } else if !shut {
+            self.servable += 1;
+        }
+        if self.marked {
+            return self.put_marked(slot, (number, shut), since, level);
+        }
+        if joins {
+            self.join(self.innermost(), number);
+        }
+        place
+    }
+
+    /// The rest of that in a queue that keeps [marks](Rules::has_marks).
+    #[inline(never)]
+    fn put_marked(&mut self, slot: u32, group: (u32, bool), since: Instant, level: i16) -> Option<u32> {
+        let mark = self.marks.entry(slot);
+        mark.entered = self.entered;
+        mark.asked.stands_at(level);
+        self.entered += 1;
+        let place = if self.rules.within {
+            self.put_in_tree(slot, group, level);
+            None
+        } else {
+            Some(self.put_in_list(slot, group, level))
+        };
+        if self.rules.is_aged() {
+            self.age(slot, group.0, since);
+        }
+        place
     }
 
     /// Takes the key that goes next at this time, and starts its run.
     #[inline]
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Marked> {
-        if self.rules.max_wait.is_some() {
-            if let Some(slot) = self.overdue(now) {
-                self.leave(slot);
-                let started = self.start(slot);
-                self.charge_for(slot, now);
-                return Some(started);
-            }
-        }
+    pub(super) fn pop(&mut self, places: &mut impl Places, now: Instant) -> Option<Marked> {
         let mut at = self.rings.front()?;
         for _ in 0..self.innermost() {
             at = self.nodes.get(at)?.ring.0;
         }
-        let node = self.nodes.get_mut(at)?;
-        if !node.tree.is_empty() {
-            return self.pop_from_tree(at, now);
+        if self.marked | self.rated {
+            return self.pop_in_full(places, at, now);
         }
-        let slot = node.keys.first;
-        self.marks.settle();
-        let mark = self.marks.get_mut(slot)?;
-        mark.node = NONE;
-        mark.asked.run = mark.asked.pending;
-        let (behind, run) = (mark.after, mark.asked.run);
-        node.keys.pop(behind);
-        let (number, up) = (node.group, node.up);
-        let group = self.tiers.last_mut()?.groups.get_mut(number)?;
-        let mut shut = group.takes_turn(node);
-        if node.left == 0 {
-            let (rank, next) = (node.rank, node.after);
-            self.rings.of(&mut self.nodes, up, rank).0 = next;
-        }
+        let Party { group, node } = self.nodes.party(at)?;
+        let slot = node.keys.head;
+        node.keys.pop(&mut self.blocks);
+        let mut shut = group.serves();
+        node.takes_turn(group.weight);
+        let (over, empty, up, after) = (node.left == 0, node.keys.head == NONE, node.up, node.after);
+        self.servable -= 1;
         if up != NONE {
+            if over {
+                self.nodes.entry(up).ring.0 = after;
+            }
             shut |= self.take_turns(up, self.innermost());
+        } else if over {
+            self.rings.one.0 = after;
         }
-        if behind == NONE {
+        if empty {
             self.emptied(at);
         }
+        if shut {
+            self.shut_what_is_full(self.innermost(), at);
+        }
+        Some(slot.into())
+    }
+
+    /// The same where keys have levels, or grow old, or groups have rates: of this node, unless there is a
+    /// key that goes before all others.
+    #[inline(never)]
+    fn pop_in_full(&mut self, places: &mut impl Places, at: u32, now: Instant) -> Option<Marked> {
+        if let Some(slot) = self.overdue(now) {
+            self.leave(places, slot);
+            let started = self.start(slot);
+            self.charge_for(slot, now);
+            return Some(started);
+        }
+        let slot = self.front(at)?;
+        let shut = self.take_turns(at, self.tiers.len());
+        let node = self.nodes.get_mut(at)?;
+        let number = node.group;
+        if node.keys.head == slot {
+            node.keys.pop(&mut self.blocks);
+        } else {
+            node.tree.pop_first();
+            self.marks.get_mut(slot)?.in_tree = NONE;
+        }
+        if node.is_empty() {
+            self.emptied(at);
+        }
+        let run = self.pending(slot);
         if self.counts_depths {
             self.count_depth(run, -1);
         }
-        self.popped(slot, number, shut);
-        if self.rated {
-            self.charge(self.innermost(), number, now);
-        }
-        Some(Marked::new(slot, run))
-    }
-
-    #[inline(never)]
-    fn pop_from_tree(&mut self, at: u32, now: Instant) -> Option<Marked> {
-        let slot = self.front(at)?;
-        let shut = self.take_turns(at, self.tiers.len());
-        self.take_out_for_good(slot);
-        let mark = self.marks.get_mut(slot)?;
-        mark.asked.run = mark.asked.pending;
-        let (number, run) = (mark.group, mark.asked.run);
-        self.popped(slot, number, shut);
-        if self.rated {
-            self.charge(self.innermost(), number, now);
-        }
-        Some(Marked::new(slot, run))
-    }
-
-    /// A key of this group was taken in its turn; whether a group has come to its cap.
-    #[inline(always)]
-    fn popped(&mut self, slot: u32, group: u32, shut: bool) {
         self.servable -= 1;
         if self.rules.is_aged() {
-            self.forget_age(slot, group);
+            self.forget_age(slot, number);
         }
         if shut {
-            self.shut_what_is_full(self.innermost(), group);
+            self.shut_what_is_full(self.innermost(), number);
         }
+        if self.rated {
+            self.charge(self.innermost(), number, now);
+        }
+        Some(Marked::new(slot, run))
     }
 
     /// A key of this node goes, and is held: that is one of the turn of the node, which is of the last of
@@ -313,11 +381,14 @@ impl<K> Fair<K> {
     #[inline(never)]
     fn take_turns(&mut self, mut at: u32, tiers: usize) -> bool {
         let mut shut = false;
-        for tier in self.tiers[..tiers].iter_mut().rev() {
-            let Some(node) = self.nodes.get_mut(at) else { break };
-            let Some(group) = tier.groups.get_mut(node.group) else { break };
-            shut |= group.takes_turn(node);
-            let (over, up, rank, after) = (node.left == 0, node.up, node.rank, node.after);
+        for tier in (0..tiers).rev() {
+            let Some(&Node { group, .. }) = self.nodes.get(at) else { break };
+            let group = self.group(tier, group);
+            shut |= group.serves();
+            let weight = group.weight;
+            let node = self.nodes.entry(at);
+            node.takes_turn(weight);
+            let (over, up, rank, after) = (node.left == 0, node.up, node.rank(), node.after);
             if over {
                 self.rings.of(&mut self.nodes, up, rank).0 = after;
             }
@@ -326,11 +397,11 @@ impl<K> Fair<K> {
         shut
     }
 
-    /// As [`Line::ahead`](super::Line::ahead): the key of a group whose turn is some turns ahead, and one
-    /// of which this said the same, when half of them have passed.
+    /// As [`Line::ahead_in_turns`](super::Line::ahead_in_turns): the key of a group whose turn is some turns
+    /// ahead, and one of which this said the same, when half of them have passed.
     #[inline]
-    pub(super) fn ahead(&mut self) -> (Option<u32>, Option<u32>) {
-        let Some(front) = self.rings.front() else { return (None, None) };
+    pub(super) fn ahead(&mut self) -> (u32, u32) {
+        let Some(front) = self.rings.front() else { return (NONE, NONE) };
         if core::mem::replace(&mut self.look.front, front) == front {
             return self.ahead_in_turn(front);
         }
@@ -339,7 +410,7 @@ impl<K> Fair<K> {
             Some(node) => node,
             None => {
                 self.look_from(front);
-                let Some(node) = self.nodes.get(self.look.at) else { return (None, None) };
+                let Some(node) = self.nodes.get(self.look.at) else { return (NONE, NONE) };
                 node
             }
         };
@@ -348,16 +419,14 @@ impl<K> Fair<K> {
         for _ in 0..self.innermost() {
             node = self.nodes.get(node.ring.0).unwrap_or(node);
         }
-        let later = node.keys.first;
-        self.marks.prefetch(later);
-        if let Some(tier) = self.tiers.last() {
-            tier.groups.prefetch(node.group);
-        }
+        let later = node.keys.head;
+        self.seats.prefetch(later);
+        self.blocks.prefetch(node.keys.first);
         let look = &mut self.look;
         let sooner = look.found[look.calls.wrapping_sub(look.again) % FAR];
         look.found[look.calls % FAR] = later;
         look.calls = look.calls.wrapping_add(1);
-        (Some(later), Some(sooner))
+        (later, sooner)
     }
 
     /// The node that is looked at next is as far behind the one in front as there are others.
@@ -373,116 +442,135 @@ impl<K> Fair<K> {
         (self.look.at, self.look.again) = (at, turns.div_ceil(2));
     }
 
-    /// The same while the turn of the outermost group in front goes on. The marks need not be settled for
-    /// a guess.
+    /// The same while the turn of the outermost group in front goes on.
     #[cold]
-    fn ahead_in_turn(&self, front: u32) -> (Option<u32>, Option<u32>) {
+    fn ahead_in_turn(&self, front: u32) -> (u32, u32) {
         let mut node = self.nodes.get(front);
         for _ in 0..self.innermost() {
             node = node.and_then(|node| self.nodes.get(node.ring.0));
         }
-        let first = node.map(|node| node.keys.first);
-        let second = first.and_then(|first| Some(self.marks.get(first)?.after));
-        if let Some(second) = second {
-            self.marks.prefetch(second);
-        }
-        (second, first)
+        let Some(keys) = node.map(|node| node.keys) else { return (NONE, NONE) };
+        self.seats.prefetch(keys.head);
+        let behind = self.blocks.behind(keys.first);
+        let at = |ahead: usize| behind.get(ahead).copied().unwrap_or(NONE);
+        (at(SLOT_AHEAD), at(ENTRY_AHEAD))
     }
 
     /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
-    pub(super) fn leave(&mut self, slot: u32) -> bool {
-        let Some(mark) = self.marks.get(slot) else { return false };
-        if mark.node == NONE {
-            return false;
-        }
-        let group = mark.group;
-        self.take_out_for_good(slot);
-        self.count(group, -1, 0);
+    pub(super) fn leave(&mut self, places: &mut impl Places, slot: u32) -> bool {
+        let Some(node) = self.node_with(places, slot) else { return false };
+        let group = self.group_of(slot);
+        self.take_out(places, slot, node);
+        self.count_out(group);
         if self.rules.is_aged() {
             self.forget_age(slot, group);
         }
         true
     }
 
+    /// The node in which a key stands, if it stands in one.
+    fn node_with(&self, places: &impl Places, slot: u32) -> Option<u32> {
+        let in_tree = self.marks.get(slot).map_or(NONE, |mark| mark.in_tree);
+        if in_tree != NONE {
+            return Some(in_tree);
+        }
+        places.place(slot)?;
+        self.blocks.node_of(places, slot).or_else(|| {
+            let at = self.node_at(self.group_of(slot), rank(self.pending(slot)))?;
+            (self.nodes.get(at)?.keys.head == slot).then_some(at)
+        })
+    }
+
     /// The key, which is ready or dirty, is asked for at this level too.
-    pub(super) fn raise(&mut self, slot: u32, level: i16) {
-        let mark = self.marks.entry(slot);
-        if level <= mark.asked.pending {
+    pub(super) fn raise(&mut self, places: &mut impl Places, slot: u32, level: i16) {
+        let before = self.pending(slot);
+        if level <= before {
             return;
         }
-        let (node, number, entered) = (mark.node, mark.group, mark.entered);
-        if node == NONE {
-            mark.asked.pending = level;
-        } else if self.rules.within {
+        let node = self.node_with(places, slot);
+        if let Some(node) = node.filter(|_| !self.rules.within) {
+            self.take_out(places, slot, node);
+        }
+        let Some(asked) = self.asked_mut(slot) else { return };
+        let Some(node) = node else {
+            asked.pending = level;
+            return;
+        };
+        asked.stands_at(level);
+        if self.rules.within {
             // its group keeps its place
-            let before = core::mem::replace(&mut mark.asked.pending, level);
             if self.counts_depths {
                 self.count_depth(before, -1);
                 self.count_depth(level, 1);
             }
+            let entered = self.entered(slot);
             let tree = &mut self.nodes.entry(node).tree;
             tree.remove(&(Reverse(before), entered));
             tree.insert((Reverse(level), entered), slot);
         } else {
-            self.take_out_for_good(slot);
-            let tier = self.innermost();
-            let place = Place { group: number, shut: self.group(tier, number).is_shut(), entered };
-            self.put(slot, place, level, true);
+            let (tier, group) = (self.innermost(), self.group_of(slot));
+            let shut = self.group(tier, group).is_shut();
+            self.put_in_tree(slot, (group, shut), level);
         }
     }
 
-    /// Puts a key that is in no node into that of its group and level; into its tree, or at the
-    /// end of its list.
-    #[inline(always)]
-    fn put(&mut self, slot: u32, place: Place, level: i16, in_tree: bool) {
-        let Place { group, shut, entered } = place;
-        // so that nobody waits for the group to know the node
-        let own = group;
-        let of_node = rank(if self.rules.within { 0 } else { level });
-        let (at, node) = match self.nodes.get_mut(own) {
-            Some(node) if node.rank == of_node => (own, node),
-            _ => {
-                let at = self.other_node_of(self.innermost(), group, of_node, own);
-                (at, self.nodes.entry(at))
-            }
-        };
+    /// The number with which a key entered the line, in a line that has [marks](Rules::has_marks).
+    fn entered(&self, slot: u32) -> u64 {
+        self.marks.get(slot).map_or(0, |mark| mark.entered)
+    }
+
+    /// Puts a key that is in no node at the end of the list of its group's at this level. The group may be
+    /// shut. Returns the key's place.
+    fn put_in_list(&mut self, slot: u32, (group, shut): (u32, bool), level: i16) -> u32 {
+        let tier = self.innermost();
+        let at = self.node_of(tier, group, rank(level));
+        let node = self.nodes.entry(at);
         let first = node.is_empty();
-        let mark = if in_tree {
-            node.tree.insert((Reverse(level), entered), slot);
-            self.marks.entry(slot)
-        } else {
-            node.keys.push(&mut self.marks, slot)
-        };
-        (mark.group, mark.node, mark.in_tree) = (group, at, in_tree);
-        (mark.entered, mark.asked.pending) = (entered, level);
+        let place = node.keys.push(&mut self.blocks, at, slot);
         if self.counts_depths {
             self.count_depth(level, 1);
         }
         if first && !shut {
-            self.join(self.innermost(), at);
+            self.join(tier, at);
         }
+        place
     }
 
-    /// Takes a key out of the node that it stands in. Returns this, and whether it was the last.
-    fn take_out(&mut self, slot: u32) -> Option<(u32, bool)> {
-        let mark = self.marks.get_mut(slot)?;
-        let at = core::mem::replace(&mut mark.node, NONE);
-        let (in_tree, key) = (mark.in_tree, (Reverse(mark.asked.pending), mark.entered));
+    /// The same into the tree of the node, where it has no place.
+    #[inline(never)]
+    fn put_in_tree(&mut self, slot: u32, (group, shut): (u32, bool), level: i16) {
+        let tier = self.innermost();
+        let at = self.node_of(tier, group, rank(if self.rules.within { 0 } else { level }));
+        let mark = self.marks.entry(slot);
+        mark.in_tree = at;
+        let key = (Reverse(level), mark.entered);
+        let node = self.nodes.entry(at);
+        let first = node.is_empty();
+        node.tree.insert(key, slot);
         if self.counts_depths {
-            self.count_depth(key.0.0, -1);
+            self.count_depth(level, 1);
         }
-        let node = self.nodes.get_mut(at)?;
-        if in_tree {
-            node.tree.remove(&key);
-        } else {
-            node.keys.remove(&mut self.marks, slot);
+        if first && !shut {
+            self.join(tier, at);
         }
-        Some((at, node.is_empty()))
     }
 
     /// Takes a key out of the node that it stands in, and not for its turn.
-    fn take_out_for_good(&mut self, slot: u32) {
-        if let Some((at, true)) = self.take_out(slot) {
+    fn take_out(&mut self, places: &mut impl Places, slot: u32, at: u32) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        let pending = self.marks.get(slot).map_or(0, |mark| mark.asked.pending);
+        match self.marks.get_mut(slot).filter(|mark| mark.in_tree != NONE) {
+            Some(mark) => {
+                mark.in_tree = NONE;
+                node.tree.remove(&(Reverse(pending), mark.entered));
+            }
+            None => node.keys.remove(&mut self.blocks, places, slot),
+        }
+        let empty = node.is_empty();
+        if self.counts_depths {
+            self.count_depth(pending, -1);
+        }
+        if empty {
             self.emptied(at);
         }
     }
@@ -500,7 +588,7 @@ impl<K> Fair<K> {
     #[inline(never)]
     fn front(&self, at: u32) -> Option<u32> {
         let node = self.nodes.get(at)?;
-        let listed = Some(node.keys.first).filter(|first| *first != NONE);
+        let listed = Some(node.keys.head).filter(|head| *head != NONE);
         let Some(((_, entered), slot)) = node.tree.first_key_value() else { return listed };
         let older = |slot: &u32| self.marks.get(*slot).is_some_and(|mark| mark.entered < *entered);
         listed.filter(older).or(Some(*slot))

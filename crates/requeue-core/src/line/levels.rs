@@ -38,8 +38,17 @@ pub(super) struct Asked {
     pub(super) pending: i16,
     /// Of its timer.
     pub(super) timer: i16,
-    /// Of its run.
+    /// Of its run. While it stands in line this is what `pending` is, so that nobody has to write it as
+    /// the key is handed out.
     pub(super) run: i16,
+}
+
+impl Asked {
+    /// The key stands in line at this level.
+    #[inline]
+    pub(super) fn stands_at(&mut self, level: i16) {
+        (self.pending, self.run) = (level, level);
+    }
 }
 
 /// What is known of a key beside its place in line.
@@ -291,6 +300,7 @@ impl Levels {
         let (from, entered) = (core::mem::replace(&mut mark.asked.pending, level), mark.entered);
         // it need not stand in line: a dirty key does not
         if self.leave_level(arena, slot, from, entered) {
+            self.asked_mut(slot).stands_at(level);
             self.level(level).raised.insert(entered, slot);
         }
     }
@@ -319,7 +329,8 @@ impl Levels {
         level: i16,
     ) -> u32 {
         let mark = self.marks.entry(slot);
-        (mark.entered, mark.asked.pending) = (self.entered, level);
+        mark.entered = self.entered;
+        mark.asked.stands_at(level);
         self.entered += 1;
         self.len += 1;
         if self.aged {
@@ -344,19 +355,16 @@ impl Levels {
             self.emptied(rank);
         }
         self.left(slot);
-        Some(self.start(slot))
+        Some(Marked::new(slot, level_of(rank)))
     }
 
     /// As [`Line::ahead`](super::Line::ahead): of the highest level, those that were not raised.
     #[inline]
-    pub(super) fn ahead(&self) -> (Option<u32>, Option<u32>) {
-        let level = self.levels.get(self.top).and_then(|level| level.as_deref());
-        let ahead = level.map_or(&[][..], |level| level.ring.ahead());
-        let later = ahead.get(SLOT_AHEAD).copied();
-        if let Some(slot) = later {
-            self.marks.prefetch(slot);
+    pub(super) fn ahead(&self) -> (u32, u32) {
+        match self.levels.get(self.top) {
+            Some(Some(level)) => (level.ring.guess(SLOT_AHEAD), level.ring.guess(ENTRY_AHEAD)),
+            _ => (u32::MAX, u32::MAX),
         }
-        (later, ahead.get(ENTRY_AHEAD).copied())
     }
 
     /// How many keys go before this one as things stand, whatever its age: of a higher level, or
@@ -386,8 +394,8 @@ impl Levels {
         Some((ahead, exact))
     }
 
-    /// The run of a key starts, which was taken out of the line; returns it with its level.
-    #[inline]
+    /// The run of a key starts, which was taken out of the line or went before all others; returns it
+    /// with its level.
     pub(super) fn start(&mut self, slot: u32) -> Marked {
         let Some(mark) = self.marks.get_mut(slot) else { return slot.into() };
         mark.asked.run = mark.asked.pending;

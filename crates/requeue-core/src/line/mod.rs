@@ -68,6 +68,8 @@ struct Turns<K> {
     rate: Option<Bucket>,
 }
 
+// with a tag of its own: one that hides in a field of a variant costs each look some instructions
+#[repr(u8)]
 enum Kind<K> {
     /// There only while some keys may be raised, or something is paused, or with a rate.
     Fifo,
@@ -332,7 +334,7 @@ impl<K> Line<K> {
     fn asked_in_turns(&mut self, slot: u32) -> Option<&mut Asked> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels.asked_mut(slot)),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair.asked_mut(slot)),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.asked_mut(slot),
             _ => None,
         }
     }
@@ -365,7 +367,7 @@ impl<K> Line<K> {
         }
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Levels(levels), .. }) => levels.raise(arena, slot, priority),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.raise(slot, priority),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.raise(arena, slot, priority),
             _ => {}
         }
     }
@@ -495,7 +497,7 @@ impl<K> Line<K> {
         match self.turns.as_deref_mut() {
             Some(turns) if turns.pauses.has(arena, slot) => self.set_aside(slot, true),
             Some(Turns { kind: Kind::Levels(levels), .. }) => levels.enter(arena, slot, since),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.enter(slot, since),
+            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.enter(arena, slot, since),
             _ => self.ring.push_back(arena, slot),
         }
     }
@@ -564,6 +566,19 @@ impl<K> Line<K> {
 
     #[inline(never)]
     pub(crate) fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
+        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
+        if !(pauses.queue | rate.is_some() | (raised.len() > 0)) {
+            match kind {
+                Kind::Levels(levels) => return levels.pop(arena, now),
+                Kind::Fair(fair) => return fair.pop(arena, now),
+                Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
+            }
+        }
+        self.pop_limited(arena, now)
+    }
+
+    #[inline(never)]
+    fn pop_limited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
         let turns = self.turns.as_deref()?;
         if turns.pauses.queue || turns.rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
             return None;
@@ -580,7 +595,7 @@ impl<K> Line<K> {
         let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
         match (&mut *kind, raised.len()) {
             (Kind::Levels(levels), 0) => return levels.pop(arena, now),
-            (Kind::Fair(fair), 0) => return fair.pop(now),
+            (Kind::Fair(fair), 0) => return fair.pop(arena, now),
             _ => {}
         }
         let slot = raised.pop_front();
@@ -623,13 +638,23 @@ impl<K> Line<K> {
         Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
     }
 
-    /// A key becomes [known](Self::know) to a queue with groups and ready with this priority, and is let
-    /// in. Users' code, as there.
-    #[inline]
-    pub(crate) fn enter_new_in_group(&mut self, arena: &Arena<K>, slot: u32, since: Instant, priority: i16) {
-        if let Some(fair) = self.fair_mut() {
-            fair.enter_new(slot, arena.key(slot), since, priority);
-        }
+    /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
+    /// nothing has changed.
+    #[inline(always)]
+    pub(crate) fn name_group(&mut self, key: &K) -> u32 {
+        self.fair_mut().map_or(0, |fair| fair.name(key))
+    }
+
+    /// As [`enter_new_at`](Self::enter_new_at) of a key of this group: it becomes [known](Self::know), too.
+    #[inline(always)]
+    pub(crate) fn enter_new_in_group(
+        &mut self,
+        slot: u32,
+        group: u32,
+        since: Instant,
+        priority: i16,
+    ) -> Option<u32> {
+        self.fair_mut()?.enter_new(slot, group, since, priority)
     }
 
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before
@@ -683,7 +708,7 @@ impl<K> Line<K> {
     fn leave_unraised(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         self.custom().is_some_and(|(custom, _)| custom.told.leave(arena, slot))
             || self.levels_mut().is_some_and(|levels| levels.leave(arena, slot))
-            || self.fair_mut().is_some_and(|fair| fair.leave(slot))
+            || self.fair_mut().is_some_and(|fair| fair.leave(arena, slot))
             || self.ring.leave(arena, slot)
     }
 
@@ -748,11 +773,11 @@ impl<K> Line<K> {
     /// Two slots that will be handed out soon, the later one first; or numbers that no slot has. What
     /// the line itself will want of them it asks for here.
     #[inline]
-    pub(crate) fn ahead_in_turns(&mut self) -> (Option<u32>, Option<u32>) {
+    pub(crate) fn ahead_in_turns(&mut self) -> (u32, u32) {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Levels(levels), .. }) => levels.ahead(),
             Some(Turns { kind: Kind::Fair(fair), .. }) => fair.ahead(),
-            _ => (None, None),
+            _ => (u32::MAX, u32::MAX),
         }
     }
 

@@ -323,6 +323,15 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.block(self.first).and_then(|block| block.entries.get(used)).unwrap_or_default()
     }
 
+    /// The slot that stands so far behind the front in the front's block; or any number, where it does not
+    /// reach so far.
+    #[inline]
+    pub(crate) fn guess(&self, behind: usize) -> u32 {
+        self.block(self.first)
+            .and_then(|block| block.entries.get(self.front + behind))
+            .map_or(HOLE, |slot| *slot)
+    }
+
     /// The used part of a block.
     #[inline]
     fn used(&self, number: u32) -> Range<usize> {

@@ -207,7 +207,8 @@ impl<K, V> Core<K, V> {
     }
 
     /// The key that has stood in line longest, of those that were not raised; where all were,
-    /// the one that was raised first.
+    /// the one that was raised first. A queue with groups, without priorities and without need of the
+    /// oldest key does not know it: there only keys that were raised are told.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Order, Trigger};

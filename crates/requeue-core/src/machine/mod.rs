@@ -585,15 +585,6 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The same in a queue with groups, and the key is ready with this priority and in line.
-    #[inline(always)]
-    fn know_ready(&mut self, slot: u32, priority: i16) {
-        self.suspect(Some(slot));
-        self.line.enter_new_in_group(&self.arena, slot, self.now, priority);
-        self.suspect(None);
-        self.arena.set_flags(slot, GROUPED | READY);
-    }
-
     /// A key has left its slot: the table and the columns forget it too.
     #[inline(always)]
     fn forget_slot(&mut self, removed: Removed<K>) -> K {

@@ -453,10 +453,8 @@ impl<K, V> Core<K, V> {
     #[inline(never)]
     fn look_ahead_in_turns(&mut self) {
         let (later, sooner) = self.line.ahead_in_turns();
-        if let Some(slot) = later {
-            self.arena.prefetch(slot);
-        }
-        if let Some(hash) = sooner.and_then(|slot| self.arena.hash_if_occupied(slot)) {
+        self.arena.prefetch(later);
+        if let Some(hash) = self.arena.hash_if_occupied(sooner) {
             self.table.prefetch(hash);
         }
     }
@@ -562,11 +560,9 @@ impl<K, V> Core<K, V> {
     }
 
     /// As [`finish_at_once`](Self::finish_at_once) of a key that is in a group.
-    #[inline]
-    fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<Ended<K, V>> {
-        if !self.line.has_groups() {
-            return None;
-        }
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD | GROUPED)?;
         let slot = removed.slot;
         self.held -= 1;
@@ -578,7 +574,7 @@ impl<K, V> Core<K, V> {
         if let Some(group) = group {
             self.line.drop_group(group);
         }
-        Some(Ended { key: Some(key), worked, ..Ended::default() })
+        Some((key, worked))
     }
 
     /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) left. If there is none nothing has
@@ -586,8 +582,8 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(never)]
     pub fn finish_in_full(&mut self, run: &mut Option<RunRef<K>>, succeeded: bool) -> Ended<K, V> {
-        if let Some(ended) = self.finish_grouped(run) {
-            return ended;
+        if let Some((key, worked)) = self.finish_grouped(run) {
+            return Ended { key: Some(key), worked, ..Ended::default() };
         }
         let Some(run) = run.take() else { return Ended::default() };
         match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
@@ -849,6 +845,8 @@ impl<K, V> Core<K, V> {
         let worked = self.times.as_mut().map(|t| t.ended(slot, now));
         let dirty = flags & DIRTY != 0;
         self.arena.set_flags(slot, flags & !OF_A_RUN);
+        // what a retry has; who enters the line writes the next run's there
+        let priority = self.line.run_priority(slot);
         if dirty {
             self.dirty -= 1;
             self.ready += 1;
@@ -891,7 +889,7 @@ impl<K, V> Core<K, V> {
                     _ => now,
                 };
                 let plan = self.plan_timer(slot, from, after, Policy::Earliest);
-                let moved = self.set_timer(slot, plan, self.line.run_priority(slot));
+                let moved = self.set_timer(slot, plan, priority);
                 if failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
                     if !moved {
@@ -899,14 +897,11 @@ impl<K, V> Core<K, V> {
                         self.restart_attempts(slot);
                     }
                 }
+            } else if dirty {
+                self.line.raise_to(&mut self.arena, slot, priority);
             } else {
-                let priority = self.line.run_priority(slot);
-                if dirty {
-                    self.line.raise_to(&mut self.arena, slot, priority);
-                } else {
-                    self.make_ready(slot, now, priority);
-                    self.line.enter(&mut self.arena, slot, now);
-                }
+                self.make_ready(slot, now, priority);
+                self.line.enter(&mut self.arena, slot, now);
             }
         }
         self.merge_back(slot, goes_back);

@@ -4,7 +4,7 @@ use super::backoff::{AskedFor, InBackoff};
 use super::run::RunRef;
 use super::shutdown::Phase;
 use super::window::Debounce;
-use super::{BACKOFF, Core, HELD, READY, TIMER_RESPECTS};
+use super::{BACKOFF, Core, GROUPED, HELD, READY, TIMER_RESPECTS};
 use crate::Instant;
 use crate::arena::Arena;
 use crate::line::{Line, Ticket};
@@ -551,8 +551,14 @@ struct Entering<'a, K, E> {
 
 /// How a key that is not found is entered.
 pub(super) trait Enters<K>: Copy {
+    /// The number of its group, where that is asked for. Users' code: if it panics nothing has changed.
+    #[inline(always)]
+    fn group(self, _: &mut Line<K>, _: &Option<K>) -> u32 {
+        0
+    }
+
     /// Its flags, and its place in line if it has one.
-    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>);
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>);
 }
 
 /// Not as ready.
@@ -567,24 +573,40 @@ struct Ready;
 #[derive(Clone, Copy)]
 struct ReadyAt(Instant, i16);
 
+/// The same in a queue with groups.
+#[derive(Clone, Copy)]
+struct ReadyInGroup(Instant, i16);
+
 impl<K> Enters<K> for Unready {
     #[inline(always)]
-    fn enter(self, _: &mut Line<K>, _: &mut Arena<K>, _: u32) -> (u32, Option<u32>) {
+    fn enter(self, _: &mut Line<K>, _: &mut Arena<K>, _: u32, _: u32) -> (u32, Option<u32>) {
         (0, None)
     }
 }
 
 impl<K> Enters<K> for Ready {
     #[inline(always)]
-    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>) {
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
         (READY, Some(line.enter_new(arena, slot)))
     }
 }
 
 impl<K> Enters<K> for ReadyAt {
     #[inline(always)]
-    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32) -> (u32, Option<u32>) {
+    fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
         (READY, line.enter_new_at(arena, slot, self.0, self.1))
+    }
+}
+
+impl<K> Enters<K> for ReadyInGroup {
+    #[inline(always)]
+    fn group(self, line: &mut Line<K>, key: &Option<K>) -> u32 {
+        key.as_ref().map_or(0, |key| line.name_group(key))
+    }
+
+    #[inline(always)]
+    fn enter(self, line: &mut Line<K>, _: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>) {
+        (GROUPED | READY, line.enter_new_in_group(slot, group, self.0, self.1))
     }
 }
 
@@ -596,10 +618,11 @@ impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
 
     #[inline(always)]
     fn enter(&mut self) -> u32 {
+        let group = self.enters.group(self.line, self.key);
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
         let vacant = self.arena.next_slot();
         let slot = vacant.no();
-        let (flags, place) = self.enters.enter(self.line, self.arena, slot);
+        let (flags, place) = self.enters.enter(self.line, self.arena, slot, group);
         self.arena.fill(vacant, key, self.hash, flags, place);
         slot
     }
@@ -735,22 +758,18 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     /// An immediate trigger that is admitted to a queue with priorities or groups. A key that is new meets
-    /// no users' code any more.
+    /// no users' code once it has entered.
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
-        let grouped = self.line.has_groups();
-        let found = if grouped {
-            self.find_or_enter(key, hash, Unready)
+        let found = if self.line.has_groups() {
+            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority))
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
         match found {
             Found::Known(slot) => (self.trigger_now(slot, value, *priority), Ticket(slot)),
             Found::New(slot) => {
-                if grouped {
-                    self.know_ready(slot, *priority);
-                }
                 self.entered_ready(slot);
                 if value.is_some() {
                     self.merge_in(slot, value.take());

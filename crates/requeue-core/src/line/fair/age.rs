@@ -16,13 +16,16 @@ impl Linked for Age {
 
 impl<K> Fair<K> {
     /// The key that has stood in line longest. In a line that is not aged this asks each group, and all
-    /// keys where priorities count within groups.
+    /// keys where priorities count within groups; where there are no priorities either nobody knows.
     pub(in crate::line) fn oldest(&self) -> Option<u32> {
         if self.rules.is_aged() {
             return self.ages.oldest();
         }
-        let entered = |slot: &u32| self.marks.get(*slot).map_or(0, |mark| mark.entered);
-        let listed = self.nodes.iter().map(|node| node.keys.first).filter(|first| *first != NONE);
+        if !self.marked {
+            return None;
+        }
+        let entered = |slot: &u32| self.entered(*slot);
+        let listed = self.nodes.iter().map(|node| node.keys.head).filter(|head| *head != NONE);
         let in_trees =
             self.nodes.iter().filter_map(|node| node.tree.iter().min_by_key(|((_, entered), _)| *entered));
         listed.chain(in_trees.map(|(_, slot)| *slot)).min_by_key(entered)
@@ -61,7 +64,7 @@ impl<K> Fair<K> {
         if self.rules.max_wait.is_none() {
             return;
         }
-        let entered = self.marks.get(slot).map_or(0, |mark| mark.entered);
+        let entered = self.entered(slot);
         let tier = self.innermost();
         let elders = &mut self.tiers[tier].elders.entry(group).all;
         if enters {

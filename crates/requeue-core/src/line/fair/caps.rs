@@ -1,6 +1,7 @@
 //! What keeps a group from being served: as many of its keys are held as it may have at a time.
 
 use super::group::Group;
+use super::node::Party;
 use super::{Fair, NONE};
 use crate::arena::Marked;
 use alloc::vec::Vec;
@@ -8,9 +9,9 @@ use alloc::vec::Vec;
 impl<K> Fair<K> {
     /// Whether the key's group, or one that this is in, has as many keys held as it may.
     pub(in crate::line) fn is_at_cap(&self, slot: u32) -> bool {
-        let mut at = self.marks.get(slot).map_or(NONE, |mark| mark.group);
-        let groups = self.tiers.iter().rev().map_while(|tier| {
-            let group = tier.groups.get(at)?;
+        let mut at = self.group_of(slot);
+        let groups = (0..self.tiers.len()).rev().map_while(|tier| {
+            let group = self.known_group(tier, at)?;
             at = group.within;
             Some(group.held >= group.most)
         });
@@ -20,9 +21,10 @@ impl<K> Fair<K> {
     /// The run of a key starts, which was taken out of the line; returns it with its level.
     #[inline]
     pub(in crate::line) fn start(&mut self, slot: u32) -> Marked {
-        let Some(mark) = self.marks.get_mut(slot) else { return slot.into() };
-        mark.asked.run = mark.asked.pending;
-        let (mut at, run) = (mark.group, mark.asked.run);
+        let (mut at, run) = (self.group_of(slot), self.pending(slot));
+        if let Some(asked) = self.asked_mut(slot) {
+            asked.run = run;
+        }
         for tier in (0..self.tiers.len()).rev() {
             let group = self.group(tier, at);
             group.held += 1;
@@ -37,17 +39,31 @@ impl<K> Fair<K> {
 
     /// The run of a key has ended.
     pub(in crate::line) fn ended(&mut self, slot: u32) {
-        let number = self.marks.get(slot).map_or(NONE, |mark| mark.group);
-        let (mut at, mut opens) = (number, false);
-        for tier in self.tiers.iter_mut().rev() {
+        let number = self.group_of(slot);
+        let Some(Party { group, .. }) = self.nodes.party(number) else { return };
+        let mut opens = group.is_shut();
+        group.held -= 1;
+        let within = group.within;
+        if within != NONE {
+            opens |= self.ended_outer(within);
+        }
+        if opens {
+            self.open_what_has_room(self.innermost(), number);
+        }
+    }
+
+    /// The run of a key has ended that is in this group of the last but one tier. Returns whether a group
+    /// was at its cap.
+    #[inline(never)]
+    pub(super) fn ended_outer(&mut self, mut at: u32) -> bool {
+        let (mut opens, innermost) = (false, self.innermost());
+        for tier in self.tiers[..innermost].iter_mut().rev() {
             let Some(group) = tier.groups.get_mut(at) else { break };
             opens |= group.is_shut();
             group.held -= 1;
             at = group.within;
         }
-        if opens {
-            self.open_what_has_room(self.innermost(), number);
-        }
+        opens
     }
 
     /// A run of this group has ended: of it, and of those that it is in, some have just left their
@@ -63,17 +79,20 @@ impl<K> Fair<K> {
         }
     }
 
-    /// So many keys more or less of this group are in line, and so many more are known. Returns whether
-    /// it is shut.
-    #[inline]
-    pub(super) fn count(&mut self, number: u32, by: i32, known: u32) -> bool {
-        let Some((innermost, outer)) = self.tiers.split_last_mut() else { return true };
-        let Some(group) = innermost.groups.get_mut(number) else { return true };
-        group.count(by, true);
-        group.known += known;
-        let (mut at, shut) = (group.within, group.is_shut());
-        let mut open = !shut;
-        for tier in outer.iter_mut().rev() {
+    /// A key of this group has left the line, and not for its turn.
+    pub(super) fn count_out(&mut self, number: u32) {
+        let Some(Party { group, .. }) = self.nodes.party(number) else { return };
+        group.count(-1, true);
+        let (within, open) = (group.within, !group.is_shut());
+        self.count_outer(within, -1, open);
+    }
+
+    /// So many keys more or less of a group within this one, of the last but one tier, are in line; whether
+    /// that group does not shut them out. Where there is no such tier this is only counted in all.
+    #[inline(never)]
+    pub(super) fn count_outer(&mut self, mut at: u32, by: i32, mut open: bool) {
+        let innermost = self.innermost();
+        for tier in self.tiers[..innermost].iter_mut().rev() {
             let Some(group) = tier.groups.get_mut(at) else { break };
             group.count(by, open);
             open &= !group.is_shut();
@@ -82,7 +101,6 @@ impl<K> Fair<K> {
         if open {
             self.servable = self.servable.wrapping_add_signed(by as isize);
         }
-        shut
     }
 
     /// Of this group, and of those that it is in, some have just come to their caps. From outside to

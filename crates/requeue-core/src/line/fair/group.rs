@@ -1,6 +1,7 @@
 //! Which groups there are: they come with their first key, and go with their last.
 
-use super::node::Node;
+use super::keys::Seat;
+use super::node::Party;
 use super::{Fair, NONE};
 use crate::column::Column;
 use crate::line::groups::{Named, Naming, Ruled};
@@ -66,14 +67,12 @@ impl Group {
         }
     }
 
-    /// A key of it that may be served goes in the turn of this node, and is held. Returns whether the
-    /// group has come to its cap.
+    /// A key of it that may be served goes, and is held. Returns whether the group has come to its cap.
     #[inline(always)]
-    pub(super) fn takes_turn(&mut self, node: &mut Node) -> bool {
+    pub(super) fn serves(&mut self) -> bool {
         self.ready -= 1;
         self.open -= 1;
         self.held += 1;
-        node.left = if node.left == 0 { self.weight } else { node.left } - 1;
         self.is_shut()
     }
 
@@ -91,6 +90,7 @@ impl Group {
 
 pub(super) struct Tier<K> {
     pub(super) naming: Box<dyn Naming<K>>,
+    /// Those of the innermost tier stand [elsewhere](super::node::Nodes).
     pub(super) groups: Column<Group>,
     /// With `max_wait`.
     pub(super) elders: Column<Elders>,
@@ -108,16 +108,16 @@ impl<K> Fair<K> {
     /// A key becomes known. Users' code: if it panics nothing has changed, but for what the next
     /// call sets right.
     pub(in crate::line) fn know(&mut self, slot: u32, key: &K) {
-        let group = self.group_of(key);
+        let group = self.name(key);
         let tier = self.innermost();
         self.group(tier, group).known += 1;
-        self.marks.entry(slot).group = group;
+        *self.seats.entry(slot) = Seat(group);
     }
 
     /// The number of the group of a key that becomes known: it has yet to count there. Users' code, as
     /// above.
     #[inline(always)]
-    pub(super) fn group_of(&mut self, key: &K) -> u32 {
+    pub(in crate::line) fn name(&mut self, key: &K) -> u32 {
         if self.half.is_some() {
             self.drop_half();
         }
@@ -171,8 +171,8 @@ impl<K> Fair<K> {
 
     /// The key will be known no more: returns what [`forget`](Self::forget) wants.
     pub(in crate::line) fn take_group(&mut self, slot: u32) -> Option<u32> {
-        let mark = self.marks.get_mut(slot)?;
-        Some(core::mem::replace(&mut mark.group, NONE)).filter(|group| *group != NONE)
+        let seat = core::mem::take(self.seats.get_mut(slot)?);
+        Some(seat.0).filter(|group| *group != NONE)
     }
 
     /// A key of this group is known no more. The group goes with its last key.
@@ -190,18 +190,14 @@ impl<K> Fair<K> {
     /// once nobody knows the key any more.
     #[inline]
     pub(in crate::line) fn ended_for_good(&mut self, slot: u32) -> Option<u32> {
-        let number = core::mem::replace(&mut self.marks.get_mut(slot)?.group, NONE);
-        let (innermost, outer) = self.tiers.split_last_mut()?;
-        let group = innermost.groups.get_mut(number)?;
+        let number = self.seats.get(slot)?.0;
+        let Party { group, .. } = self.nodes.party(number)?;
         let mut opens = group.is_shut();
         group.held -= 1;
         group.known -= 1;
-        let (mut at, goes) = (group.within, group.known == 0);
-        for tier in outer.iter_mut().rev() {
-            let Some(group) = tier.groups.get_mut(at) else { break };
-            opens |= group.is_shut();
-            group.held -= 1;
-            at = group.within;
+        let (within, goes) = (group.within, group.known == 0);
+        if within != NONE {
+            opens |= self.ended_outer(within);
         }
         if opens {
             self.open_what_has_room(self.innermost(), number);
@@ -226,11 +222,12 @@ impl<K> Fair<K> {
         shown.take(number);
         elders.take(number);
         naming.forget(number, &mut |chunk| {
-            groups.free_page(chunk);
             elders.free_page(chunk);
             shown.free_page(chunk);
             if innermost {
                 nodes.free_page(chunk);
+            } else {
+                groups.free_page(chunk);
             }
         });
         if tier > 0 {

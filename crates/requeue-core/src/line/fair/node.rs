@@ -1,10 +1,12 @@
 //! Groups at a level, which take turns.
 
+use super::group::Group;
 use super::keys::Keys;
 use super::{Fair, NONE};
 use crate::arena::Arena;
 use crate::column::Column;
 use crate::line::levels::{Ranks, rank};
+use crate::prefetch::prefetch;
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
@@ -16,11 +18,11 @@ pub(super) struct Node {
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) group: u32,
-    /// The rank of the level.
-    pub(super) rank: u32,
     /// The node whose ring it stands in; none if it is the outermost one. It counts while it
     /// stands there.
     pub(super) up: u32,
+    /// The rank of the level.
+    rank: u16,
     pub(super) in_ring: bool,
     /// How many keys its turn has left; 0 if its turn has not begun.
     pub(super) left: u32,
@@ -54,16 +56,43 @@ impl Default for Node {
 impl Node {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.first == NONE && self.ring.0 == NONE && self.tree.is_empty()
+        self.keys.head == NONE && self.ring.0 == NONE && self.tree.is_empty()
+    }
+
+    /// A key goes in the turn of this node, whose group has this weight.
+    #[inline(always)]
+    pub(super) fn takes_turn(&mut self, weight: u32) {
+        self.left = if self.left == 0 { weight } else { self.left } - 1;
+    }
+
+    /// The rank of the level.
+    #[inline]
+    pub(super) fn rank(&self) -> u32 {
+        u32::from(self.rank)
+    }
+
+    fn at(group: u32, rank: u32) -> Self {
+        Self { group, rank: rank as u16, ..Self::default() }
     }
 }
+
+/// A group of the innermost tier, and the node that it always has: side by side, because who enters a key or
+/// takes one wants both.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Party {
+    pub(super) group: Group,
+    pub(super) node: Node,
+}
+
+const _: () = assert!(size_of::<Party>() == 128);
 
 /// Of the number of a node: it is not the one that an innermost group always has.
 const OTHER: u32 = 1 << 31;
 
-/// All nodes. The one that an innermost group always has has the group's number.
+/// All nodes, and the innermost groups. The node that such a group always has has the group's number.
 pub(super) struct Nodes {
-    own: Column<Node>,
+    own: Column<Party>,
     others: Column<Node>,
     /// The numbers of the others that are taken.
     taken: Arena<()>,
@@ -76,29 +105,53 @@ impl Nodes {
 
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<&Node> {
-        if at & OTHER == 0 { self.own.get(at) } else { self.others.get(at ^ OTHER) }
+        if at & OTHER == 0 { self.own.get(at).map(|own| &own.node) } else { self.others.get(at ^ OTHER) }
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Node> {
-        if at & OTHER == 0 { self.own.get_mut(at) } else { self.others.get_mut(at ^ OTHER) }
+        if at & OTHER == 0 {
+            self.party(at).map(|own| &mut own.node)
+        } else {
+            self.others.get_mut(at ^ OTHER)
+        }
     }
 
     /// The node of this number, which is made if it is not there.
     #[inline]
     pub(super) fn entry(&mut self, at: u32) -> &mut Node {
-        if at & OTHER == 0 { self.own.entry(at) } else { self.others.entry(at ^ OTHER) }
+        if at & OTHER == 0 { &mut self.own.entry(at).node } else { self.others.entry(at ^ OTHER) }
     }
 
+    /// An innermost group with its own node.
+    #[inline(always)]
+    pub(super) fn party(&mut self, group: u32) -> Option<&mut Party> {
+        self.own.get_mut(group)
+    }
+
+    /// An innermost group, for which there is room from now on.
+    #[inline]
+    pub(super) fn group(&mut self, group: u32) -> &mut Group {
+        &mut self.own.entry(group).group
+    }
+
+    /// The same of a number that may be none.
+    #[inline]
+    pub(super) fn known_group(&self, group: u32) -> Option<&Group> {
+        self.own.get(group).map(|own| &own.group)
+    }
+
+    /// Asks for the memory of the node of an innermost group, and of the group.
     #[inline]
     pub(super) fn prefetch(&self, at: u32) {
-        if at & OTHER == 0 {
-            self.own.prefetch(at);
+        if let Some(own) = self.own.get(at) {
+            prefetch(core::ptr::from_ref(&own.group) as usize);
+            prefetch(core::ptr::from_ref(&own.node) as usize);
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.own.iter().chain(self.others.iter())
+        self.own.iter().map(|own| &own.node).chain(self.others.iter())
     }
 
     /// How many nodes there are that are not the ones that innermost groups have.
@@ -110,13 +163,13 @@ impl Nodes {
     /// The node of an innermost group that is new.
     pub(super) fn make_own(&mut self, group: u32) -> u32 {
         debug_assert!(group & OTHER == 0, "there is no memory for so many groups");
-        *self.own.entry(group) = Node { group, rank: rank(0), ..Node::default() };
+        self.own.entry(group).node = Node::at(group, rank(0));
         group
     }
 
     pub(super) fn make_other(&mut self, group: u32, rank: u32) -> u32 {
         let at = self.taken.insert((), 0, 0);
-        *self.others.entry(at) = Node { group, rank, ..Node::default() };
+        *self.others.entry(at) = Node::at(group, rank);
         at | OTHER
     }
 
@@ -184,7 +237,7 @@ pub(super) struct Rings {
     /// There is one for each level.
     levels: bool,
     /// The one, if there is one for all levels.
-    one: Ring,
+    pub(super) one: Ring,
     /// The others, and the levels at which somebody may be served.
     each: Column<Ring>,
     used: Ranks,
@@ -226,7 +279,7 @@ impl<K> Fair<K> {
     /// A node comes to the back of its ring: it has keys, and its group is not shut.
     pub(super) fn join(&mut self, tier: usize, at: u32) {
         let Some(node) = self.nodes.get(at) else { return };
-        let (group, rank) = (node.group, node.rank);
+        let (group, rank) = (node.group, node.rank());
         let up = if tier == 0 {
             NONE
         } else {
@@ -256,7 +309,7 @@ impl<K> Fair<K> {
     pub(super) fn part(&mut self, tier: usize, at: u32) {
         let node = self.nodes.entry(at);
         (node.in_ring, node.left) = (false, 0);
-        let (up, rank) = (node.up, node.rank);
+        let (up, rank) = (node.up, node.rank());
         let mut ring = *self.rings.of(&mut self.nodes, up, rank);
         ring.part(&mut self.nodes, at);
         *self.rings.of(&mut self.nodes, up, rank) = ring;
@@ -277,10 +330,18 @@ impl<K> Fair<K> {
     #[inline]
     pub(super) fn node_of(&mut self, tier: usize, group: u32, rank: u32) -> u32 {
         let own = self.group(tier, group).node;
-        if self.nodes.get(own).is_some_and(|node| node.rank == rank) {
+        if self.nodes.get(own).is_some_and(|node| node.rank() == rank) {
             return own;
         }
         self.other_node_of(tier, group, rank, own)
+    }
+
+    /// The node of an innermost group at a level, if it is there.
+    pub(super) fn node_at(&self, group: u32, rank: u32) -> Option<u32> {
+        match self.nodes.get(group)?.rank() == rank {
+            true => Some(group),
+            false => self.others.get(&(self.innermost(), group, rank)).copied(),
+        }
     }
 
     #[inline(never)]
@@ -290,7 +351,7 @@ impl<K> Fair<K> {
         }
         let node = self.nodes.entry(own);
         if node.is_empty() {
-            node.rank = rank;
+            node.rank = rank as u16;
             return own;
         }
         let other = self.nodes.make_other(group, rank);
@@ -309,7 +370,7 @@ impl<K> Fair<K> {
     #[inline(never)]
     fn drop_if_not_own(&mut self, tier: usize, at: u32) {
         let Some(node) = self.nodes.get(at) else { return };
-        let (group, rank) = (node.group, node.rank);
+        let (group, rank) = (node.group, node.rank());
         if self.group(tier, group).node != at {
             self.others.remove(&(tier, group, rank));
             self.nodes.free(at);

@@ -16,15 +16,15 @@ impl<K> Fair<K> {
 
     /// Whether the key's group in this tier is paused. Users' code; nothing changes.
     pub(in crate::line) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        let group = self.find(key, tier).and_then(|number| self.tiers.get(tier)?.groups.get(number));
+        let group = self.find(key, tier).and_then(|number| self.known_group(tier, number));
         group.is_some_and(|group| group.paused.is_some())
     }
 
     /// Whether a group of a key that is known is paused.
     pub(in crate::line) fn is_in_paused_group(&self, slot: u32) -> bool {
-        let mut at = self.marks.get(slot).map_or(NONE, |mark| mark.group);
-        let groups = self.tiers.iter().rev().map_while(|tier| {
-            let group = tier.groups.get(at)?;
+        let mut at = self.group_of(slot);
+        let groups = (0..self.tiers.len()).rev().map_while(|tier| {
+            let group = self.known_group(tier, at)?;
             at = group.within;
             Some(group.paused.is_some())
         });

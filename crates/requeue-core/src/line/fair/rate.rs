@@ -35,9 +35,8 @@ impl<K> Fair<K> {
 
     /// A key that did not go in turn is handed out.
     pub(in crate::line) fn charge_for(&mut self, slot: u32, now: Instant) {
-        if let (true, Some(mark)) = (self.rated, self.marks.get(slot)) {
-            let group = mark.group;
-            self.charge(self.innermost(), group, now);
+        if self.rated {
+            self.charge(self.innermost(), self.group_of(slot), now);
         }
     }
 
@@ -87,9 +86,9 @@ impl<K> Fair<K> {
 
     /// When the groups of this key have a token again, if one of them has none.
     pub(in crate::line) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
-        let mut at = self.marks.get(slot)?.group;
-        let groups = self.tiers.iter().rev().map_while(|tier| {
-            let group = tier.groups.get(at)?;
+        let mut at = self.group_of(slot);
+        let groups = (0..self.tiers.len()).rev().map_while(|tier| {
+            let group = self.known_group(tier, at)?;
             at = group.within;
             Some(
                 group

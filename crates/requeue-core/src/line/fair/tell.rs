@@ -1,6 +1,6 @@
 //! What metrics are told: how many keys of each level are ready, and of each group.
 
-use super::Fair;
+use super::{Fair, NONE};
 use crate::arena::CHUNK;
 use crate::line::levels::{RANKS, level_of, rank};
 use crate::line::tell::GroupGauges;
@@ -10,10 +10,12 @@ impl<K> Fair<K> {
     /// A ready key that has this level came to stand, or ceased to stand, where nothing takes it
     /// from.
     pub(in crate::line) fn set_aside(&mut self, slot: u32, by: i32) {
-        let Some(mark) = self.marks.get(slot) else { return };
-        let (mut at, pending) = (mark.group, mark.asked.pending);
-        for tier in self.tiers.iter_mut().rev() {
-            let Some(group) = tier.groups.get_mut(at) else { break };
+        let (mut at, pending) = (self.group_of(slot), self.pending(slot));
+        for tier in (0..self.tiers.len()).rev() {
+            if at == NONE {
+                break;
+            }
+            let group = self.group(tier, at);
             group.aside = group.aside.wrapping_add_signed(by);
             at = group.within;
         }
@@ -68,7 +70,7 @@ impl<K> Fair<K> {
         let to = from.saturating_add(most);
         for number in from..end.min(to) {
             let Some(name) = at.shown.get(number).and_then(Option::as_ref) else { continue };
-            let Some(group) = at.groups.get(number) else { continue };
+            let Some(group) = self.known_group(tier, number) else { continue };
             into.push(GroupGauges {
                 tier,
                 name: name.clone(),

@@ -16,8 +16,12 @@ fn groups(divisors: &[u32], weights: &[u32], cap: usize) -> Groups<u32> {
     groups
 }
 
-fn fair(groups: Groups<u32>, priorities: bool) -> Box<Fair<u32>> {
-    Fair::new(groups, Rules { priorities, within: false, max_wait: None, aged: false })
+fn fair(groups: Groups<u32>, priorities: bool) -> Placed {
+    line_of(groups, Rules { priorities, within: false, max_wait: None, aged: false })
+}
+
+fn line_of(groups: Groups<u32>, rules: Rules) -> Placed {
+    Placed { fair: Fair::new(groups, rules), places: Few::default() }
 }
 
 struct Random(u64);
@@ -29,22 +33,86 @@ impl Random {
     }
 }
 
-/// Keys are their slots' numbers.
-fn enter(fair: &mut Fair<u32>, key: u32, level: i16) {
-    fair.enter_new(key, &key, Instant::ORIGIN, level);
+/// The places of a line's keys, which can tell three block numbers from each other.
+#[derive(Default)]
+struct Few(Vec<Option<u32>>);
+
+impl Few {
+    fn at(&mut self, slot: u32) -> &mut Option<u32> {
+        let len = self.0.len().max(slot as usize + 1);
+        self.0.resize(len, None);
+        &mut self.0[slot as usize]
+    }
 }
 
-fn end(fair: &mut Fair<u32>, key: u32) {
+impl Places for Few {
+    const NUMBERS: usize = 3;
+    fn place(&self, slot: u32) -> Option<usize> {
+        self.0.get(slot as usize).copied().flatten().map(|place| place as usize)
+    }
+    fn set_place(&mut self, slot: u32, block: u32) {
+        *self.at(slot) = Some(block % Self::NUMBERS as u32);
+    }
+    fn clear_place(&mut self, slot: u32) {
+        *self.at(slot) = None;
+    }
+}
+
+/// A line, and the places of its keys, which are their slots' numbers.
+struct Placed {
+    fair: Box<Fair<u32>>,
+    places: Few,
+}
+
+impl core::ops::Deref for Placed {
+    type Target = Fair<u32>;
+    fn deref(&self) -> &Fair<u32> {
+        &self.fair
+    }
+}
+
+impl core::ops::DerefMut for Placed {
+    fn deref_mut(&mut self) -> &mut Fair<u32> {
+        &mut self.fair
+    }
+}
+
+impl Placed {
+    /// As the state machine does, which hands the key out.
+    fn pop(&mut self) -> Option<u32> {
+        let slot = self.fair.pop(&mut self.places, Instant::ORIGIN)?.slot();
+        self.places.clear_place(slot);
+        Some(slot)
+    }
+
+    fn leave(&mut self, key: u32) -> bool {
+        self.fair.leave(&mut self.places, key)
+    }
+
+    fn raise(&mut self, key: u32, level: i16) {
+        self.fair.raise(&mut self.places, key, level);
+    }
+}
+
+fn enter(line: &mut Placed, key: u32, level: i16) {
+    let group = line.name(&key);
+    if let Some(place) = line.enter_new(key, group, Instant::ORIGIN, level) {
+        line.places.set_place(key, place);
+    }
+}
+
+fn end(fair: &mut Placed, key: u32) {
     fair.ended(key);
     let group = fair.take_group(key).expect("it was known");
     fair.forget(group);
 }
 
-fn is_empty(fair: &Fair<u32>) -> bool {
-    let no_group =
-        fair.tiers.iter().all(|tier| (0..1_000).all(|at| tier.groups.get(at).is_none_or(|g| g.known == 0)));
+fn is_empty(fair: &Placed) -> bool {
+    let no_group = (0..fair.tiers.len())
+        .all(|tier| (0..1_000).all(|at| fair.known_group(tier, at).is_none_or(|g| g.known == 0)));
     no_group
         && fair.nodes.spare() == 0
+        && fair.blocks.len() == 0
         && fair.others.is_empty()
         && fair.servable == 0
         && fair.elders.is_empty()
@@ -71,11 +139,11 @@ fn b3_a_group_that_waits_is_passed_over_at_most_once_a_weight_by_each_other() {
                     ready[key as usize / 10] += 1;
                 }
                 4..7 => {
-                    let Some(next) = line.pop(Instant::ORIGIN) else {
+                    let Some(next) = line.pop() else {
                         assert_eq!(line.servable(), 0);
                         continue;
                     };
-                    let (key, group) = (next.slot(), next.slot() as usize / 10);
+                    let (key, group) = (next, next as usize / 10);
                     ready[group] -= 1;
                     held.push(key);
                     for (other, passed) in passed.iter_mut().enumerate().filter(|(other, _)| *other != group)
@@ -108,8 +176,8 @@ fn b3_a_group_that_waits_is_passed_over_at_most_once_a_weight_by_each_other() {
                 (0..7).filter(|group| passed[*group].is_some()).map(|group| ready[group]).sum::<usize>();
             assert_eq!(line.servable(), servable);
         }
-        while let Some(next) = line.pop(Instant::ORIGIN) {
-            end(&mut line, next.slot());
+        while let Some(next) = line.pop() {
+            end(&mut line, next);
             while let Some(key) = held.pop() {
                 end(&mut line, key);
             }
@@ -117,8 +185,8 @@ fn b3_a_group_that_waits_is_passed_over_at_most_once_a_weight_by_each_other() {
         while let Some(key) = held.pop() {
             end(&mut line, key);
         }
-        while let Some(next) = line.pop(Instant::ORIGIN) {
-            end(&mut line, next.slot());
+        while let Some(next) = line.pop() {
+            end(&mut line, next);
         }
         assert!(is_empty(&line), "seed {seed}");
     }
@@ -132,7 +200,7 @@ fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
         let mut line = fair(groups(&[1_000], &weights, usize::MAX), false);
         let mut next_key = [0; 5];
         // the first three always have keys, the others come and go
-        let mut add = |line: &mut Fair<u32>, group: u32| {
+        let mut add = |line: &mut Placed, group: u32| {
             let key = group * 1_000 + next_key[group as usize] % 1_000;
             next_key[group as usize] += 1;
             enter(line, key, 0);
@@ -146,7 +214,7 @@ fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
             if random.below(3) == 0 {
                 add(&mut line, 3 + random.below(2));
             }
-            let key = line.pop(Instant::ORIGIN).expect("three always wait").slot();
+            let key = line.pop().expect("three always wait");
             end(&mut line, key);
             let group = key / 1_000;
             served[group as usize] += 1.0 / f64::from(weights[group as usize]);
@@ -169,7 +237,7 @@ fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
         let mut random = Random(seed);
         let max_wait = (seed % 3 == 0).then_some(Duration::from_secs(1));
         let rules = Rules { priorities: true, within: seed % 4 == 1, max_wait, aged: seed % 3 == 1 };
-        let mut line = Fair::new(groups(&[100, 10, 3], &[1, 2, 3], 2), rules);
+        let mut line = line_of(groups(&[100, 10, 3], &[1, 2, 3], 2), rules);
         let (mut free, mut ready, mut held): (Vec<u32>, Vec<u32>, Vec<u32>) =
             ((0..300).collect(), vec![], vec![]);
         for _ in 0..if cfg!(miri) { 300 } else { 4_000 } {
@@ -181,9 +249,9 @@ fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
                     ready.push(key);
                 }
                 4..6 => {
-                    if let Some(next) = line.pop(Instant::ORIGIN) {
-                        ready.retain(|key| *key != next.slot());
-                        held.push(next.slot());
+                    if let Some(next) = line.pop() {
+                        ready.retain(|key| *key != next);
+                        held.push(next);
                     }
                 }
                 6 if !ready.is_empty() => {
@@ -208,9 +276,9 @@ fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
         }
         while !ready.is_empty() || !held.is_empty() {
             held.drain(..).for_each(|key| end(&mut line, key));
-            while let Some(next) = line.pop(Instant::ORIGIN) {
-                ready.retain(|key| *key != next.slot());
-                held.push(next.slot());
+            while let Some(next) = line.pop() {
+                ready.retain(|key| *key != next);
+                held.push(next);
             }
             assert!(
                 ready.is_empty() || !held.is_empty(),
@@ -235,7 +303,7 @@ fn a_group_function_that_panics_for_an_inner_group_leaves_no_outer_one() {
         assert!(known.is_err() && line.take_group(key).is_none());
     }
     enter(&mut line, 11, 0);
-    assert_eq!(line.pop(Instant::ORIGIN).map(Marked::slot), Some(11));
+    assert_eq!(line.pop(), Some(11));
     end(&mut line, 11);
     assert!(is_empty(&line));
 }
