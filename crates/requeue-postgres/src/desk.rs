@@ -109,6 +109,8 @@ impl Desk {
                     let said = write(&mut link, std::slice::from_ref(&trigger), None).await;
                     Written { triggers: vec![trigger], told: vec![told], said }.tell();
                 }
+                // only now are they in line
+                self.sleepers.wake(queue);
                 is_owed = true;
             } else {
                 before = Written { triggers, told, said };

@@ -14,7 +14,7 @@ use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -61,6 +61,8 @@ pub(crate) struct Lease<K> {
     held: Mutex<Option<Held>>,
     /// How often the lease was lost.
     pub(crate) losses: AtomicU64,
+    /// The owner whose loss was counted last.
+    counted: AtomicI64,
     /// The lease may be over: the pump is to begin anew.
     lost: AtomicBool,
     /// Turns true when the pump has ended, and the lease is given up.
@@ -76,6 +78,7 @@ impl<K> Lease<K> {
             hears,
             held: Mutex::default(),
             losses: AtomicU64::new(0),
+            counted: AtomicI64::new(NOBODY),
             lost: AtomicBool::new(false),
             over: watch::Sender::new(false),
         }
@@ -96,9 +99,11 @@ impl<K> Lease<K> {
 }
 
 impl<K: Key> Lease<K> {
-    /// The runs are others' by now, or soon.
-    fn loses(&self, taps: &impl Taps) {
-        self.losses.fetch_add(1, Relaxed);
+    /// The runs of this owner are others' by now, or soon. Several find that out.
+    fn loses(&self, owner: i64, taps: &impl Taps) {
+        if self.counted.swap(owner, Relaxed) != owner {
+            self.losses.fetch_add(1, Relaxed);
+        }
         self.pen.lose_all();
         taps.lost();
     }
@@ -158,7 +163,7 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         if is_gone {
             if lease.held().take_if(|held| held.owner == owner).is_some() {
                 lease.lost.store(true, Relaxed);
-                lease.loses(&*taps);
+                lease.loses(owner, &*taps);
                 lease.pen.signal.notify_one();
             }
             (owner, failing) = (NOBODY, false);
@@ -280,7 +285,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         Failed::Not(_) | Failed::Data(_) => {}
                         Failed::Maybe(_) => self.is_unsure(),
                         Failed::LeaseLost => {
-                            self.lease.loses(&*self.taps);
+                            self.lease.loses(self.owner, &*self.taps);
                             self.is_nobody();
                         }
                     }
@@ -344,7 +349,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
             if is_gone && self.old.is_empty() {
                 // it was the last one with runs, and they are others'
-                self.lease.loses(&*self.taps);
+                self.lease.loses(old, &*self.taps);
             }
         }
         Ok(())

@@ -158,8 +158,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// The group is stored with the key, as [bytes](Key::to_bytes), and stays as long as something is known of the key. Programs in other
     /// languages say `select requeue.add_tx('orders', 'order-4711', grp => 'tenant-7')`. Keys that are added without one are
     /// a group of their own, without a cap. A queue without groups pays nothing for them; one that has some hands out keys to
-    /// one process after another. A second call of this takes the place of the first: groups within groups are not for a
-    /// server.
+    /// one process after another. The function of a second call takes the place of the first one's: groups within groups are not
+    /// for a server. Rules of both calls are stored.
     ///
     /// # Users' code
     ///

@@ -164,7 +164,6 @@ begin
       where u.d <= 0);
     if cardinality(known) = cardinality(ks) then return; end if;
   end if;
-  if gs is not null then update requeue.queue set grouped = true where id = q and not grouped; end if;
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
@@ -196,14 +195,18 @@ begin
     or excluded.rank < i.rank or excluded.value is not null or excluded.every_us is distinct from i.every_us
   returning i.key, (case when i.state = 1 and i.since = t then 1 when i.state = 2 and i.dirty then 2
     when i.due_at is not null then 3 else 4 end)::smallint;
+  -- behind the keys, as claim() locks them
+  if gs is not null then update requeue.queue set grouped = true where id = q and not grouped; end if;
 end $$;
 
--- Whoever sleeps is woken, but for the process of this name. Called after an add has been committed, and not in its transaction.
+-- Whoever sleeps is woken, but for the process of this name. Adds call it when they have been committed, and not in their
+-- transaction; all others in theirs.
 create function requeue.wake(q int, who text default null) returns void language sql as $$
   select pg_notify('requeue', concat_ws(' ', q, who))
     where exists(select 1 from requeue.owner where queue = q and idle and name is distinct from who) $$;
 
--- Adds keys in a user's transaction: the triggers exist when it commits. It locks nothing.
+-- Adds keys in a user's transaction: the triggers exist when it commits. It locks no row that anybody else locks. While a process
+-- sleeps it notifies, and PostgreSQL commits transactions that notify one after another.
 create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null,
   gs bytea[] default null)
 returns void language sql as $$
@@ -224,20 +227,20 @@ create function requeue.fold(q int, from_id bigint, most int) returns void langu
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare r record;
 begin
-  for r in
-    with taken as (
-      delete from requeue.inbox b where b.ctid = any(array(
-        select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))
-      returning b.*)
-    select b.value is null as bare, b.grp is null as alone, array_agg(b.key order by b.id) ks,
-      array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
-        -- the clock may have been set back meanwhile
-        b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
-    from taken b group by b.value is null, b.grp is null
-  loop
+  -- in one call, which locks rows in one order
+  with taken as (
+    delete from requeue.inbox b where b.ctid = any(array(
+      select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))
+    returning b.*)
+  select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
+    array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
+      -- the clock may have been set back meanwhile
+      b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
+  into r from taken b;
+  if r.ks is not null then
     perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null,
       case when r.alone then null else r.gs end);
-  end loop;
+  end if;
 end $$;
 
 -- After a failover to a server that had not got the last of the log, numbers would come twice: a new timeline begins far
@@ -518,7 +521,7 @@ begin
           coalesce(bool_or(y.paused), false) as paused from requeue.groups y where y.queue = q and y.grp = r.g) w
         cross join lateral (select case when w.paused then 0 else least(n - got,
           case when laps = 0 then spare else w.weight::bigint * laps end,
-          case when w.cap is not null and r.g <> '' then w.cap - (select count(*) from (select 1 from requeue.item y
+          case when w.cap < 2147483647 and r.g <> '' then w.cap - (select count(*) from (select 1 from requeue.item y
             where y.queue = q and y.grp = r.g and y.state = 2 limit w.cap) h) end) end as room) c
         cross join lateral unnest(case when r.g = ''
           then array(select y.ctid from requeue.item y where y.queue = q and y.state = 1 and y.grp is null and y.rank = level
@@ -575,6 +578,8 @@ set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set j
 declare got int := 0; due timestamptz; token timestamptz;
 begin
   if cardinality(ks) > 0 then
+    -- the owner before its keys, as reap() and settle() lock them; whether it is there is for claim() to say
+    if n > 0 then perform 1 from requeue.owner w where w.id = o for key share; end if;
     return query select 0, null::bytea, x, 0, 0, 0, null::jsonb
       from requeue.finish(q, ks, fs, how, ds, nfails, atts, vs, errs) x;
     -- groups may be below their caps again, and this process leaves keys of theirs to others
@@ -706,10 +711,10 @@ create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
   owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
-  select (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
+  select least(most, (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit most) x)
       + (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
-        order by i.rank, i.grp, i.pos limit most) x),
+        order by i.rank, i.grp, i.pos limit most) x)),
     (select count(*) from (select 1 from requeue.owner o cross join lateral (
       select 1 from requeue.item i where i.owner = o.id and i.state = 2 limit most) h where o.queue = q limit most) x),
     (select count(*) from (select 1 from requeue.item i where i.queue = q and i.due_at is not null
@@ -720,8 +725,14 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
       (select i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit 1)
       union all
-      (select i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
-        order by i.rank, i.grp, i.pos limit most)) x),
+      (with recursive head(rank, grp, since, nth) as ( -- the first key of each group
+        (select i.rank, i.grp, i.since, 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
+          order by i.rank, i.grp, i.pos limit 1)
+        union all
+        select x.rank, x.grp, x.since, h.nth + 1 from head h cross join lateral (
+          select i.rank, i.grp, i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
+            and (i.rank, i.grp) > (h.rank, h.grp) order by i.rank, i.grp, i.pos limit 1) x where h.nth < most)
+        select min(h.since) from head h)) x),
     (select w.paused from requeue.queue w where w.id = q),
     o.owners, o.expired, o.lease_us,
     (select (extract(epoch from clock_timestamp() - min(t.since)) * 1000000)::bigint from (

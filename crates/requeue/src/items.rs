@@ -22,7 +22,9 @@ use std::vec;
 /// When a panic unwinds through it, the items that are still in it are put back, whatever
 /// the queue was built with: their keys go to the back of the line, with their values,
 /// attempts and failures, as if they had not been handed out. So a panic over one key of
-/// a batch does not say done of the others. An item that was taken out ends by itself.
+/// a batch does not say done of the others. An item that was taken out ends by itself. On a
+/// queue that is over (shut down, and nothing ready) nobody may be left to take them: there they
+/// are done, as a retry that is refused, and counted as one.
 ///
 /// While it exists nobody else gets these keys: those behind a slow one wait for
 /// it, so take as many as are worked off together.

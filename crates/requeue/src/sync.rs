@@ -79,7 +79,7 @@ mod modelled {
     #[derive(Debug)]
     pub(crate) struct RawLock(Mutex<()>);
 
-    /// What whoever has it has; nothing after it was given back.
+    /// The holder's token; empty once given back.
     #[derive(Debug, Default)]
     pub(crate) struct Taken<'a>(Option<MutexGuard<'a, ()>>);
 

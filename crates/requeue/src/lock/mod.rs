@@ -16,7 +16,8 @@
 //!
 //! `unsafe` in this file: a hold gives access to the value. What makes it sound: only `Held` reaches
 //! the value, other than by `&mut Lock`; a `Held` is made by whoever has taken the lock, and
-//! the lock is released once, when it ends. It does not leave its thread.
+//! the lock is released once, when it ends. It does not leave its thread. Both implementations of [`Locked`] answer
+//! with one field of theirs, so with the same lock each time.
 
 #[cfg_attr(requeue_loom, allow(dead_code, reason = "the queue's models have loom's mutex"))]
 mod barrier;
@@ -71,13 +72,14 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// What has a lock, and may have something to do after a hold of it. A lock has itself, and nothing to do.
+/// Something that contains a lock, and may have to act when a hold ends. A bare lock does nothing.
 pub(crate) trait Locked {
     type Value;
 
+    /// The lock, which must be the same one at each call: `Held` relies on that.
     fn the_lock(&self) -> &Lock<Self::Value>;
 
-    /// Ends a hold that was [dropped](Held): by this, the lock has to be released.
+    /// Ends a hold that was [dropped](Held). It must release the lock.
     fn end(held: Plain<'_, Self::Value>, of: &Self);
 }
 

@@ -22,7 +22,7 @@
 //! between two instructions of H's thread that come before S, then L comes after it and reads SLEEPERS. If
 //! it fell after S, then S was visible before V, which read a `true` that is older: a contradiction. The same
 //! holds of whoever takes the lock after H: so every later holder finds SLEEPERS, until it is cleared. It is
-//! cleared only by a holder that wakes somebody, within the [lot's](Lot) own lock, and when nobody else is in the lot.
+//! cleared only by a holder that looks whom to wake, within the [lot's](Lot) own lock, and when nobody else is in the lot.
 //! V is made within that lock too, and looks at SLEEPERS once more: so whoever had set it
 //! and was not in the lot yet begins anew.
 //!
@@ -42,12 +42,13 @@ pub(super) const TURNS: u32 = if cfg!(requeue_loom) { 0 } else { 8 };
 /// 45 ns each on a Xeon of 2023, where all turns together take 0.14 ms; of 5 to
 /// 30 ns on others.
 pub(super) const PAUSES: (u32, u32) = (64, 512);
-/// How long a sleeper sleeps that cannot rely on being woken.
+/// What a store takes at the very most until all threads see it, with much to spare.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Somebody is in the lot, or on the way there.
 const SLEEPERS: u8 = 1;
-/// The heavy barrier is not to be had here, so that each holder makes a full one. Set for good when the lock is made.
+/// The heavy barrier is not to be had here, so that each holder makes a full one. Set for good: when the lock is made, or by
+/// the first sleeper that the system refuses it.
 const FENCES: u8 = 2;
 
 /// What whoever has the lock has, on the thread that took it.
@@ -113,7 +114,9 @@ impl RawLock {
         while !self.try_take_again() {
             let fences = self.after.fetch_or(SLEEPERS, Relaxed) & FENCES != 0;
             if !barrier::heavy(fences) {
-                // a process may forbid itself the system call at any time
+                // A process may forbid itself the system call at any time. From now on holders make full barriers here. One
+                // that had looked too early for that has long released the lock when the moment is over.
+                self.after.fetch_or(FENCES, Relaxed);
                 std::thread::sleep(MOMENT);
                 continue;
             }
