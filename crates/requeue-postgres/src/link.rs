@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Row, Statement};
@@ -203,11 +203,28 @@ impl Link {
         sql: &'static str,
         params: &[&dyn Param],
     ) -> Result<Vec<Row>, Failed> {
-        self.query_for(sql, params, ANSWERS).await
+        self.answer(sql, params, ANSWERS).await
     }
 
-    /// The same with a limit for how long it may take.
+    /// The same with a limit for how long all of it may take, a connection that has to be made included.
     pub(crate) async fn query_for(
+        &mut self,
+        sql: &'static str,
+        params: &[&dyn Param],
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failed> {
+        let begun = Instant::now();
+        match tokio::time::timeout(limit, self.ready(sql)).await {
+            Ok(ready) => drop(ready?),
+            Err(_) => {
+                self.live = None;
+                return Err(Failed::Not("the server does not answer".into()));
+            }
+        }
+        self.answer(sql, params, limit.saturating_sub(begun.elapsed())).await
+    }
+
+    async fn answer(
         &mut self,
         sql: &'static str,
         params: &[&dyn Param],

@@ -144,20 +144,26 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         let left = safe.saturating_sub(sent.duration_since(acked));
         let mut is_gone = left.is_zero();
         if !is_gone && sent.duration_since(acked) + tick >= third {
-            let mut pulse = pulse.lock().await;
             let (beat, length) = ("select requeue.beat($1, $2)", lease.micros());
-            let beat = pulse.query_for(beat, &[&owner, &length], left.min(tick)).await;
+            // the other queues of this handle extend their leases on this connection too
+            let limit = left.min(tick);
+            let beat = match tokio::time::timeout(limit, pulse.lock()).await {
+                Ok(mut pulse) => {
+                    pulse.query_for(beat, &[&owner, &length], limit.saturating_sub(sent.elapsed())).await.ok()
+                }
+                Err(_) => None,
+            };
             let beat = beat.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)));
-            failing = beat.is_err();
+            failing = beat.is_none();
             match beat {
-                Ok(true) => {
+                Some(true) => {
                     acked = sent;
                     if let Some(held) = lease.held().as_mut().filter(|held| held.owner == owner) {
                         held.beat = sent;
                     }
                 }
-                Ok(false) => is_gone = true,
-                Err(_) => is_gone = acked.elapsed() >= safe,
+                Some(false) => is_gone = true,
+                None => is_gone = acked.elapsed() >= safe,
             }
         }
         if is_gone {
@@ -194,8 +200,17 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
     link: Link,
     closing: watch::Receiver<bool>,
 ) {
-    let mut pump =
-        Pump { lease, taps, link, owner: NOBODY, old: Vec::new(), asleep: false, full: 0, closing };
+    let mut pump = Pump {
+        lease,
+        taps,
+        link,
+        owner: NOBODY,
+        joined: Instant::now(),
+        old: Vec::new(),
+        asleep: false,
+        full: 0,
+        closing,
+    };
     pump.works().await;
     pump.leaves().await;
     pump.lease.over.send_replace(true);
@@ -206,6 +221,8 @@ struct Pump<K, T> {
     taps: Arc<T>,
     link: Link,
     owner: i64,
+    /// When the call was sent that made it that.
+    joined: Instant,
     /// Owners that this process was, and that may still have keys.
     old: Vec<i64>,
     /// The server knows that this process sleeps, and is to be notified.
@@ -320,7 +337,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
         if self.owner != NOBODY {
             self.old.push(self.owner);
         }
-        self.is_nobody();
+        // the lease goes on to be extended, and to be watched: it is that of the runs until they are settled
+        (self.owner, self.asleep) = (NOBODY, false);
     }
 
     fn is_nobody(&mut self) {
@@ -339,7 +357,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 .query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()])
                 .await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
-            *self.lease.held() = Some(Held { owner: self.owner, beat: sent });
+            self.joined = sent;
         }
         while let Some(old) = self.old.last().copied() {
             let fences = self.lease.pen.fences();
@@ -351,6 +369,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 // it was the last one with runs, and they are others'
                 self.lease.loses(old, &*self.taps);
             }
+        }
+        let held = self.lease.held().map(|held| held.owner);
+        if held != Some(self.owner) {
+            *self.lease.held() = Some(Held { owner: self.owner, beat: self.joined });
         }
         Ok(())
     }

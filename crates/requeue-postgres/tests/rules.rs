@@ -12,6 +12,7 @@ use requeue::{
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
 use std::collections::HashMap;
 use std::future::Future;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
@@ -363,6 +364,72 @@ fn e13_a_process_that_cannot_extend_its_lease_ends_its_runs_before_others_get_th
     // the key is not lost: it runs again, here or elsewhere
     assert_eq!(told.recv_timeout(LONG), Ok("begun"));
     worker.stop(Duration::ZERO).wait();
+}
+
+/// Connections to the server, until it is told to stall: then they stay open, new ones are taken, and nothing goes through.
+fn stalling_way(socket: std::path::PathBuf, stalls: Arc<AtomicBool>) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let pass = |mut from: Box<dyn Read + Send>, mut to: Box<dyn Write + Send>, stalls: Arc<AtomicBool>| {
+        std::thread::spawn(move || {
+            let mut some = vec![0; 65536];
+            while let Ok(length @ 1..) = from.read(&mut some) {
+                until("the way is open", || !stalls.load(SeqCst));
+                if to.write_all(&some[..length]).is_err() {
+                    break;
+                }
+            }
+        });
+    };
+    std::thread::spawn(move || {
+        while let Ok((here, _)) = listener.accept() {
+            let there = std::os::unix::net::UnixStream::connect(&socket).expect("the server is up");
+            let (here_too, there_too) = (here.try_clone().expect("it"), there.try_clone().expect("it"));
+            pass(Box::new(here), Box::new(there), stalls.clone());
+            pass(Box::new(there_too), Box::new(here_too), stalls.clone());
+        }
+    });
+    port
+}
+
+#[test]
+fn e13_runs_are_told_to_end_in_time_where_connections_stay_open_and_nothing_comes_back() {
+    let Some(db) = Database::new() else { return };
+    let stalls = Arc::new(AtomicBool::new(false));
+    let port = stalling_way(db.cluster.folder().join(".s.PGSQL.5432"), stalls.clone());
+    let pg = Postgres::connect(&format!("host=127.0.0.1 port={port} user=postgres dbname={}", db.name));
+    let pg = pg.wait().expect("it is up");
+    // shorter than a call is waited for, and longer
+    let leases = [("short", Duration::from_secs(3)), ("long", Duration::from_secs(18))];
+    let (tell, told) = mpsc::channel();
+    let workers = leases.map(|(name, lease)| {
+        let q: Queue<String> = pg.queue(name).lease(lease).open().wait().expect("the schema is there");
+        let tell = tell.clone();
+        let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String>| {
+            tell.send((name, "begun")).expect("the test goes on");
+            until("the end of the lease", || run.cancelled());
+            tell.send((name, "cancelled")).expect("the test goes on");
+        });
+        add(&q, "k");
+        (q, worker.expect("threads"))
+    });
+    for _ in leases {
+        assert_eq!(told.recv_timeout(LONG).map(|(_, what)| what), Ok("begun"));
+    }
+    stalls.store(true, SeqCst);
+    for (name, _) in leases {
+        assert_eq!(told.recv_timeout(LONG), Ok((name, "cancelled")));
+        let left = "select bool_and(lease_until > clock_timestamp()) from requeue.owner o join requeue.queue q on q.id = o.queue";
+        assert_eq!(
+            db.sql(&format!("{left} where q.name = '{name}'")),
+            "t",
+            "others could have had the key already"
+        );
+    }
+    stalls.store(false, SeqCst);
+    for (_, worker) in workers {
+        worker.stop(Duration::ZERO).wait();
+    }
 }
 
 #[test]
