@@ -458,15 +458,15 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
-    /// Delay before the first retry; it doubles with every failure in a row [default: 1s]
+    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry [default: 5m]
+    /// The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
-    /// Lengthen each delay by a random part of it, up to this fraction
+    /// Lengthen each delay by a random part of it, up to this fraction (not on a server, which has none)
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
     pub(crate) jitter: f64,
 

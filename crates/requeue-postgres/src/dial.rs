@@ -340,6 +340,14 @@ impl Postgres {
         let runtime = hub.runtime.clone();
         call(&runtime, async move {
             hub.office.lock().await.connect().await?;
+            if hub.hears {
+                // without it leases would be lost, one after another
+                let direct = hub.pulse.lock().await.connect().await.map(drop);
+                if let Some(why) = direct.err().and_then(|failed| failed.why()) {
+                    let why = format!("direct_host, for notifications and leases: {why}");
+                    return Err(Failed::Not(why.into()).into());
+                }
+            }
             Ok(Self { hub })
         })
     }

@@ -88,7 +88,8 @@ impl Failed {
             "RQ001" | "RQ002" => Self::LeaseLost,
             // the session was ended from outside, perhaps between commit and answer
             code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(words(error)),
-            code if code.starts_with("22") => Self::Data(words(error)),
+            // a key that is longer than its index can keep, or what is no value of its type
+            code if code == "54000" || code.starts_with("22") => Self::Data(words(error)),
             // the statement failed, and with it its transaction
             _ => Self::Not(words(error)),
         }

@@ -100,7 +100,10 @@ create table requeue.inbox(
   rank int not null default 0,
   value jsonb,
   grp bytea, -- the group's name
-  at timestamptz not null default clock_timestamp()
+  at timestamptz not null default clock_timestamp(),
+  -- what no index of item can keep must not be accepted: every claim would fail on it
+  constraint keys_of_transactions_have_at_most_2600_bytes check (octet_length(key) <= 2600),
+  constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 create index inbox_id on requeue.inbox(queue, id);
 

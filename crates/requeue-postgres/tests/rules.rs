@@ -581,6 +581,25 @@ fn e21_triggers_in_users_transactions_wait_for_nobody_and_come_with_the_commit()
 }
 
 #[test]
+fn e21_a_trigger_that_no_index_can_keep_is_refused_and_stops_nobody() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let random = "(select string_agg(md5(n::text), '') from generate_series(1, 300) n)";
+    let (worker, ran) = works(&q);
+    block_on(async {
+        let client = db.client().await;
+        for (key, group) in [(random, "null"), ("'k'", random)] {
+            let add = format!("select requeue.add_tx('orders', {key}, grp => {group})");
+            let refused = client.batch_execute(&add).await.expect_err("it is too long");
+            assert!(format!("{refused:?}").contains("have_at_most_2600_bytes"), "{refused:?}");
+        }
+    });
+    add(&q, "next");
+    assert_eq!(ran.recv_timeout(LONG).map(|(key, _)| key), Ok("next".to_owned()));
+    worker.stop(Duration::ZERO).wait();
+}
+
+#[test]
 fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
     let Some(db) = Database::new() else { return };
     let q = open(&db.connect());
