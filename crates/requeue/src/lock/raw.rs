@@ -37,11 +37,11 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// How often a caller stays away before it sleeps. (A model tries all orders anyway.)
-pub(super) const TURNS: u32 = if cfg!(requeue_loom) { 0 } else { 8 };
+const TURNS: u32 = if cfg!(requeue_loom) { 0 } else { 8 };
 /// How many of the processor's pauses it stays away for at first, and at most: of
 /// 45 ns each on a Xeon of 2023, where all turns together take 0.14 ms; of 5 to
 /// 30 ns on others.
-pub(super) const PAUSES: (u32, u32) = (64, 512);
+const PAUSES: (u32, u32) = (64, 512);
 /// What a store takes at the very most until all threads see it, with much to spare.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -125,6 +125,11 @@ impl RawLock {
                 return;
             }
         }
+    }
+
+    #[cfg(all(test, not(requeue_loom)))]
+    pub(super) fn has_sleepers(&self) -> bool {
+        self.after.load(Relaxed) & SLEEPERS != 0
     }
 
     #[inline(always)]
