@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Row, Statement};
 
@@ -233,6 +234,11 @@ impl Link {
     ) -> Result<Vec<Row>, Failed> {
         let (client, statement) = self.ready(sql).await?;
         let answer = tokio::time::timeout(limit, statement.query(client, params)).await;
+        self.judge(answer)
+    }
+
+    /// What the answer to a statement says of it. A connection of which nobody knows what it has done is given up.
+    fn judge(&mut self, answer: Result<Result<Vec<Row>, Error>, Elapsed>) -> Result<Vec<Row>, Failed> {
         let failed = match answer {
             Ok(Ok(rows)) => return Ok(rows),
             Ok(Err(e)) => Failed::of(&e),
@@ -264,15 +270,7 @@ impl Link {
             }
         };
         let answer = tokio::time::timeout(ANSWERS, answer).await;
-        let failed = match answer {
-            Ok(Ok(rows)) => return Ok(rows),
-            Ok(Err(e)) => Failed::of(&e),
-            Err(_) => Failed::Maybe("the server does not answer".into()),
-        };
-        if matches!(failed, Failed::Maybe(_)) {
-            self.live = None;
-        }
-        Err(failed)
+        self.judge(answer)
     }
 
     /// Several statements in one transaction.
