@@ -5,8 +5,8 @@ use requeue::{Alarm, Clock, Failure, FakeClock, Instant, WorkQueue, Worker};
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::queue;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -169,5 +169,50 @@ fn w_past_the_deadline_of_drain_running_handlers_are_told_and_counted() {
         release.wait();
         worker.join();
         assert_eq!(q.len(), 1, "past the deadline no key is taken");
+    });
+}
+
+/// Tells that its drop has begun, and waits in it.
+struct DropsSlowly(Mutex<(Sender<()>, Receiver<()>)>);
+
+impl Drop for DropsSlowly {
+    fn drop(&mut self) {
+        let (begins, may) = self.0.get_mut().unwrap();
+        begins.send(()).unwrap();
+        may.recv().unwrap();
+    }
+}
+
+#[test]
+fn w_who_waits_for_the_end_of_threads_finds_the_handler_and_its_hooks_dropped() {
+    run("w_who_waits…", || {
+        // the handler's capture, and that of a hook that the watch of time limits has as well
+        for of_hook in [false, true] {
+            let (q, _clock) = queue();
+            let (begins, begun) = channel();
+            let (go_on, may) = channel();
+            let captured = Arc::new(DropsSlowly(Mutex::new((begins, may))));
+            let theirs = [of_hook, !of_hook].map(|has| has.then(|| captured.clone()));
+            let [hooks, handlers] = theirs;
+            drop(captured);
+            let worker = Worker::of(&q)
+                .workers(2)
+                .time_limit(ms(100))
+                .on_failure(move |_, _| drop(hooks.clone()))
+                .start_threads(move |_| drop(handlers.clone()))
+                .unwrap();
+            q.add(1).unwrap();
+            let (tell, joined) = channel();
+            let joins = std::thread::spawn(move || {
+                worker.drain(Duration::MAX).wait();
+                worker.join();
+                tell.send(()).unwrap();
+            });
+            begun.recv().unwrap();
+            assert!(joined.recv_timeout(ms(50)).is_err(), "a thread has the handler");
+            go_on.send(()).unwrap();
+            joins.join().unwrap();
+            assert!(begun.try_recv().is_err(), "once");
+        }
     });
 }

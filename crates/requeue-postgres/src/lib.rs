@@ -16,6 +16,7 @@
 //! })?;
 //! q.add("order-4711".into()).wait()?; // it is durable now, and some process runs it
 //! worker.stop(Duration::from_secs(10)).wait();
+//! q.leave().wait()?; // its lease is given up: nobody waits for it to run out
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

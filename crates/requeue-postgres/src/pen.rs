@@ -128,7 +128,7 @@ pub(crate) struct Pen<K> {
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
     /// Ends that the server has refused, because the run was not the key's any more.
     pub(crate) refused: AtomicU64,
-    /// No keys are claimed any more: the last handle is gone. It turns true under the lock of `runs`.
+    /// No keys are claimed any more: the last handle is gone, or the queue was left. It turns true under the lock of `runs`.
     pub(crate) closed: AtomicBool,
     /// Why the last call for keys and ends failed, if it did.
     trouble: Mutex<Option<String>>,
@@ -140,7 +140,7 @@ pub(crate) enum Gave {
     Now(Claimed),
     /// A run that has lost its lease still has it.
     Later,
-    /// The last handle is gone: nobody works any more.
+    /// The pen is closed: nobody works any more.
     Closed(Claimed),
 }
 
@@ -208,7 +208,7 @@ impl<K: Key> Pen<K> {
         self.closed.load(Relaxed)
     }
 
-    /// Claims no more: the last handle is gone. The keys that are in memory.
+    /// Claims no more. The keys that are in memory.
     pub(crate) fn close(&self) -> Vec<K> {
         let runs = self.runs();
         self.closed.store(true, Relaxed);

@@ -92,6 +92,11 @@ impl<K> Lease<K> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Turns true when the pump has ended, and the lease is given up.
+    pub(crate) fn left(&self) -> watch::Receiver<bool> {
+        self.over.subscribe()
+    }
+
     /// When the last beat was sent that was answered; `None` while the process is no owner.
     pub(crate) fn beat(&self) -> Option<Instant> {
         self.held().map(|held| held.beat)
@@ -120,7 +125,7 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     closing: watch::Receiver<bool>,
 ) {
     let tick = (lease.length / 6).min(LOOKS);
-    let mut over = lease.over.subscribe();
+    let mut over = lease.left();
     let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
     let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
     // of dead rows in the server's tables; the first answer only says from where on they count

@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::Json;
 
@@ -293,9 +294,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         if are_read {
             hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
         }
+        let left = lease.left();
         hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
         hub.spawn(|closing| pumps(lease, taps, link, closing));
-        Ok(Queue { handle: Arc::new(Handle { inner, name, _figures: figures, hub }) })
+        Ok(Queue { handle: Arc::new(Handle { inner, name, left, _figures: figures, hub }) })
     }
 }
 
@@ -360,6 +362,7 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
 ///
 /// A clone is another handle. When the last one is gone no more keys are claimed, and those that no worker has begun are
 /// put back; runs that go on are ended as long as a [`Postgres`](crate::Postgres) or another queue of it is there.
+/// A program that ends calls [`leave`](Self::leave): a handle may be where nobody thinks of it, in a handler for one.
 ///
 /// ```no_run
 /// # use requeue_postgres::Postgres;
@@ -377,6 +380,8 @@ pub struct Queue<K: Key, V: 'static = ()> {
 struct Handle<K: Key, V: 'static> {
     inner: Arc<Inner<K, V>>,
     name: String,
+    /// Turns true when the lease is given up.
+    left: watch::Receiver<bool>,
     /// What metrics read, as long as the queue is there.
     _figures: Arc<dyn ReadEngine>,
     /// Behind the others: it waits for what they begin.
@@ -417,14 +422,21 @@ impl<K: Key, V: DeserializeOwned> Inner<K, V> {
     }
 }
 
-impl<K: Key, V> Drop for Handle<K, V> {
-    fn drop(&mut self) {
+impl<K: Key, V> Handle<K, V> {
+    /// Claims no more, and puts back what no worker has begun. What has no run any more then gives up the lease.
+    fn leaves(&self) {
         let pen = &self.inner.pen;
         self.hub.sleepers.remove(pen.queue, &pen.signal);
         for key in pen.close() {
             self.inner.puts_back(&key);
         }
         pen.signal.notify_one();
+    }
+}
+
+impl<K: Key, V> Drop for Handle<K, V> {
+    fn drop(&mut self) {
+        self.leaves();
     }
 }
 
@@ -789,6 +801,40 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.handle.inner.pen.has_sent()
+    }
+
+    /// Ends the work of this process on the queue, as the end of the last handle does, whoever else has one: it claims no more,
+    /// takes no triggers, and puts back what no worker has begun. It has ended when the last run has, the server knows of
+    /// that, and the lease is given up; without that other processes get the key of a run only when the lease is over. Called
+    /// once the workers have ended it takes one call to the server.
+    ///
+    /// # Errors
+    ///
+    /// If the engine is closed meanwhile. A server that does not answer is tried again all the time.
+    ///
+    /// # Cancel safety
+    ///
+    /// It has begun when this returns; dropped, it goes on.
+    ///
+    /// ```no_run
+    /// # use requeue::{Run, Worker};
+    /// # use std::time::Duration;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// let worker = Worker::of(&q).start_threads(|run: Run<u64>| println!("{}", run.key()))?;
+    /// worker.stop(Duration::from_secs(10)).wait();
+    /// q.leave().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn leave(&self) -> Op<()> {
+        let Handle { inner, left, hub, .. } = &*self.handle;
+        self.handle.leaves();
+        inner.front.shut_down();
+        let mut left = left.clone();
+        hub.call(async move {
+            let has_left = left.wait_for(|left| *left).await;
+            has_left.map(drop).map_err(|_| EngineError::Unknown("the engine was closed".into()))
+        })
     }
 
     /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the

@@ -1032,6 +1032,43 @@ impl requeue::engine::Key for Slow {
 }
 
 #[test]
+fn e16_who_leaves_gives_the_lease_up_also_while_a_thread_has_a_handle() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").prefetch(5).open().wait().expect("the schema is there");
+    let (begins, begun) = mpsc::channel();
+    let (go_on, may) = mpsc::channel::<()>();
+    let may = Mutex::new(may);
+    let handle = q.clone();
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String>| {
+        begins.send(handle.ends_refused()).expect("the test goes on");
+        may.lock().expect("no panic").recv().expect("it is told");
+        drop(run);
+        Outcome::Done
+    });
+    let worker = worker.expect("there are threads");
+    add(&q, "runs");
+    begun.recv_timeout(LONG).expect("a run");
+    for name in ["b", "c"] {
+        add(&q, name);
+    }
+    until("they are claimed", || db.sql("select count(*) from requeue.item where state = 2") == "3");
+    let leaves = q.leave();
+    until("those without a run are put back", || {
+        db.sql("select count(*) from requeue.item where state = 1 and attempt = 0") == "2"
+    });
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "1", "a run goes on");
+    let late = q.add("late".into()).wait();
+    assert!(matches!(late.expect_err("it has left").error, EngineError::ShutDown));
+    go_on.send(()).expect("it waits");
+    leaves.wait().expect("the server answers");
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
+    assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "2", "the run has ended");
+    q.leave().wait().expect("a second time it has nothing to do");
+    worker.join();
+}
+
+#[test]
 fn e16_the_last_handle_gives_the_lease_up_also_while_the_engine_gives_a_key() {
     let Some(db) = Database::new() else { return };
     let pg = db.connect();
