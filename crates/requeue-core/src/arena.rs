@@ -470,11 +470,11 @@ impl<K> Arena<K> {
     /// stays lent there.
     #[inline(always)]
     fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
-        let s = self.occupied(loan.slot());
-        if !core::ptr::eq(s.key.get().cast::<K>(), loan.key.as_ptr()) {
-            not_ours();
+        match self.slot(loan.slot()) {
+            // (4) it is lent, so it has its key
+            Some(s) if core::ptr::eq(s.key.get().cast::<K>(), loan.key.as_ptr()) => s,
+            _ => not_ours(),
         }
-        s
     }
 
     /// Asserts that a loan is one of this arena's.
@@ -511,25 +511,29 @@ impl<K> Arena<K> {
         flags: u32,
     ) -> Option<Removed<K>> {
         let loan = loan(what_has_it.as_ref()?);
-        let slot = loan.slot();
-        if self.lent(loan).word.get() != OCCUPIED | LENT | flags {
+        let slot = self.lent(loan);
+        if slot.word.get() != OCCUPIED | LENT | flags {
             return None;
         }
+        let vacant = Vacant { no: loan.slot(), slot: NonNull::from(slot) };
         *what_has_it = None;
-        Some(self.take_out(slot))
+        Some(self.take_out(vacant))
     }
 
     /// Takes the key out; `None` while it is lent.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
-        (!self.is_lent(slot)).then(|| self.take_out(slot))
+        let s = self.occupied(slot);
+        let (is_lent, vacant) = (s.word.get() & LENT != 0, Vacant { no: slot, slot: NonNull::from(s) });
+        (!is_lent).then(|| self.take_out(vacant))
     }
 
-    /// Moves the key of an occupied slot out, to which no reference is left.
+    /// Moves the key of an occupied slot out, to which no reference is left, so that the slot is vacant.
     #[inline(always)]
-    fn take_out(&mut self, slot: u32) -> Removed<K> {
-        let s = self.occupied(slot);
-        let vacant = Vacant { no: slot, slot: NonNull::from(s) };
+    fn take_out(&mut self, vacant: Vacant<K>) -> Removed<K> {
+        let slot = vacant.no;
+        // SAFETY: (1) both callers have just found it.
+        let s = unsafe { vacant.slot.as_ref() };
         s.word.set(0);
         let hash = s.hash.get();
         // SAFETY: (3) the slot was occupied until the line above, so the key is

@@ -104,6 +104,7 @@ impl Bucket {
 }
 
 /// What a search that enters what it does not find came to.
+#[derive(Clone, Copy)]
 pub(crate) enum Found {
     Known(u32),
     New(u32),

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::filter::{Open, word};
-use crate::hold::Shared;
+use crate::hold::{Hold, Shared};
 use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant, Metrics};
 use requeue_core::{
@@ -79,11 +79,37 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let integer = word(&key);
-        self.add_as(key, (None, 0), None, |core, trigger| {
-            let (added, ticket) = core.add_now(trigger, hash)?;
-            self.publish_if_redundant(core, added, ticket, integer, hash);
-            Ok(added)
-        })
+        // both are dropped after the hold, also where users' code panics
+        let mut in_memory;
+        let mut trigger = Kept(Trigger::new(key, None));
+        let mut hold = self.hold(None);
+        let Some((added, ticket)) = hold.core.add_at_once(&mut trigger.0, hash) else {
+            in_memory = trigger;
+            return self.add_now_in_hold(hold, &mut in_memory.0, integer, hash);
+        };
+        self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
+        hold.close();
+        Ok(added)
+    }
+
+    /// The same of what is not added at once.
+    #[inline(never)]
+    fn add_now_in_hold(
+        &self,
+        mut hold: Hold<'_, K, V>,
+        trigger: &mut Trigger<K, V>,
+        integer: Option<u64>,
+        hash: u32,
+    ) -> AddResult<K, V>
+    where
+        K: Eq,
+    {
+        let accepted = hold.core.add_now(trigger, hash).map(|(added, ticket)| {
+            self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
+            added
+        });
+        hold.close();
+        accepted.map_err(|reason| refused(trigger, reason))
     }
 
     /// The next redundant triggers of an integer that had one need no lock.

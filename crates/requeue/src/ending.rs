@@ -215,8 +215,9 @@ pub(crate) fn finish<K, V>(
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
         if let Some((key, worked)) = hold.core.finish_at_once(slot) {
-            hold.close();
-            shared.tell_worked(worked, RunEnd::Done);
+            hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
+            // it is already: said where the guard's drop sees it without a look
+            *slot = None;
             return drop(key);
         }
     }
@@ -234,8 +235,7 @@ fn finish_in_full<K, V>(
 ) {
     if shared.journal.is_none() {
         if let Some((key, worked)) = hold.core.finish_grouped(slot) {
-            hold.close();
-            shared.tell_worked(worked, RunEnd::Done);
+            hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             return drop(key);
         }
     }

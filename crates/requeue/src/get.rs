@@ -64,21 +64,28 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     #[inline(always)]
+    fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, left: &mut Self::Left) -> bool {
+        // only in the hold: what runs before may panic, and the run must still be there
+        if self.ending.is_none() {
+            return true;
+        }
+        if hold.shared().journal.is_some() {
+            return false;
+        }
+        let Some((key, worked)) = hold.core.finish_at_once(&mut self.ending) else { return false };
+        (left.key, left.worked) = (Some(key), worked);
+        true
+    }
+
+    #[inline(always)]
     fn take(
         &mut self,
         hold: &mut Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
-        // only now: what runs before may panic, and the run must still be there
-        if self.ending.is_some() {
-            let shared = hold.shared();
-            let at_once =
-                if shared.journal.is_none() { hold.core.finish_at_once(&mut self.ending) } else { None };
-            match at_once {
-                Some((key, worked)) => (left.key, left.worked) = (Some(key), worked),
-                None => left.in_full = finish_told(shared, hold, &mut self.ending, false),
-            }
+        if !self.ends_at_once(hold, left) {
+            left.in_full = finish_told(hold.shared(), hold, &mut self.ending, false);
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),
@@ -99,9 +106,9 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         waker: Option<Waker>,
         left: Self::Left,
     ) -> Self::Got {
-        let shared = hold.shared();
-        hold.close_with(&taken, waker);
-        Self::after(shared, left);
+        let (shared, Left { key, worked, in_full }) = (hold.shared(), left);
+        hold.close_with(&taken, worked, waker);
+        Self::after(shared, Left { key, worked: None, in_full });
         Item::new(owner.clone(), taken)
     }
 
@@ -134,16 +141,17 @@ impl<K, V> Default for Left<K, V> {
 }
 
 impl<K, V> Hold<'_, K, V> {
-    /// Ends the hold in which a key was taken. The guard is made after it, so that it is made
+    /// Ends the hold in which a key was taken, and a run ended that took so long. The guard is made after it, so that it is made
     /// where the caller wants it: nothing in here unwinds, or the key would be held for ever.
     #[inline(always)]
-    fn close_with(self, taken: &Handout<K, V>, waker: Option<Waker>) {
-        let shared = self.shared();
-        self.close();
+    fn close_with(self, taken: &Handout<K, V>, worked: Option<Duration>, waker: Option<Waker>) {
+        self.close_telling(|shared| {
+            shared.tell_waited(taken.waited);
+            shared.tell_worked(worked, RunEnd::Done);
+        });
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
-        shared.tell_waited(taken.waited);
     }
 }
 
@@ -154,7 +162,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
     let mut hold = shared.enter(&mut reading);
     match hold.get() {
         Got::Item(taken) => {
-            hold.close_with(&taken, None);
+            hold.close_with(&taken, None, None);
             Some(Item::new(Owner::Borrowed(shared), taken))
         }
         Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
@@ -167,7 +175,7 @@ pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>
     let mut hold = shared.enter(&mut None);
     match hold.get() {
         Got::Item(taken) => {
-            hold.close_with(&taken, None);
+            hold.close_with(&taken, None, None);
             Ok(Item::new(Owner::Borrowed(shared), taken))
         }
         nothing => {

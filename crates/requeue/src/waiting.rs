@@ -26,6 +26,13 @@ pub(crate) trait Ask<'q, K, V> {
     /// Makes room for so many keys, before the hold.
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
+    /// In the hold: ends what is to be ended before, if that is soon done; else false, and
+    /// [`take`](Self::take) does it.
+    #[inline(always)]
+    fn ends_at_once(&mut self, _: &mut Hold<'_, K, V>, _: &mut Self::Left) -> bool {
+        true
+    }
+
     /// In the hold: ends what is to be ended before, and takes what there is.
     fn take(
         &mut self,
@@ -288,8 +295,10 @@ impl<'q, K, V> Waiting<'q, K, V> {
             let (mut reading, mut left) = (None, Leaves(A::Left::default()));
             ask.make_room(0, shared, &mut left.0);
             let mut hold = shared.enter(&mut reading);
-            if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
-                return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));
+            if ask.ends_at_once(&mut hold, &mut left.0) {
+                if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
+                    return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));
+                }
             }
             let look = Look { reading, deadline: None, who: Sleeper::Thread, left };
             if let Some(got) = Self::wait_on(owner, waiter, ask, hold, look) {

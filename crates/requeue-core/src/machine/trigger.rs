@@ -702,19 +702,52 @@ impl<K: Eq, V> Core<K, V> {
             return self.add_now_in_full(trigger, hash);
         }
         let Trigger { key, value, .. } = trigger;
-        match self.find_or_enter(key, hash, Ready) {
-            Found::Known(slot) => Ok((self.trigger_now(slot, value, 0), Ticket(slot))),
+        let found = self.find_or_enter(key, hash, Ready);
+        Ok(self.added_now(found, value))
+    }
+
+    /// A trigger that goes straight in was looked for, and entered as ready where it was not found.
+    #[inline(always)]
+    fn added_now(&mut self, found: Found, value: &mut Option<V>) -> (Added, Ticket) {
+        match found {
+            Found::Known(slot) => (self.trigger_now(slot, value, 0), Ticket(slot)),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
                     self.merge_in(slot, value.take());
                 }
-                Ok((Added::Ready, Ticket(slot)))
+                (Added::Ready, Ticket(slot))
             }
         }
     }
 
-    #[inline(never)]
+    /// [`add_now`](Self::add_now) of a key without a payload, if its place in the table says all; else `None`,
+    /// and nothing has changed. No call is given the trigger, so that it need not be in memory.
+    ///
+    /// # Panics
+    ///
+    /// As `add`.
+    ///
+    /// ```
+    /// # use requeue_core::{Added, Config, Core, Trigger};
+    /// let mut core = Core::<String>::new(Config::default());
+    /// let mut trigger = Trigger::new("a".to_owned(), None);
+    /// let added = core.add_at_once(&mut trigger, 7).map(|(added, _)| added);
+    /// assert_eq!(added, Some(Added::Ready));
+    /// ```
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn add_at_once(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
+        // a key that goes straight into a line of ours meets no users' code any more
+        if !self.straight || trigger.value.is_some() {
+            return None;
+        }
+        let (Self { table, arena, line, .. }, key) = (&mut *self, &mut trigger.key);
+        let found = table.find_or_enter(&mut Entering { arena, line, key, hash, enters: Ready }, hash)?;
+        Some(self.added_now(found, &mut None))
+    }
+
+    #[inline]
     fn add_now_in_full(
         &mut self,
         trigger: &mut Trigger<K, V>,
