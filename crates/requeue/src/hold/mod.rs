@@ -218,9 +218,9 @@ impl<K, V> Shared<K, V> {
     fn unlock(&self, state: Plain<'_, State<K, V>>) -> bool {
         let is_more = !state.core.is_quiescent();
         if is_more {
-            self.unlock_and_more(state)
+            self.unlock_and_more(state);
         } else {
-            state.release()
+            state.release();
         }
         is_more
     }
