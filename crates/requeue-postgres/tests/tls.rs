@@ -11,7 +11,7 @@ use requeue_postgres::Postgres;
 fn server() -> Option<(Cluster, u16, String)> {
     let port = Cluster::free_port();
     let cluster = Cluster::start(&format!("listen_addresses = '127.0.0.1'\nport = {port}\n"))?;
-    // by the server, so that the files are its own
+    // by the server, so that the files are its own; a program that does not read is an error, if it ends soon enough
     for command in [
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem",
         "openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr",
@@ -19,7 +19,10 @@ fn server() -> Option<(Cluster, u16, String)> {
         "openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile server.ext -out server.crt",
         "chmod 600 server.key",
     ] {
-        cluster.sql("postgres", &format!("copy (select 1) to program '({command}) 2>>openssl.log'"));
+        cluster.sql(
+            "postgres",
+            &format!("copy (select 1) to program 'cat >/dev/null; ({command}) 2>>openssl.log'"),
+        );
     }
     // the folder of the data is the server's alone
     let ca = cluster.sql("postgres", "select pg_read_file('ca.pem')");
@@ -27,7 +30,10 @@ fn server() -> Option<(Cluster, u16, String)> {
     std::fs::write(&copy, ca).expect("a copy");
     cluster.sql("postgres", "create role worker login superuser password 'secret'");
     let hba = r"local all all trust\nhost all postgres 127.0.0.1/32 trust\nhostssl all worker 127.0.0.1/32 scram-sha-256\n";
-    cluster.sql("postgres", &format!("copy (select 1) to program 'printf \"{hba}\" > pg_hba.conf'"));
+    cluster.sql(
+        "postgres",
+        &format!("copy (select 1) to program 'cat >/dev/null; printf \"{hba}\" > pg_hba.conf'"),
+    );
     cluster.sql("postgres", "alter system set ssl = on");
     cluster.sql("postgres", "select pg_reload_conf()");
     while cluster.sql("postgres", "show ssl") != "on" {
