@@ -244,6 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "a quarter of a million pushes take it ten minutes, and none is unsafe")]
     #[should_panic(expected = "a queue keeps at most 262144 timers")]
     fn a_heap_makes_no_place_that_its_index_cannot_tell() {
         let (mut index, mut heap) = (Index::new(), Heap::new(Store::Near));
