@@ -1,6 +1,6 @@
 //! A queue, as a process has it that does not work on it.
 
-use crate::desk::micros;
+use crate::desk::{fits, micros};
 use crate::dial::{Hub, known};
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
@@ -166,7 +166,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be.
+    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be. If a key is longer
+    /// than [`LONGEST_KEY`](crate::LONGEST_KEY) none is.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -212,6 +213,13 @@ impl Client {
         let rank = -i32::from(priority);
         let sleepers = self.hub.sleepers.clone();
         let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Vec<_>>());
+        let fit = keys
+            .iter()
+            .enumerate()
+            .try_for_each(|(nth, key)| fits(key, groups.as_ref().and_then(|groups| groups[nth].as_deref())));
+        if let Err(refused) = fit {
+            return Err(refused).into();
+        }
         self.with(move |office, queue| {
             Box::pin(async move {
                 let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));

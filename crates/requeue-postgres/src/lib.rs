@@ -66,6 +66,7 @@ mod watch;
 mod words;
 
 pub use client::{Client, Stats};
+pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;
 pub use queue::{Queue, QueueBuilder};
