@@ -65,7 +65,7 @@ mod typed;
 mod watch;
 mod words;
 
-pub use client::{Client, Stats};
+pub use client::{Client, GroupState, Stats};
 pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;

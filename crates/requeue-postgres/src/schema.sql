@@ -712,7 +712,8 @@ end $$;
 -- only members of pg_read_all_stats see it. Vacuum's own do not keep others' rows.
 create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
-  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
+  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint, group_cap int, paused_groups bigint, ruled_groups bigint)
+language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   select least(most, (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit most) x)
@@ -742,8 +743,12 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
       select xact_start from pg_stat_activity where (backend_xmin is not null or backend_xid is not null)
         and pid <> pg_backend_pid() and datname = current_database() and backend_type <> 'autovacuum worker'
       union all
-      select prepared from pg_prepared_xacts where database = current_database()) t(since))
-  from (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
+      select prepared from pg_prepared_xacts where database = current_database()) t(since)),
+    (select nullif(w.cap, 2147483647) from requeue.queue w where w.id = q), g.paused, g.ruled
+  from (select count(*) filter (where r.paused) as paused,
+      count(*) filter (where r.weight is not null or r.cap is not null) as ruled
+    from (select * from requeue.groups w where w.queue = q order by w.grp limit most) r) g,
+    (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
       min(l.us) filter (where l.us > 0) as lease_us
     from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
       from requeue.owner w where w.queue = q) l) o $$;
