@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use tokio_postgres::NoTls;
+use tokio_postgres::{GenericClient, NoTls};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -177,7 +177,7 @@ fn e11_an_end_that_is_sent_twice_has_its_effect_once() {
     let Some(db) = Database::new() else { return };
     let q = open(&db.connect());
     add(&q, "k");
-    let claim = "select requeue.join_(1, 'test', 60000000); select f from requeue.claim(1, 1, 9)";
+    let claim = "select requeue.join_(1, 'test', 60000000); select f from requeue.claim(1, 1, 9, true)";
     let fence = db.sql(claim);
     let fence = fence.lines().last().expect("a fence");
     let end = format!(
@@ -393,7 +393,7 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
     // as kill -9 leaves it
     db.sql(
-        "select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2)",
+        "select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2, true)",
     );
     let q = open(&db.connect());
     let (worker, ran) = works(&q);
@@ -401,6 +401,98 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
     keys.sort();
     assert_eq!(keys, ["a", "b", "c"]);
     assert!(worker.stop(LONG).wait().complete);
+}
+
+/// Ends these runs well, and claims up to nine keys, as owner 1 of queue 1; what the server says, a line each: `0` for an end that
+/// was accepted, `1 k` for a key, `3` where triggers are to be folded in.
+async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<String> {
+    let (keys, fences): (Vec<&[u8]>, Vec<i64>) =
+        ends.iter().map(|(key, fence)| (key.as_bytes(), *fence)).unzip();
+    let next = "select kind || coalesce(' ' || convert_from(k, 'UTF8'), '') from requeue.next(1, 1, 9, $1, $2,
+                array_fill(0::smallint, array[$3::int]), array_fill(0::bigint, array[$3]), array_fill(0, array[$3]), array_fill(0, array[$3]),
+                array_fill(null::jsonb, array[$3]), array_fill(null::text, array[$3])) order by 1";
+    let count = i32::try_from(keys.len()).expect("few");
+    let rows = client.query(next, &[&keys, &fences, &count]).await.expect("it is up");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.
+fn are_held(db: &Database, keys: &[&str]) {
+    let q = open(&db.connect());
+    for key in keys {
+        add(&q, key);
+    }
+    db.sql("select requeue.join_(1, 'test', 3600000000); select requeue.claim(1, 1, 9, true)");
+    let fences: Vec<String> = (1..=keys.len()).map(|fence| fence.to_string()).collect();
+    assert_eq!(db.sql("select fence from requeue.item order by pos"), fences.join("\n"));
+}
+
+#[test]
+fn processes_that_end_runs_fold_each_others_triggers_in_and_wait_for_nobody() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["x", "y"]);
+    block_on(async {
+        let (mut one, mut two) = (db.client().await, db.client().await);
+        let first = one.transaction().await.expect("it is up");
+        assert_eq!(next_of(&first, &[("x", 1)]).await, ["0"]);
+        db.sql("select requeue.add_tx('default', 'other'); select requeue.add_tx('orders', 'x')");
+        // the other process knows of the trigger of a key whose row the first has locked, and does not wait for it
+        let second = two.transaction().await.expect("it is up");
+        let said = tokio::time::timeout(LONG, next_of(&second, &[("y", 2)])).await;
+        assert_eq!(said.expect("it waits for nobody"), ["0", "3"]);
+        db.sql("select requeue.add_tx('orders', 'y')");
+        first.commit().await.expect("it is up");
+        second.commit().await.expect("it is up");
+        assert_eq!(next_of(&one, &[]).await, ["1 x", "1 y"]);
+        assert_eq!(db.sql("select count(*) from requeue.inbox where queue = 1"), "0");
+    });
+}
+
+#[test]
+fn the_ends_of_runs_lock_keys_in_the_order_in_which_triggers_do() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["z", "a", "b"]);
+    block_on(async {
+        let (mut user, ends) = (db.client().await, db.client().await);
+        let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        let lock = user.transaction().await.expect("it is up");
+        lock.batch_execute("select 1 from requeue.item where key = 'a' for update").await.expect("it is up");
+        let runs = [("z", 1), ("a", 2), ("b", 3)];
+        let (said, ()) = futures_util::future::join(next_of(&ends, &runs), async {
+            while db.sql(waits) != "1" {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // whoever waits for `a` has nothing behind it
+            db.sql("select 1 from requeue.item where key in ('b', 'z') for update nowait");
+            lock.rollback().await.expect("it is up");
+        })
+        .await;
+        assert_eq!(said, ["0", "0", "0"]);
+    });
+}
+
+#[test]
+fn e14_keys_that_somebody_has_locked_keep_no_others_from_coming_back() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["a", "b"]);
+    db.sql(
+        "insert into requeue.owner(id, queue, name, lease_until) values (1000, 1, 'another', '-infinity')",
+    );
+    db.sql("insert into requeue.item(queue, key, state, fence, owner) values (1, 'c', 2, 99, 1000)");
+    db.sql("update requeue.owner set lease_until = '-infinity'");
+    block_on(async {
+        let mut user = db.client().await;
+        let lock = user.transaction().await.expect("it is up");
+        lock.batch_execute("select 1 from requeue.item where key = 'a' for no key update")
+            .await
+            .expect("it is up");
+        assert_eq!(db.sql("set lock_timeout = '60s'; select requeue.reap(1000)"), "2");
+        assert_eq!(db.sql("select key, state from requeue.item order by key"), "\\x61|2\n\\x62|1\n\\x63|1");
+        assert_eq!(db.sql("select id from requeue.owner"), "1", "its key still points to it");
+        lock.rollback().await.expect("it is up");
+        assert_eq!(db.sql("select requeue.reap(1000)"), "1");
+        assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
+    });
 }
 
 #[test]
@@ -411,7 +503,7 @@ fn e15_what_an_unanswered_claim_has_brought_goes_back_in_line() {
         add(&q, name);
     }
     db.sql("select requeue.join_(1, 'old', 60000000), requeue.join_(1, 'new', 60000000)");
-    db.sql("select requeue.claim(1, 1, 9)");
+    db.sql("select requeue.claim(1, 1, 9, true)");
     let known = db.sql("select fence from requeue.item where key = 'known'");
     assert_eq!(db.sql(&format!("select requeue.settle(1, 1, 2, array[{known}::bigint])")), "1");
     assert_eq!(
@@ -421,7 +513,7 @@ fn e15_what_an_unanswered_claim_has_brought_goes_back_in_line() {
     // a claim that was on its way is refused
     assert_eq!(
         db.sql(
-            "do $$ begin perform requeue.claim(1, 1, 9); exception when sqlstate 'RQ001' then return; end $$"
+            "do $$ begin perform requeue.claim(1, 1, 9, true); exception when sqlstate 'RQ001' then return; end $$"
         ),
         ""
     );

@@ -89,13 +89,13 @@ pub(crate) struct Looks<F>(F);
 impl<F: Fn(&str) -> String> Looks<F> {
     /// They are noted from now on.
     pub(crate) fn noted(sql: F) -> Self {
-        sql("alter function requeue.claim(int, bigint, int) rename to claims;
+        sql("alter function requeue.claim(int, bigint, int, boolean) rename to claims;
              create table look(at timestamptz, o bigint, found int);
-             create function requeue.claim(q int, o_ bigint, n int) returns table(k bytea, f bigint, att int, fails int, prio int,
+             create function requeue.claim(q int, o_ bigint, n int, folds boolean) returns table(k bytea, f bigint, att int, fails int, prio int,
                  val jsonb, place bigint) language plpgsql as $$
              declare t timestamptz := clock_timestamp(); m int;
              begin
-               return query select * from requeue.claims(q, o_, n);
+               return query select * from requeue.claims(q, o_, n, folds);
                get diagnostics m = row_count;
                insert into look values (t, o_, m);
              end $$;
