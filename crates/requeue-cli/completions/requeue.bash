@@ -457,7 +457,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__ls)
-            opts="-h --engine --json --queue --dead --queues --help"
+            opts="-h --engine --json --queue --dead --queues --groups --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -67,7 +67,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A ru
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction (not on a server, which has none)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
@@ -134,8 +134,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'P
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server keys keep the groups that `requeue add --group-by` gave them, and this is only said for --group-cap' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
 concat\t''
@@ -158,7 +158,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction (not on a server, which has none)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
@@ -219,6 +219,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The nam
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l groups -d 'On a server, the groups that are paused or have a weight or a cap of their own'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'The name of the queue' -r
@@ -249,7 +250,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand purge" -s h -l help -d '
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l every -d 'How long it rests between two looks' -r
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l times -d 'End after so many looks' -r

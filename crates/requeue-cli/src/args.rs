@@ -238,6 +238,16 @@ pub(crate) struct Work {
 fn for_work(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "queue" => arg.help("The name of the queue [default: default]"),
+        "group_by" => arg.help(
+            "In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the \
+             whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that \
+             it does not match are one group. On a server keys keep the groups that `requeue add --group-by` gave them, and this \
+             is only said for --group-cap",
+        ),
+        "group_cap" => arg.help(
+            "With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from \
+             then on",
+        ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
         "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
         | "no_gitignore" | "on" | "no_initial" | "one" | "resync" | "dry_run" | "resume" | "left_to"
@@ -277,6 +287,7 @@ impl Work {
         let on_server = [
             (run.limiter.is_some(), "--limiter", stored),
             (run.retry_rate.is_some(), "--retry-rate", stored),
+            (run.jitter.is_some(), "--jitter", stored),
             (
                 run.group_rate.is_some(),
                 "--group-rate",
@@ -466,9 +477,9 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
-    /// Lengthen each delay by a random part of it, up to this fraction (not on a server, which has none)
-    #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, default_value = "0.2", help_heading = "Retrying")]
-    pub(crate) jitter: f64,
+    /// Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]
+    #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, help_heading = "Retrying")]
+    pub(crate) jitter: Option<f64>,
 
     /// Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3
     #[arg(
@@ -608,6 +619,11 @@ impl Run {
     /// What the key waits for whose first run fails.
     pub(crate) fn base_delay(&self) -> Duration {
         self.base_delay.unwrap_or(Duration::from_secs(1))
+    }
+
+    /// By up to which part of it a delay is lengthened.
+    pub(crate) fn jitter(&self) -> f64 {
+        self.jitter.unwrap_or(0.2)
     }
 
     /// The longest delay before a retry.
@@ -924,7 +940,7 @@ mod tests {
         let run = parse(&["true"]).unwrap();
         assert_eq!(run.base_delay(), Duration::from_secs(1));
         assert_eq!(run.max_delay(), Duration::from_secs(300));
-        assert_eq!(run.jitter, 0.2);
+        assert_eq!(run.jitter(), 0.2);
         assert_eq!(run.max_attempts, 5);
         assert_eq!((run.retry_rate, run.retry_burst), (None, None));
         assert_eq!((run.timeout, run.drain_timeout, run.again_after), (None, None, None));

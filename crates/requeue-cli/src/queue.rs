@@ -103,7 +103,7 @@ fn limited(limiter: impl RateLimiter<Key> + 'static) -> Shape {
 }
 
 fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterError> {
-    Jitter::new(Exponential::new(args.base_delay(), args.max_delay())?, args.jitter, seed)
+    Jitter::new(Exponential::new(args.base_delay(), args.max_delay())?, args.jitter(), seed)
 }
 
 /// Asks for no delay and counts the failures of each key, which `REQUEUE_FAILURES`

@@ -89,10 +89,15 @@ pub(crate) fn json(text: &str) -> String {
 /// The members that name a key in a JSON object: `"key":"…"`; where the key is not
 /// UTF-8 the text has replacement characters, and `"key_hex"` has the exact bytes.
 pub(crate) fn json_key(bytes: &[u8]) -> String {
+    json_bytes("key", bytes)
+}
+
+/// The same for other bytes, by this name.
+pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) => format!("\"key\":{}", json(text)),
+        Ok(text) => format!("\"{name}\":{}", json(text)),
         Err(_) => {
-            let mut out = format!("\"key\":{},\"key_hex\":\"", json(&String::from_utf8_lossy(bytes)));
+            let mut out = format!("\"{name}\":{},\"{name}_hex\":\"", json(&String::from_utf8_lossy(bytes)));
             for b in bytes {
                 let _ = write!(out, "{b:02x}");
             }

@@ -1,6 +1,6 @@
 //! A queue, as a process has it that does not work on it.
 
-use crate::desk::micros;
+use crate::desk::{fits, micros};
 use crate::dial::{Hub, known};
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
@@ -84,6 +84,33 @@ pub struct Stats {
     /// How long the oldest transaction of the database has gone on that keeps a snapshot: what is dead since then can't be
     /// cleaned away. Of other roles' transactions a role knows that is a member of `pg_read_all_stats`.
     pub oldest_snapshot: Option<Duration>,
+    /// How many keys of a group may be held at once, of those that have no cap of their own. `None`: any number.
+    pub group_cap: Option<usize>,
+    /// Groups that are paused: [`Client::groups`] says which.
+    pub groups_paused: u64,
+    /// Groups that have a weight or a cap of their own.
+    pub groups_with_rules: u64,
+}
+
+/// A group of a queue that is paused, or has rules of its own: [`Client::groups`].
+///
+/// ```no_run
+/// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+/// let groups = pg.client("orders").groups().wait()?;
+/// assert!(groups.iter().all(|group| group.paused || group.weight.is_some() || group.cap.is_some()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupState {
+    /// Its name, as [bytes](Key::to_bytes).
+    pub name: Vec<u8>,
+    /// Whether its keys are not handed out.
+    pub paused: bool,
+    /// How many of its keys are handed out in one of its turns; `None`: one.
+    pub weight: Option<u32>,
+    /// How many of its keys may be held at once, `usize::MAX` is any number; `None`: as [`Stats::group_cap`] says.
+    pub cap: Option<usize>,
 }
 
 type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send>>;
@@ -94,6 +121,11 @@ fn age(micros: i64) -> Duration {
 
 fn count(row: &Row, nth: usize) -> u64 {
     row.get::<_, i64>(nth).unsigned_abs()
+}
+
+/// As the server keeps it: its largest number is any number.
+fn cap(most: i32) -> usize {
+    usize::try_from(most).ok().filter(|_| most < i32::MAX).unwrap_or(usize::MAX)
 }
 
 impl Client {
@@ -166,7 +198,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be.
+    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be. If a key is longer
+    /// than [`LONGEST_KEY`](crate::LONGEST_KEY) none is.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -212,6 +245,13 @@ impl Client {
         let rank = -i32::from(priority);
         let sleepers = self.hub.sleepers.clone();
         let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Vec<_>>());
+        let fit = keys
+            .iter()
+            .enumerate()
+            .try_for_each(|(nth, key)| fits(key, groups.as_ref().and_then(|groups| groups[nth].as_deref())));
+        if let Err(refused) = fit {
+            return Err(refused).into();
+        }
         self.with(move |office, queue| {
             Box::pin(async move {
                 let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
@@ -386,6 +426,35 @@ impl Client {
         }
     }
 
+    /// The groups that are paused or have rules of their own, by name. The others have the weight 1 and [`Stats::group_cap`].
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// for group in pg.client("orders").groups().wait()? {
+    ///     println!("{} {:?}", String::from_utf8_lossy(&group.name), group);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn groups(&self) -> Op<Vec<GroupState>> {
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                let groups = "select substr(grp, 5) as name, paused, weight, cap from requeue.groups where queue = $1 order by name";
+                let rows = office.query(groups, &[&queue]).await?;
+                let read = |row: &Row| GroupState {
+                    name: row.get(0),
+                    paused: row.get(1),
+                    weight: row.get::<_, Option<i32>>(2).map(i32::unsigned_abs),
+                    cap: row.get::<_, Option<i32>>(3).map(cap),
+                };
+                Ok(rows.iter().map(read).collect())
+            })
+        })
+    }
+
     /// Removes the keys whose last run gave up; how many.
     ///
     /// # Errors
@@ -424,8 +493,8 @@ impl Client {
 /// How many keys of a queue do what, each counted up to `most`; it fails after `limit`.
 pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Duration) -> Result<Stats, Failed> {
     let stats =
-        "select ready, held, waiting, inbox, dead, oldest_us, paused, owners, expired, lease_us, snapshot_us
-                 from requeue.stats($1, $2)";
+        "select ready, held, waiting, inbox, dead, oldest_us, paused, owners, expired, lease_us, snapshot_us,
+                 group_cap, paused_groups, ruled_groups from requeue.stats($1, $2)";
     let rows = link.query_for(stats, &[&queue, &most], limit).await?;
     let Some(row) = rows.first() else { return Ok(Stats::default()) };
     let time = |nth: usize| row.get::<_, Option<i64>>(nth).map(age);
@@ -441,6 +510,9 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
         expired_owners: count(row, 8),
         shortest_lease: time(9),
         oldest_snapshot: time(10),
+        group_cap: row.get::<_, Option<i32>>(11).map(cap),
+        groups_paused: count(row, 12),
+        groups_with_rules: count(row, 13),
     })
 }
 

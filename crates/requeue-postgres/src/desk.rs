@@ -1,12 +1,14 @@
 //! Where triggers are written: whatever is noted while one statement goes on is written by the next.
 
-use crate::link::{Failed, Link};
+use crate::link::{ANSWERS, Call, Failed, Link};
 use crate::sleepers::{Sleepers, WAKE};
 use crate::typed::Param;
-use futures_util::future::join;
-use requeue::Added;
+use futures_util::future::{Either, poll_immediate, ready, select};
+use requeue::{Added, EngineError};
 use serde_json::value::RawValue;
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -14,6 +16,31 @@ use tokio_postgres::types::Json;
 
 /// At most so many triggers are written at once, so that nobody waits for an endless statement.
 const MOST: usize = 1000;
+
+/// The most bytes that a key has on a server, and the name of a group: an index of PostgreSQL keeps no longer ones. A trigger
+/// with a longer one is refused, and names it.
+///
+/// ```
+/// assert_eq!(requeue_postgres::LONGEST_KEY, 2600);
+/// ```
+pub const LONGEST_KEY: usize = 2600;
+
+/// Whether the server's indexes can keep a key and the name of its group.
+///
+/// # Errors
+///
+/// Which of them it is, and how long it may be.
+pub(crate) fn fits(key: &[u8], group: Option<&[u8]>) -> Result<(), EngineError> {
+    let all = [("key", Some(key)), ("name of a group", group)];
+    let long =
+        all.into_iter().find_map(|(what, bytes)| Some((what, bytes.filter(|it| it.len() > LONGEST_KEY)?)));
+    let Some((what, bytes)) = long else { return Ok(()) };
+    let (begin, length) = (String::from_utf8_lossy(&bytes[..40]), bytes.len());
+    let why = format!(
+        "the {what} that begins with {begin:?} has {length} bytes; a server keeps {LONGEST_KEY} at most"
+    );
+    Err(EngineError::NotApplied(why.into()))
+}
 
 pub(crate) type Told = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
 
@@ -64,56 +91,73 @@ impl Desk {
         self.wake.notify_one();
     }
 
-    /// What one statement can write of what is noted.
-    fn next(&self) -> (Vec<Trigger>, Vec<Told>) {
+    /// What one statement can write of what is noted; `None` if nothing is.
+    fn next(&self) -> Option<(Vec<Trigger>, Vec<Told>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = noted.front().map_or(0, |(first, _)| {
-            noted.iter().take(MOST).take_while(|(trigger, _)| trigger.goes_with(first)).count()
-        });
-        noted.drain(..most).unzip()
+        let (first, _) = noted.front()?;
+        let most = noted.iter().take(MOST).take_while(|(trigger, _)| trigger.goes_with(first)).count();
+        Some(noted.drain(..most).unzip())
     }
 
     /// Writes what is noted, until the engine is closed.
     ///
     /// Who waits for a statement is told while the next one is under way: to wake a thread takes as long as to look a key up.
+    ///
+    /// While triggers change nothing, a second statement is on its way behind the first, so that the server does not wait for this
+    /// process between two of them. Where they are written the next one waits for the answer and is larger for it: the server
+    /// waits for the disk once for all of them.
     pub(crate) async fn works(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
-        // whether the statement before has changed something: then this one probably does
+        // whether the statement that was answered last has changed something: then the next one probably does
         let mut changes = true;
+        let mut sent: VecDeque<Sent> = VecDeque::new();
         let mut before = Written::default();
         loop {
-            let (triggers, told) = self.next();
-            let Some(queue) = triggers.first().map(|it| it.queue) else {
-                std::mem::take(&mut before).tell();
+            // One that may have to be written again, key by key, has none behind it: triggers keep their order. Nor has one that
+            // writes.
+            let has_room = |sent: &VecDeque<Sent>| {
+                sent.is_empty() || sent.len() < 2 && !changes && !sent.iter().any(|it| it.has_values)
+            };
+            if let Some((triggers, told)) = has_room(&sent).then(|| self.next()).flatten() {
+                let wakes = changes.then(|| self.sleepers.name.clone());
+                sent.push_back(Sent::new(&mut link, triggers, told, wakes).await);
+            }
+            let has_room = has_room(&sent);
+            // the connections' tasks send: triggers, and the claims of those who were woken
+            tokio::task::yield_now().await;
+            std::mem::take(&mut before).tell();
+            let Some(first) = sent.front_mut() else {
                 if *closing.borrow() {
                     return;
                 }
                 self.wake.notified().await;
                 continue;
             };
-            let tells = async {
-                // the connection's task sends
-                tokio::task::yield_now().await;
-                std::mem::take(&mut before).tell();
+            let (queue, expected) = (first.queue, first.wakes);
+            let written = if has_room {
+                let noted = std::pin::pin!(self.wake.notified());
+                match select(&mut first.answer, noted).await {
+                    Either::Left((written, _)) => written,
+                    Either::Right(_) => continue,
+                }
+            } else {
+                (&mut first.answer).await
             };
-            let wakes = changes.then_some(&*self.sleepers.name);
-            let (said, ()) = join(write(&mut link, &triggers, wakes), tells).await;
-            let expected = changes;
-            changes = said.as_ref().map_or(true, |changed| !changed.is_empty());
+            sent.pop_front();
+            changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
             if changes {
                 self.sleepers.wake(queue);
             }
-            let mut is_owed = said.is_ok() && changes && !expected;
-            if matches!(said, Err(Failed::Data(_))) && triggers.len() > 1 {
+            let mut is_owed = written.said.is_ok() && changes && !expected;
+            if matches!(written.said, Err(Failed::Data(_))) && written.triggers.len() > 1 {
                 // one of them is at fault, and the others are written without it
-                for (trigger, told) in triggers.into_iter().zip(told) {
-                    let said = write(&mut link, std::slice::from_ref(&trigger), None).await;
-                    Written { triggers: vec![trigger], told: vec![told], said }.tell();
+                for (trigger, told) in written.triggers.into_iter().zip(written.told) {
+                    Sent::new(&mut link, vec![trigger], vec![told], None).await.answer.await.tell();
                 }
                 // only now are they in line
                 self.sleepers.wake(queue);
                 is_owed = true;
             } else {
-                before = Written { triggers, told, said };
+                before = written;
             }
             if is_owed {
                 std::mem::take(&mut before).tell();
@@ -124,12 +168,56 @@ impl Desk {
     }
 }
 
+/// A statement that is on its way.
+struct Sent {
+    queue: i32,
+    answer: Pin<Box<dyn Future<Output = Written> + Send>>,
+    /// The server may refuse what is in it.
+    has_values: bool,
+    /// The others' wake-up is on its way behind it.
+    wakes: bool,
+}
+
+impl Sent {
+    /// Sends the triggers. Where `wakes` names this process the others' wake-up is on its way behind them. It costs the server as
+    /// much as triggers that change nothing, and goes later, if it is needed, where those are expected.
+    async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Option<String>) -> Self {
+        let has_values = triggers.iter().any(|it| it.value.is_some());
+        let queue = triggers.first().map_or(0, |it| it.queue);
+        let is_woken = wakes.is_some();
+        let calls = calls(link, wakes).await;
+        let mut answer: Pin<Box<dyn Future<Output = Written> + Send>> = Box::pin(async move {
+            let said = match calls {
+                Ok((add, wake)) => {
+                    write(&add, &triggers, wake.as_ref().map(|(wake, who)| (wake, &**who))).await
+                }
+                Err(failed) => Err(failed),
+            };
+            Written { triggers, told, said }
+        });
+        // the first poll sends it
+        if let Some(written) = poll_immediate(&mut answer).await {
+            answer = Box::pin(ready(written));
+        }
+        Self { queue, answer, has_values, wakes: is_woken }
+    }
+}
+
+/// The statement that adds and, where a name is given, the one that wakes all others.
+async fn calls(link: &mut Link, wakes: Option<String>) -> Result<(Call, Option<(Call, String)>), Failed> {
+    let wake = match wakes {
+        Some(who) => Some((link.call(WAKE).await?, who)),
+        None => None,
+    };
+    Ok((link.call(ADD).await?, wake))
+}
+
+const ADD: &str = "select k, what from requeue.add($1, $2, $3, $4, $5, $6, $7)";
+
 /// What has become of each key that was changed.
 type Changed = HashMap<Vec<u8>, i16>;
 
-/// Where `wakes` names this process the others' wake-up is on its way behind the triggers. It costs the server as much as
-/// triggers that change nothing, and goes later, if it is needed, where those are expected.
-async fn write(link: &mut Link, triggers: &[Trigger], wakes: Option<&str>) -> Result<Changed, Failed> {
+async fn write(add: &Call, triggers: &[Trigger], wake: Option<(&Call, &str)>) -> Result<Changed, Failed> {
     let Some(first) = triggers.first() else { return Ok(Changed::new()) };
     let keys: Vec<&[u8]> = triggers.iter().map(|it| &*it.key).collect();
     let delays: Vec<i64> = triggers.iter().map(|it| it.delay.map_or(0, micros)).collect();
@@ -139,11 +227,10 @@ async fn write(link: &mut Link, triggers: &[Trigger], wakes: Option<&str>) -> Re
     let every = first.every.map(micros);
     let has_groups = triggers.iter().any(|it| it.group.is_some());
     let groups: Option<Vec<_>> = has_groups.then(|| triggers.iter().map(|it| it.group.as_deref()).collect());
-    let add = "select k, what from requeue.add($1, $2, $3, $4, $5, $6, $7)";
     let params: [&dyn Param; 7] = [&first.queue, &keys, &delays, &ranks, &values, &every, &groups];
-    let rows = match wakes {
-        Some(who) => link.query_with_another(add, &params, WAKE, &[&first.queue, &who]).await?,
-        None => link.query(add, &params).await?,
+    let rows = match wake {
+        Some((wake, who)) => add.query_before(&params, wake, &[&first.queue, &who]).await?,
+        None => add.query(&params, ANSWERS).await?,
     };
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

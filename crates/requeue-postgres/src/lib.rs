@@ -66,7 +66,8 @@ mod typed;
 mod watch;
 mod words;
 
-pub use client::{Client, Stats};
+pub use client::{Client, GroupState, Stats};
+pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;
 pub use queue::{Queue, QueueBuilder};

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
@@ -103,7 +104,9 @@ pub(crate) struct Link {
     dial: Dial,
     heard: Option<Heard>,
     statements: Statements,
-    live: Option<Live>,
+    live: Option<Arc<Live>>,
+    /// Those that were prepared on that connection.
+    prepared: HashMap<&'static str, Statement>,
 }
 
 /// How statements are sent.
@@ -115,28 +118,11 @@ pub(crate) enum Statements {
     Whole,
 }
 
-/// A statement that can be sent.
-enum Ready {
-    Prepared(Statement),
-    Whole(&'static str),
-}
-
-impl Ready {
-    async fn query(&self, client: &Client, params: &[&dyn Param]) -> Result<Vec<Row>, Error> {
-        match self {
-            Self::Prepared(statement) => {
-                let params: Vec<_> = params.iter().map(|param| param.sql()).collect();
-                client.query(statement, &params).await
-            }
-            Self::Whole(sql) => client.query_typed(sql, &with_types(params)).await,
-        }
-    }
-}
-
 struct Live {
     client: Client,
-    statements: HashMap<&'static str, Statement>,
     driver: JoinHandle<()>,
+    /// Nobody knows what was done with a statement that was sent on it: it is not used again.
+    given_up: AtomicBool,
 }
 
 impl Drop for Live {
@@ -145,45 +131,121 @@ impl Drop for Live {
     }
 }
 
+impl Live {
+    /// What the answer to a statement says of it. A connection of which nobody knows what it has done is given up.
+    fn judge<T>(&self, answer: Result<Result<T, Error>, Elapsed>) -> Result<T, Failed> {
+        let failed = match answer {
+            Ok(Ok(said)) => return Ok(said),
+            Ok(Err(e)) => Failed::of(&e),
+            Err(_) => Failed::Maybe("the server does not answer".into()),
+        };
+        if matches!(failed, Failed::Maybe(_)) {
+            self.given_up.store(true, Relaxed);
+            self.driver.abort();
+        }
+        Err(failed)
+    }
+}
+
+/// A statement that can be sent, and the connection that it goes on. The server executes statements of a connection one after
+/// another, in the order in which the futures of their calls were polled first.
+pub(crate) struct Call {
+    live: Arc<Live>,
+    ready: Ready,
+}
+
+enum Ready {
+    Prepared(Statement),
+    Whole(&'static str),
+}
+
+impl Call {
+    async fn sends(&self, params: &[&dyn Param]) -> Result<Vec<Row>, Error> {
+        let client = &self.live.client;
+        match &self.ready {
+            Ready::Prepared(statement) => {
+                let params: Vec<_> = params.iter().map(|param| param.sql()).collect();
+                client.query(statement, &params).await
+            }
+            Ready::Whole(sql) => client.query_typed(sql, &with_types(params)).await,
+        }
+    }
+
+    /// The statement is a transaction of its own, and the answer has so much time.
+    pub(crate) async fn query(&self, params: &[&dyn Param], limit: Duration) -> Result<Vec<Row>, Failed> {
+        self.live.judge(tokio::time::timeout(limit, self.sends(params)).await)
+    }
+
+    /// The same, with another on its way behind it, whose answer is not waited for.
+    pub(crate) async fn query_before(
+        &self,
+        params: &[&dyn Param],
+        behind: &Self,
+        its_params: &[&dyn Param],
+    ) -> Result<Vec<Row>, Failed> {
+        let answer = async {
+            let first = std::pin::pin!(self.sends(params));
+            let second = std::pin::pin!(behind.sends(its_params));
+            // the first is polled first, so that it is sent first
+            match select(first, second).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right((_, first)) => first.await,
+            }
+        };
+        self.live.judge(tokio::time::timeout(ANSWERS, answer).await)
+    }
+}
+
 impl Link {
     pub(crate) fn new(config: Config, dial: Dial, heard: Option<Heard>, statements: Statements) -> Self {
-        Self { config, dial, heard, statements, live: None }
+        Self { config, dial, heard, statements, live: None, prepared: HashMap::new() }
+    }
+
+    /// The connection, if it stands.
+    fn live(&self) -> Option<Arc<Live>> {
+        self.live.clone().filter(|live| !live.given_up.load(Relaxed) && !live.client.is_closed())
     }
 
     /// Whether the connection stands.
     pub(crate) fn is_up(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| !live.client.is_closed())
+        self.live().is_some()
     }
 
     /// Makes the connection if there is none. Nothing was sent if this fails.
-    pub(crate) async fn connect(&mut self) -> Result<&Client, Failed> {
-        if !self.is_up() {
-            self.live = None;
-            let dialed = (self.dial)(self.config.clone(), self.heard.clone());
-            let dialed = tokio::time::timeout(ANSWERS, dialed).await;
-            let dialed = dialed.map_err(|_| Failed::Not("the server does not answer".into()))?;
-            let (client, driver) = dialed.map_err(|e| Failed::Not(words(&e)))?;
-            let driver = tokio::spawn(driver);
-            let live = Live { client, statements: HashMap::new(), driver };
-            if self.heard.is_some() {
-                // what is refused here is done without: everybody looks once a second anyway
-                drop(tokio::time::timeout(ANSWERS, live.client.batch_execute("listen requeue")).await);
-            }
-            self.live = Some(live);
-        }
-        match &self.live {
-            Some(live) => Ok(&live.client),
-            None => unreachable!("it was just made"),
-        }
+    pub(crate) async fn connect(&mut self) -> Result<(), Failed> {
+        self.connected().await.map(drop)
     }
 
-    async fn ready(&mut self, sql: &'static str) -> Result<(&Client, Ready), Failed> {
-        if self.statements == Statements::Whole {
-            return Ok((self.connect().await?, Ready::Whole(sql)));
+    async fn connected(&mut self) -> Result<Arc<Live>, Failed> {
+        if let Some(live) = self.live() {
+            return Ok(live);
         }
-        self.connect().await?;
-        let Some(live) = &mut self.live else { unreachable!("it was just made") };
-        let statement = match live.statements.get(sql) {
+        self.hang_up();
+        let dialed = (self.dial)(self.config.clone(), self.heard.clone());
+        let dialed = tokio::time::timeout(ANSWERS, dialed).await;
+        let dialed = dialed.map_err(|_| Failed::Not("the server does not answer".into()))?;
+        let (client, driver) = dialed.map_err(|e| Failed::Not(words(&e)))?;
+        let live = Arc::new(Live { client, driver: tokio::spawn(driver), given_up: AtomicBool::new(false) });
+        if self.heard.is_some() {
+            // what is refused here is done without: everybody looks once a second anyway
+            drop(tokio::time::timeout(ANSWERS, live.client.batch_execute("listen requeue")).await);
+        }
+        self.live = Some(live.clone());
+        Ok(live)
+    }
+
+    fn hang_up(&mut self) {
+        self.live = None;
+        self.prepared.clear();
+    }
+
+    /// A statement that is ready to be sent. Nothing of it was done if this fails.
+    pub(crate) async fn call(&mut self, sql: &'static str) -> Result<Call, Failed> {
+        let live = self.connected().await?;
+        if self.statements == Statements::Whole {
+            return Ok(Call { live, ready: Ready::Whole(sql) });
+        }
+        let statement = match self.prepared.get(sql) {
             Some(statement) => statement.clone(),
             None => {
                 let prepared = tokio::time::timeout(ANSWERS, live.client.prepare(sql)).await;
@@ -192,11 +254,11 @@ impl Link {
                     Ok(Err(e)) => return Err(Failed::Not(words(&e))),
                     Err(_) => return Err(Failed::Not("the server does not answer".into())),
                 };
-                live.statements.insert(sql, statement.clone());
+                self.prepared.insert(sql, statement.clone());
                 statement
             }
         };
-        Ok((&live.client, Ready::Prepared(statement)))
+        Ok(Call { live, ready: Ready::Prepared(statement) })
     }
 
     /// One statement, which is one transaction.
@@ -205,7 +267,7 @@ impl Link {
         sql: &'static str,
         params: &[&dyn Param],
     ) -> Result<Vec<Row>, Failed> {
-        self.answer(sql, params, ANSWERS).await
+        self.call(sql).await?.query(params, ANSWERS).await
     }
 
     /// The same with a limit for how long all of it may take, a connection that has to be made included.
@@ -216,73 +278,16 @@ impl Link {
         limit: Duration,
     ) -> Result<Vec<Row>, Failed> {
         let begun = Instant::now();
-        match tokio::time::timeout(limit, self.ready(sql)).await {
-            Ok(ready) => drop(ready?),
-            Err(_) => {
-                self.live = None;
-                return Err(Failed::Not("the server does not answer".into()));
-            }
-        }
-        self.answer(sql, params, limit.saturating_sub(begun.elapsed())).await
-    }
-
-    async fn answer(
-        &mut self,
-        sql: &'static str,
-        params: &[&dyn Param],
-        limit: Duration,
-    ) -> Result<Vec<Row>, Failed> {
-        let (client, statement) = self.ready(sql).await?;
-        let answer = tokio::time::timeout(limit, statement.query(client, params)).await;
-        self.judge(answer)
-    }
-
-    /// What the answer to a statement says of it. A connection of which nobody knows what it has done is given up.
-    fn judge(&mut self, answer: Result<Result<Vec<Row>, Error>, Elapsed>) -> Result<Vec<Row>, Failed> {
-        let failed = match answer {
-            Ok(Ok(rows)) => return Ok(rows),
-            Ok(Err(e)) => Failed::of(&e),
-            Err(_) => Failed::Maybe("the server does not answer".into()),
+        let Ok(call) = tokio::time::timeout(limit, self.call(sql)).await else {
+            self.hang_up();
+            return Err(Failed::Not("the server does not answer".into()));
         };
-        if matches!(failed, Failed::Maybe(_)) {
-            self.live = None;
-        }
-        Err(failed)
-    }
-
-    /// The same, with another statement on its way behind it, whose answer is not waited for.
-    pub(crate) async fn query_with_another(
-        &mut self,
-        sql: &'static str,
-        params: &[&dyn Param],
-        behind: &'static str,
-        its_params: &[&dyn Param],
-    ) -> Result<Vec<Row>, Failed> {
-        let (_, other) = self.ready(behind).await?;
-        let (client, statement) = self.ready(sql).await?;
-        let answer = async {
-            let first = std::pin::pin!(statement.query(client, params));
-            let second = std::pin::pin!(other.query(client, its_params));
-            // the first is polled first, so that it is sent first
-            match select(first, second).await {
-                Either::Left((answer, _)) => answer,
-                Either::Right((_, first)) => first.await,
-            }
-        };
-        let answer = tokio::time::timeout(ANSWERS, answer).await;
-        self.judge(answer)
+        call?.query(params, limit.saturating_sub(begun.elapsed())).await
     }
 
     /// Several statements in one transaction.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Failed> {
-        let client = self.connect().await?;
-        let answer = client.batch_execute(sql).await;
-        answer.map_err(|e| {
-            let failed = Failed::of(&e);
-            if matches!(failed, Failed::Maybe(_)) {
-                self.live = None;
-            }
-            failed
-        })
+        let live = self.connected().await?;
+        live.judge(Ok(live.client.batch_execute(sql).await))
     }
 }

@@ -214,6 +214,7 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         old: Vec::new(),
         asleep: false,
         full: 0,
+        folds: false,
         closing,
     };
     pump.works().await;
@@ -234,6 +235,8 @@ struct Pump<K, T> {
     asleep: bool,
     /// So many times in a row there were as many keys as were wanted.
     full: u32,
+    /// The next call is to fold triggers of users' transactions in.
+    folds: bool,
     closing: watch::Receiver<bool>,
 }
 
@@ -245,6 +248,8 @@ struct Next {
     accepted: HashSet<i64>,
     /// Until the next timer, or the next token.
     due: Option<Duration>,
+    /// There are triggers of users' transactions, which a call without ends folds in.
+    folds: bool,
 }
 
 impl<K: Key, T: Taps> Pump<K, T> {
@@ -263,7 +268,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 return;
             }
             let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(MOST) };
-            let ends = self.lease.pen.ends(MOST);
+            // with ends the server folds nothing in
+            let folds = self.folds && wanted > 0;
+            let ends = self.lease.pen.ends(if folds { 0 } else { MOST });
             let sent = ends.len();
             if sent == 0 && wanted == 0 {
                 self.sleeps(&signal, LOOKS).await;
@@ -290,7 +297,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         // it looks once more now that it would be notified
                         continue;
                     }
-                    if sent < MOST && next.claimed < wanted.max(1) {
+                    self.folds = next.folds;
+                    // there may be ends that were left out, or triggers
+                    if sent < MOST && next.claimed < wanted.max(1) && !folds && !next.folds {
                         self.sleeps(&signal, next.due.unwrap_or(LOOKS).min(LOOKS)).await;
                     }
                 }
@@ -415,7 +424,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     said.claimed += 1;
                     self.taps.give(claimed(row));
                 }
-                _ => said.due = Some(Duration::from_micros(row.get::<_, i64>(2).unsigned_abs())),
+                2 => said.due = Some(Duration::from_micros(row.get::<_, i64>(2).unsigned_abs())),
+                _ => said.folds = true,
             }
         }
         Ok(said)

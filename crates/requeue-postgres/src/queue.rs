@@ -1,7 +1,7 @@
 //! A queue, as a process has it that works on it.
 
 use crate::client::Client;
-use crate::desk::{Trigger, micros};
+use crate::desk::{Trigger, fits, micros};
 use crate::dial::{Hub, known};
 use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::link::Failed;
@@ -467,7 +467,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// See [`EngineError`]; the key comes back.
+    /// See [`EngineError`]; the key comes back. One that is longer than [`LONGEST_KEY`](crate::LONGEST_KEY) is refused.
     ///
     /// # Cancel safety
     ///
@@ -556,9 +556,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             Err(e) => return Err(AddFailed { key, value, error: EngineError::Codec(e.into()) }).into(),
         };
         let group = group.as_ref().map(|group| group(&key));
+        let bytes: Box<[u8]> = key.to_bytes().into();
+        if let Err(error) = fits(&bytes, group.as_deref()) {
+            return Err(AddFailed { key, value, error }).into();
+        }
         let answer = Arc::new(Answer::default());
         let tells = answer.clone();
-        let bytes = key.to_bytes().into();
         let trigger = Trigger {
             queue: pen.queue,
             key: bytes,
@@ -582,7 +585,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// If the transaction has failed, or `how` says what the server does not keep.
+    /// If the transaction has failed, `how` says what the server does not keep, or the key is longer than
+    /// [`LONGEST_KEY`](crate::LONGEST_KEY): then nothing was sent, and the transaction may go on.
     ///
     /// # Cancel safety
     ///
@@ -612,6 +616,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let rank = -i32::from(asked.priority);
         let Inner { pen, group, .. } = &*self.handle.inner;
         let group = group.as_ref().map(|group| group(&key));
+        fits(&bytes, group.as_deref())?;
         let add =
             "select requeue.add_tx($1, array[$2::bytea], array[$3::bigint], array[$4::int], array[$5::jsonb],
             array[$6::bytea])";

@@ -282,16 +282,16 @@ create function requeue.sleeps(o bigint, asleep boolean) returns void language s
 create function requeue.finish(q int, ks bytea[], fs bigint[], how smallint[], ds bigint[], fails int[], atts int[],
   vs jsonb[], errs text[]) returns setof bigint language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare t timestamptz := clock_timestamp(); n int; m int;
+declare t timestamptz := clock_timestamp(); n int; m int; ids tid[];
 begin
   perform pg_current_xact_id();
+  -- rows are locked in one order in all transactions
+  ids := array(select x.id from (select u.k, u.f from unnest(ks, fs) u(k, f) order by u.k) u cross join lateral (
+    select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f limit 1 for update) x);
   if 0 = all(how) then
     return query
-    delete from requeue.item d where not d.dirty and d.due_at is null and d.every_us is null and d.state = 2
-      and d.ctid = any(array(select x.ctid from unnest(ks, fs) u(k, f) cross join lateral (
-        select i.ctid from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f
-          and not i.dirty and i.due_at is null and i.every_us is null limit 1) x))
-      and d.fence = any(fs) returning d.fence;
+    delete from requeue.item d where d.ctid = any(ids) and not d.dirty and d.due_at is null and d.every_us is null
+      returning d.fence;
     get diagnostics n = row_count;
     if n = cardinality(ks) then
       if exists(select 1 from requeue.dead d where d.queue = q) then
@@ -355,12 +355,16 @@ begin
     update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
       since = clock_timestamp(), run_value = null,
       value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
-    where i.ctid = any(array(select x.ctid from requeue.item x where x.owner = o.id and x.state = 2 limit most - n for update));
+    where i.ctid = any(array(select x.ctid from requeue.item x where x.owner = o.id and x.state = 2 limit most - n
+      for update skip locked));
     get diagnostics m = row_count;
     n := n + m;
     if m > 0 then perform requeue.wake(o.queue); end if;
-    if n >= most or exists(select 1 from requeue.item x where x.owner = o.id and x.state = 2) then return n; end if;
-    delete from requeue.owner where id = o.id;
+    if n >= most then return n; end if;
+    -- somebody has locked a row: the rest comes with the next call
+    if not exists(select 1 from requeue.item x where x.owner = o.id and x.state = 2) then
+      delete from requeue.owner where id = o.id;
+    end if;
   end loop;
   return n;
 end $$;
@@ -442,7 +446,8 @@ begin
   return visits;
 end $$;
 
--- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing.
+-- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing. Triggers of
+-- users' transactions are folded in before, where `folds` says so.
 --
 -- Where there are groups they take turns (rule B3). Those that have keys of a rank in line stand in a ring, which is the order
 -- of the index item_turn: the next one is looked up behind the group whose turn was the last. So groups come and go with their
@@ -451,7 +456,7 @@ end $$;
 --
 -- The claims of a queue with groups are made one after another: each locks the queue's row until it is committed, and by then
 -- waits for nobody (keys that others have locked are left out). So turns and caps are those of all processes together.
-create function requeue.claim(q int, o bigint, n int)
+create function requeue.claim(q int, o bigint, n int, folds boolean)
 returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; span interval; ids tid[]; part int := -1;
@@ -462,7 +467,7 @@ begin
   select * into qu from requeue.queue w where w.id = q;
   if qu.paused then return; end if;
   select * into fl from requeue.floor x where x.queue = q;
-  if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
+  if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
     perform requeue.fold(q, fl.inbox, 1000);
     select * into qu from requeue.queue w where w.id = q; -- the first group may have come
   end if;
@@ -573,14 +578,19 @@ begin
 end $$;
 
 -- Ends runs and hands out the next ones in one transaction. `kind` is 0 for an end that was accepted (f), 1 for a key that is
--- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out.
+-- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out, 3 where
+-- triggers of users' transactions are to be folded in: a call without ends does that.
+--
+-- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
+-- finish(), settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
+-- follows in it (timers, claims) leaves out what others have locked.
 create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
   atts int[], vs jsonb[], errs text[])
 returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off as $$
-declare got int := 0; due timestamptz; token timestamptz;
+declare got int := 0; due timestamptz; token timestamptz; folds boolean := cardinality(ks) = 0;
 begin
-  if cardinality(ks) > 0 then
+  if not folds then
     -- the owner before its keys, as reap() and settle() lock them; whether it is there is for claim() to say
     if n > 0 then perform 1 from requeue.owner w where w.id = o for key share; end if;
     return query select 0, null::bytea, x, 0, 0, 0, null::jsonb
@@ -591,7 +601,7 @@ begin
     end if;
   end if;
   if n > 0 then
-    return query select 1, c.k, c.f, c.att, c.fails, c.prio, c.val from requeue.claim(q, o, n) c order by c.prio desc, c.place;
+    return query select 1, c.k, c.f, c.att, c.fails, c.prio, c.val from requeue.claim(q, o, n, folds) c order by c.prio desc, c.place;
     get diagnostics got = row_count;
     if got < n then
       select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
@@ -603,6 +613,10 @@ begin
         return query select 2, null::bytea, greatest(0, (extract(epoch from due - clock_timestamp()) * 1000000)::bigint),
           0, 0, 0, null::jsonb;
       end if;
+    end if;
+    if not folds then
+      return query select 3, null::bytea, 0::bigint, 0, 0, 0, null::jsonb from requeue.floor x where x.queue = q
+        and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= x.inbox);
     end if;
   end if;
 end $$;
@@ -634,6 +648,8 @@ begin
   perform pg_current_xact_id();
   perform 1 from requeue.owner where id = o for update;
   if not found then return -1; end if;
+  -- in the order in which all lock keys
+  perform 1 from requeue.item i where i.owner = o and i.state = 2 order by i.key for update;
   if n is not null then
     perform 1 from requeue.owner where id = n for key share;
     if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
@@ -712,7 +728,8 @@ end $$;
 -- only members of pg_read_all_stats see it. Vacuum's own do not keep others' rows.
 create function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
-  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint) language sql
+  owners bigint, expired bigint, lease_us bigint, snapshot_us bigint, group_cap int, paused_groups bigint, ruled_groups bigint)
+language sql
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
   select least(most, (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit most) x)
@@ -742,8 +759,12 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
       select xact_start from pg_stat_activity where (backend_xmin is not null or backend_xid is not null)
         and pid <> pg_backend_pid() and datname = current_database() and backend_type <> 'autovacuum worker'
       union all
-      select prepared from pg_prepared_xacts where database = current_database()) t(since))
-  from (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
+      select prepared from pg_prepared_xacts where database = current_database()) t(since)),
+    (select nullif(w.cap, 2147483647) from requeue.queue w where w.id = q), g.paused, g.ruled
+  from (select count(*) filter (where r.paused) as paused,
+      count(*) filter (where r.weight is not null or r.cap is not null) as ruled
+    from (select * from requeue.groups w where w.queue = q order by w.grp limit most) r) g,
+    (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
       min(l.us) filter (where l.us > 0) as lease_us
     from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
       from requeue.owner w where w.queue = q) l) o $$;

@@ -1,54 +1,25 @@
 //! Rule B3 on a server: groups take turns, whichever process asks. Most of these tests are several sessions that call
 //! `requeue.next` at once, as processes do; what they were given is then put in the order in which it was handed out.
 
-#[allow(missing_docs, dead_code, unreachable_pub)]
-#[path = "../../../verify/src/cluster.rs"]
-mod cluster;
+mod common;
 
-use self::cluster::Cluster;
+use self::common::{Database, LONG, block_on, until};
 use requeue::engine::Status;
 use requeue::{Add, Outcome, Run, Worker};
-use requeue_postgres::{GroupRules, Postgres, Queue};
+use requeue_postgres::{GroupRules, Queue};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 
-const LONG: Duration = Duration::from_secs(60);
-
-struct Database {
-    cluster: &'static Cluster,
-    url: String,
-    name: String,
+/// Adds so many keys of a group to the queue.
+fn fills(db: &Database, group: &str, keys: u32) {
+    db.sql(&fill(group, 1, keys));
 }
 
-impl Database {
-    fn new() -> Option<Self> {
-        let cluster = Cluster::shared()?;
-        let url = cluster.database();
-        let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
-        let this = Self { cluster, url, name };
-        this.connect().migrate().wait().expect("a schema");
-        Some(this)
-    }
-
-    fn connect(&self) -> Postgres {
-        Postgres::connect(&self.url).wait().expect("it is up")
-    }
-
-    fn sql(&self, sql: &str) -> String {
-        self.cluster.sql(&self.name, sql)
-    }
-
-    fn fill(&self, group: &str, keys: u32) {
-        self.sql(&fill(group, 1, keys));
-    }
-
-    fn rules(&self, rules: GroupRules<String>) {
-        self.connect().client("orders").set_group_rules(rules).wait().expect("it is up");
-    }
+fn set_rules(db: &Database, rules: GroupRules<String>) {
+    db.connect().client("orders").set_group_rules(rules).wait().expect("it is up");
 }
 
 /// Adds so many keys of a group, named `group/n`.
@@ -61,25 +32,12 @@ fn fill(group: &str, from: u32, keys: u32) -> String {
     )
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < LONG, "it does not come: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 fn tenant(key: &str) -> String {
     key.split('/').next().unwrap_or_default().to_owned()
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(future)
 }
 
 /// A session that works on the queue as a process does.
@@ -94,8 +52,7 @@ type Given = (Vec<u8>, i64);
 
 impl Session {
     async fn new(db: &Database) -> Self {
-        let (client, connection) = tokio_postgres::connect(&db.url, NoTls).await.expect("it is up");
-        tokio::spawn(connection);
+        let client = db.client().await;
         let queue = client.query_one("select requeue.open('orders')", &[]).await.expect("a queue").get(0);
         let join = "select requeue.join_($1, 'test', 3600000000)";
         let owner = client.query_one(join, &[&queue]).await.expect("an owner").get(0);
@@ -195,9 +152,9 @@ fn b3_groups_take_turns_by_weight_whoever_asks() {
     let named = |rules: GroupRules<String>, (group, weight): (&&str, &i64)| {
         rules.weight(&(*group).to_owned(), u32::try_from(*weight).expect("small"))
     };
-    db.rules(weights.iter().fold(GroupRules::new(), named));
+    set_rules(&db, weights.iter().fold(GroupRules::new(), named));
     for (group, weight) in &weights {
-        db.fill(group, 150 * u32::try_from(*weight).expect("small"));
+        fills(&db, group, 150 * u32::try_from(*weight).expect("small"));
     }
     let order = work(&db, 4, || false);
     assert_eq!(order.len(), 150 * 14);
@@ -208,9 +165,9 @@ fn b3_groups_take_turns_by_weight_whoever_asks() {
 fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
     let Some(db) = Database::new() else { return };
     let weights: BTreeMap<&str, i64> = [("busy", 4), ("also", 1)].into();
-    db.rules(GroupRules::new().weight(&"busy".to_owned(), 4));
-    db.fill("busy", 80_000);
-    db.fill("also", 30_000);
+    set_rules(&db, GroupRules::new().weight(&"busy".to_owned(), 4));
+    fills(&db, "busy", 80_000);
+    fills(&db, "also", 30_000);
     let gone = AtomicBool::new(false);
     let order = std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -250,9 +207,12 @@ fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
 #[test]
 fn b3_caps_hold_for_all_processes_together_whatever_becomes_of_them() {
     let Some(db) = Database::new() else { return };
-    db.rules(GroupRules::new().cap(3).cap_of(&"wide".to_owned(), 5).cap_of(&"free".to_owned(), usize::MAX));
+    set_rules(
+        &db,
+        GroupRules::new().cap(3).cap_of(&"wide".to_owned(), 5).cap_of(&"free".to_owned(), usize::MAX),
+    );
     for group in ["a", "b", "wide", "free"] {
-        db.fill(group, 150);
+        fills(&db, group, 150);
     }
     let over = AtomicBool::new(false);
     let most = Mutex::new(BTreeMap::<String, u32>::new());
@@ -325,8 +285,8 @@ async fn claims_and_dies(db: &Database, nth: usize) {
 #[test]
 fn b3_whoever_sleeps_is_woken_when_a_group_is_below_its_cap_again() {
     let Some(db) = Database::new() else { return };
-    db.rules(GroupRules::new().cap(1));
-    db.fill("a", 2);
+    set_rules(&db, GroupRules::new().cap(1));
+    fills(&db, "a", 2);
     let asleep = db.connect().queue::<String>("orders").open().wait().expect("it opens");
     block_on(async {
         let session = Session::new(&db).await;
@@ -464,8 +424,8 @@ fn b3_a_key_keeps_its_group_whatever_becomes_of_it() {
 #[test]
 fn b3_a_key_that_somebody_changes_is_left_out_and_nobody_waits_for_it() {
     let Some(db) = Database::new() else { return };
-    db.fill("a", 2);
-    db.fill("b", 5);
+    fills(&db, "a", 2);
+    fills(&db, "b", 5);
     block_on(async {
         let (session, mut other) = (Session::new(&db).await, Session::new(&db).await.client);
         let tx = other.transaction().await.expect("it is up");
@@ -501,7 +461,7 @@ fn b3_a_queue_without_groups_hands_out_to_several_at_once() {
 #[test]
 fn b3_ten_thousand_groups_are_worked_off_and_leave_nothing() {
     let Some(db) = Database::new() else { return };
-    db.rules(GroupRules::new().cap(1));
+    set_rules(&db, GroupRules::new().cap(1));
     db.sql(
         "select count(*) from requeue.add(1, array(select convert_to(n % 10000 || '/' || n, 'UTF8') from generate_series(1, 20000) n),
            array_fill(0::bigint, array[20000]), array_fill(0, array[20000]),
@@ -553,6 +513,6 @@ fn b3_rules_that_make_no_sense_are_refused_and_others_hold_for_all() {
     drop(pg.queue::<String>("orders").group_by(|key| tenant(key)).open().wait().expect("it opens"));
     let stored = "select w.cap || ' ' || g.weight || ' ' || g.cap from requeue.queue w join requeue.groups g on g.queue = w.id";
     assert_eq!(db.sql(stored), "7 3 1");
-    db.rules(GroupRules::new().cap(usize::MAX).cap_of(&"a".to_owned(), 9));
+    set_rules(&db, GroupRules::new().cap(usize::MAX).cap_of(&"a".to_owned(), 9));
     assert_eq!(db.sql(stored), "2147483647 3 9");
 }

@@ -1,10 +1,9 @@
 //! A queue behind PgBouncer in transaction mode: each transaction may be another session's.
 
-#[allow(missing_docs, dead_code, unreachable_pub)]
-#[path = "../../../verify/src/cluster.rs"]
-mod cluster;
+mod common;
 
-use self::cluster::Cluster;
+use self::common::cluster::Cluster;
+use self::common::{LONG, Looks, block_on, client, until};
 use requeue::{Add, BoxError, Outcome, Run, Tokio, Worker};
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
 use std::collections::HashMap;
@@ -12,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use tokio_postgres::{Client, NoTls};
+use std::time::Duration;
+use tokio_postgres::NoTls;
 
-const LONG: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// As nobody where this is root, whom PgBouncer refuses, and not longer than the thread that starts it.
@@ -126,20 +124,6 @@ fn open(pg: &Postgres) -> Queue<String> {
     pg.queue("orders").lease(Duration::from_secs(10)).open().wait().expect("the schema is there")
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < LONG, "it does not come: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-async fn client(url: &str) -> Result<Client, BoxError> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
-
 #[test]
 fn all_calls_work_through_a_pooler_in_transaction_mode() {
     let Some(db) = Database::new() else { return };
@@ -149,8 +133,7 @@ fn all_calls_work_through_a_pooler_in_transaction_mode() {
     let collect = |old: &mut Vec<u32>, new| old.extend::<Vec<u32>>(new);
     let q = pg.queue_with::<String, Vec<u32>>("orders", collect).open().wait().expect("it opens");
     db.sql("create table effect(key text)");
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    block_on(async {
         for n in 0..20 {
             q.add(format!("k{n}")).await.expect("up");
             q.add("k0".into()).await.expect("up");
@@ -159,7 +142,7 @@ fn all_calls_work_through_a_pooler_in_transaction_mode() {
         q.add_with("valued".into(), Add::now().value(vec![2])).await.expect("up");
         q.add_after("late".into(), HOUR).await.expect("up");
         // a transaction of the user's, on a connection through the pooler
-        let mut user = client(&db.url()).await.expect("up");
+        let mut user = client(&db.url()).await;
         let tx = user.transaction().await.expect("up");
         q.add_in(&tx, "of a transaction".into(), Add::now().value(vec![7])).await.expect("up");
         tx.commit().await.expect("up");
@@ -187,7 +170,7 @@ fn all_calls_work_through_a_pooler_in_transaction_mode() {
                 if run.key() == "bad" {
                     return Err("no such order".into());
                 }
-                let mut db = client(&url).await?;
+                let mut db = client(&url).await;
                 let tx = db.transaction().await?;
                 run.guard(&tx).await?;
                 // what is simple needs no name
@@ -286,51 +269,50 @@ fn several_processes_work_through_a_pooler_that_is_killed_again_and_again() {
     until("the end of the leases", || db.sql("select count(*) from requeue.owner") == "0");
 }
 
-/// So long it took until each of some keys ran, which were added while everybody slept; the middle of them.
-fn latency(db: &Database, q: &Queue<String>) -> Duration {
-    let (tell, ran) = mpsc::channel();
-    let worker = Worker::of(q).workers(1).start_threads(move |_: Run<String>| {
-        let _ = tell.send(Instant::now());
-        Outcome::Done
-    });
-    let worker = worker.expect("threads");
-    let adder = db.connect();
-    let orders = adder.client("orders");
-    let mut took: Vec<Duration> = (0..9)
-        .map(|n| {
-            // at another moment of the second each time
-            std::thread::sleep(Duration::from_millis(300 + 110 * n));
-            let begun = Instant::now();
-            orders.add_many(&[format!("k{n}")], None, 0).wait().expect("up");
-            ran.recv_timeout(LONG).expect("a run").saturating_duration_since(begun)
-        })
-        .collect();
-    took.sort();
-    assert!(worker.stop(LONG).wait().complete);
-    took[4]
-}
-
 #[test]
 fn notifications_come_in_by_the_direct_host_and_without_one_nobody_is_notified() {
     let Some(db) = Database::new() else { return };
     let pg = db.connect();
     pg.migrate().wait().expect("it may");
+    let looks = Looks::noted(|sql| db.sql(sql));
     let idle = || db.sql("select count(*) from requeue.owner where idle");
+    let works = |q: &Queue<String>| {
+        let (tell, ran) = mpsc::channel();
+        let worker = Worker::of(q).workers(1).start_threads(move |run: Run<String>| {
+            tell.send(run.key().clone()).expect("the test goes on");
+        });
+        (worker.expect("threads"), ran)
+    };
+    // another process adds
+    let adder = db.connect();
+    let adds = |ran: &mpsc::Receiver<String>, n: u32| {
+        let key = format!("k{n}");
+        adder.client("orders").add_many(std::slice::from_ref(&key), None, 0).wait().expect("up");
+        assert_eq!(ran.recv_timeout(LONG), Ok(key));
+    };
     {
         let q = open(&pg);
-        // by the look once a second alone
-        let took = latency(&db, &q);
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        let (worker, ran) = works(&q);
+        looks.has_slept();
+        adds(&ran, 0);
+        assert_eq!(
+            db.sql("select count(*) from looks where early and found > 0"),
+            "0",
+            "by its own look alone"
+        );
         assert_eq!(idle(), "0", "it can't be notified, and does not ask for it");
-        drop(q);
+        assert!(worker.stop(LONG).wait().complete);
     }
+    drop(pg);
+    until("the end of the lease", || db.sql("select count(*) from requeue.owner") == "0");
     let direct = db.cluster.folder().display();
     let both = format!("{} direct_host={direct} direct_port=5432", db.url());
     let pg = Postgres::connect(&both).wait().expect("both are up");
     let q = open(&pg);
-    let took = latency(&db, &q);
-    assert!(took < Duration::from_millis(300), "{took:?}: by a look");
+    let (worker, ran) = works(&q);
+    looks.some_was_early(|n| adds(&ran, n));
     assert_eq!(idle(), "1", "it asks to be notified");
+    assert!(worker.stop(LONG).wait().complete);
 }
 
 #[test]
@@ -339,10 +321,9 @@ fn who_does_not_say_that_there_is_a_pooler_is_told_so() {
     db.connect().migrate().wait().expect("it may");
     let pg = Postgres::connect(&db.url()).wait().expect("it is up");
     assert_eq!(pg.queues().wait().expect("there is one session"), Vec::<String>::new());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
+    block_on(async {
         // that session is somebody else's for a while
-        let mut user = client(&db.url()).await.expect("it is up");
+        let mut user = client(&db.url()).await;
         let tx = user.transaction().await.expect("it is up");
         let refused = pg.queues().await.expect_err("its statement is in another session").to_string();
         assert!(refused.contains("pool_mode=transaction"), "{refused}");

@@ -5,18 +5,15 @@
 //! too (`auto_explain`): none may read a table from its beginning to its end, and each look-up of a key has the key in the
 //! condition of an index.
 
-#[allow(missing_docs, dead_code, unreachable_pub)]
-#[path = "../../../verify/src/cluster.rs"]
-mod cluster;
+mod common;
 
-use self::cluster::Cluster;
+use self::common::LONG;
+use self::common::cluster::Cluster;
 use requeue::{Add, Outcome, Run, Worker};
 use requeue_postgres::{GroupRules, Postgres};
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
-
-const LONG: Duration = Duration::from_secs(60);
 
 /// `requeue.keys` and `requeue.cancel`.
 const OPERATORS: [&str; 2] =

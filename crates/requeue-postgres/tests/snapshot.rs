@@ -1,71 +1,36 @@
 //! Tables are copied while a snapshot keeps vacuum from cleaning them, and nothing is lost by it.
 
-#[allow(missing_docs, dead_code, unreachable_pub)]
-#[path = "../../../verify/src/cluster.rs"]
-mod cluster;
+mod common;
 
-use self::cluster::Cluster;
+use self::common::{Database, LONG, runtime, until};
 use requeue::{Run, Worker};
 use requeue_postgres::{Postgres, Queue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use tokio_postgres::{Client, NoTls};
+use std::time::Instant;
 
-const LONG: Duration = Duration::from_secs(60);
 const KEYS: usize = 50;
 /// As if there had been endless visits of dead rows since the last call.
 const RENEW: &str = "select requeue.renew(-1000000000000000)";
 
-struct Database {
-    cluster: &'static Cluster,
-    url: String,
-    name: String,
+/// The file that the keys are in: another one after each copy.
+fn file(db: &Database) -> String {
+    db.sql("select pg_relation_filenode('requeue.item')")
 }
 
-impl Database {
-    fn new() -> Option<Self> {
-        let cluster = Cluster::shared()?;
-        let url = cluster.database();
-        let name = url.rsplit('=').next().expect("it ends with the name").to_owned();
-        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
-        Some(Self { cluster, url, name })
-    }
-
-    fn sql(&self, sql: &str) -> String {
-        self.cluster.sql(&self.name, sql)
-    }
-
-    /// The file that the keys are in: another one after each copy.
-    fn file(&self) -> String {
-        self.sql("select pg_relation_filenode('requeue.item')")
-    }
-
-    /// Whether the table was copied, though it was a moment ago.
-    fn renews(&self) -> bool {
-        let before = self.file();
-        self.sql("update requeue.meta set renewed = '-infinity'");
-        self.sql(RENEW);
-        self.file() != before
-    }
-
-    /// A user's connection, and what keeps it going.
-    fn client(&self) -> (tokio::runtime::Runtime, Client) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.expect("a runtime");
-        let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.expect("it is up");
-            tokio::spawn(connection);
-            client
-        });
-        (runtime, client)
-    }
+/// Whether the table was copied, though it was a moment ago.
+fn renews(db: &Database) -> bool {
+    let before = file(db);
+    db.sql("update requeue.meta set renewed = '-infinity'");
+    db.sql(RENEW);
+    file(db) != before
 }
 
 #[test]
 fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
     let Some(db) = Database::new() else { return };
-    let (runtime, report) = db.client();
+    let runtime = runtime();
+    let report = runtime.block_on(db.client());
     let snapshot = report.batch_execute("begin isolation level repeatable read; select 1");
     runtime.block_on(snapshot).expect("it is up");
 
@@ -101,7 +66,7 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
         let began = Instant::now();
         let mut copies = 0;
         while copies < 20 {
-            copies += u32::from(db.renews());
+            copies += u32::from(renews(&db));
             if began.elapsed() > LONG {
                 over.store(true, SeqCst);
                 panic!("{copies} copies");
@@ -109,18 +74,17 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
         }
         over.store(true, SeqCst);
     });
-    let begun = Instant::now();
-    while let Some(key) = (0..KEYS).find(|&key| ran[key].load(SeqCst) < asked[key].load(SeqCst)) {
-        assert!(begun.elapsed() < LONG, "the last trigger of {key} is lost");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("each key's last trigger", || {
+        (0..KEYS).all(|key| ran[key].load(SeqCst) >= asked[key].load(SeqCst))
+    });
+    // the last one may have come during its run, and asks for one more
+    until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
     for (worker, q) in workers.into_iter().zip(&queues) {
         let report = worker.stop(LONG).wait();
         assert!(report.complete, "{report:?}");
         assert_eq!(q.ends_refused(), 0);
     }
-    assert_eq!(db.sql("select count(*) from requeue.item"), "0");
-    assert!(db.renews());
+    assert!(renews(&db));
     assert_eq!(db.sql("select pg_relation_size('requeue.item')"), "0", "dead rows are left behind");
     // which vacuum can't do
     db.sql("insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 1000) n");
@@ -133,34 +97,36 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
 #[test]
 fn a_transaction_that_has_read_the_table_is_waited_for_only_every_ten_seconds() {
     let Some(db) = Database::new() else { return };
-    let (runtime, report) = db.client();
+    let runtime = runtime();
+    let report = runtime.block_on(db.client());
     let reads = report.batch_execute("begin; select count(*) from requeue.item");
     runtime.block_on(reads).expect("it is up");
     let begun = db.sql("select clock_timestamp()");
-    assert!(!db.renews());
+    assert!(!renews(&db));
     let later = format!("select renewed >= timestamptz '{begun}' + interval '10 s' from requeue.meta");
     assert_eq!(db.sql(&later), "t");
     runtime.block_on(report.batch_execute("rollback")).expect("it is up");
-    let before = db.file();
+    let before = file(&db);
     // however slow this machine is
     db.sql("update requeue.meta set renewed = clock_timestamp() + interval '1 h'");
     db.sql(RENEW);
-    assert_eq!(db.file(), before, "it is not tried again yet");
-    assert!(db.renews());
+    assert_eq!(file(&db), before, "it is not tried again yet");
+    assert!(renews(&db));
 }
 
 #[test]
 fn tables_are_not_copied_without_need_nor_within_a_snapshot_nor_where_it_takes_long() {
     let Some(db) = Database::new() else { return };
-    let before = db.file();
+    let before = file(&db);
     db.sql("select requeue.renew(requeue.renew(9223372036854775807))");
-    assert_eq!(db.file(), before, "without need");
-    let (runtime, client) = db.client();
+    assert_eq!(file(&db), before, "without need");
+    let runtime = runtime();
+    let client = runtime.block_on(db.client());
     let within = format!("begin isolation level repeatable read; {RENEW}; commit");
     runtime.block_on(client.batch_execute(&within)).expect("it is up");
-    assert_eq!(db.file(), before, "within a snapshot");
+    assert_eq!(file(&db), before, "within a snapshot");
     db.sql("insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 200001) n");
-    assert!(!db.renews(), "it takes long");
+    assert!(!renews(&db), "it takes long");
     // and the keys are there
     assert_eq!(db.sql("select count(*) from requeue.item"), "200001");
     db.sql("delete from requeue.item where key < int4send(100001)");
@@ -171,7 +137,7 @@ fn tables_are_not_copied_without_need_nor_within_a_snapshot_nor_where_it_takes_l
     let all = "select md5(string_agg(i::text, ',' order by key)) from requeue.item i";
     let was = db.sql(all);
     let begun = Instant::now();
-    while !db.renews() {
+    while !renews(&db) {
         assert!(begun.elapsed() < LONG, "the server's statistics do not say that keys went");
     }
     assert_eq!(db.sql(all), was);

@@ -1,10 +1,8 @@
 //! TLS, as a connection string asks for it.
 
-#[allow(missing_docs, dead_code, unreachable_pub)]
-#[path = "../../../verify/src/cluster.rs"]
-mod cluster;
+mod common;
 
-use cluster::Cluster;
+use self::common::cluster::Cluster;
 use requeue_postgres::Postgres;
 
 /// A server with a certificate for localhost that an authority of its own has signed, and that authority's certificate.

@@ -25,7 +25,8 @@ pub(crate) const DEFAULT: &str = "default";
 pub(crate) enum Command {
     #[command(
         about = "Add keys to a durable queue",
-        long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk.",
+        long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
+                      server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.",
         after_help = ENGINES
     )]
     Add(Add),
@@ -63,7 +64,12 @@ pub(crate) enum Command {
     #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
     Purge(Queue),
 
-    #[command(about = "Count the keys of a durable queue", after_help = ENGINES)]
+    #[command(
+        about = "Count the keys of a durable queue",
+        long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
+                      `requeue ls --groups` names them.",
+        after_help = ENGINES
+    )]
     Stats(Queue),
 
     #[command(
@@ -250,6 +256,10 @@ pub(crate) struct Ls {
     /// The names of the queues
     #[arg(long, conflicts_with = "dead")]
     pub(crate) queues: bool,
+
+    /// On a server, the groups that are paused or have a weight or a cap of their own
+    #[arg(long, conflicts_with_all = ["dead", "queues"])]
+    pub(crate) groups: bool,
 }
 
 /// `requeue top`

@@ -7,7 +7,7 @@ mod top;
 
 use self::args::{Add, Ls, Makes, OneKey, Paused, Place, Queue};
 pub(crate) use self::args::{Command, DEFAULT, named};
-use self::store::{Stats, Store, Who};
+use self::store::{Groups, Stats, Store, Who};
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -16,10 +16,11 @@ use std::time::Duration;
 
 use requeue::EngineError;
 use requeue::engine::{Listed, Status};
+use requeue_postgres::GroupState;
 
 use crate::duration;
 use crate::run::{CLOSED, USAGE, refuse};
-use crate::show::{json, json_key, quoted};
+use crate::show::{json, json_bytes, json_key, quoted};
 
 /// Keys of standard input are written in transactions of so many.
 const AT_ONCE: usize = 1000;
@@ -108,7 +109,16 @@ fn add(args: Add) -> u8 {
         if group_by.is_some() && !client.keeps_groups() {
             return Err(no_groups("--group-by"));
         }
-        let mut added = 0_u64;
+        let longest = client.longest_key();
+        let (mut added, mut refused) = (0_u64, 0_u64);
+        // Whether the engine keeps it. One that it does not keep is named, and the others are added.
+        let mut fits = |key: &Vec<u8>| {
+            let Some(longest) = longest.filter(|longest| key.len() > *longest) else { return true };
+            let (key, length) = (crate::show::key(key), key.len());
+            refuse(1, &format!("{key}: this key has {length} bytes, and a server keeps {longest} at most"));
+            refused += 1;
+            false
+        };
         let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
             let delay = at.map(at::delay).or(after);
             client.add(name, keys, every, delay, priority, group_by.as_ref())?;
@@ -116,12 +126,13 @@ fn add(args: Add) -> u8 {
             keys.clear();
             Ok(())
         };
-        let mut batch: Vec<Vec<u8>> = keys.into_iter().map(OsString::into_vec).collect();
-        if batch.is_empty() {
+        let is_input = keys.is_empty();
+        let mut batch: Vec<Vec<u8>> = keys.into_iter().map(OsString::into_vec).filter(&mut fits).collect();
+        if is_input {
             let separator = if null { b'\0' } else { b'\n' };
             for key in io::stdin().lock().split(separator) {
                 let key = key.map_err(|e| Ended::With(1, format!("standard input: {e}")))?;
-                if !key.is_empty() {
+                if !key.is_empty() && fits(&key) {
                     batch.push(key);
                 }
                 if batch.len() >= AT_ONCE {
@@ -133,9 +144,9 @@ fn add(args: Add) -> u8 {
             write(&mut batch)?;
         }
         if as_json {
-            writeln!(out, "{{\"added\":{added}}}")?;
+            writeln!(out, "{{\"added\":{added},\"refused\":{refused}}}")?;
         }
-        Ok(0)
+        Ok(u8::from(refused > 0))
     })
 }
 
@@ -148,6 +159,12 @@ fn ls(args: &Ls) -> u8 {
                 } else {
                     writeln!(out, "{name}")?;
                 }
+            }
+            return Ok(0);
+        }
+        if args.groups {
+            for group in client.groups(name)?.ok_or_else(|| no_groups("--groups"))? {
+                tell_group(out, &group, args.queue.place.json)?;
             }
             return Ok(0);
         }
@@ -234,7 +251,7 @@ fn purge(queue: &Queue) -> u8 {
 
 /// The members of a JSON object.
 fn counts(stats: &Stats) -> String {
-    let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = stats;
+    let Stats { ready, held, waiting, dead, oldest_ready, paused, who, groups } = stats;
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
     let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
     let who = match who {
@@ -243,8 +260,12 @@ fn counts(stats: &Stats) -> String {
             format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
         }
     };
+    let groups = groups.as_ref().map_or(String::new(), |Groups { paused, with_rules, cap }| {
+        let cap = cap.map_or("null".to_owned(), |cap| cap.to_string());
+        format!(",\"groups\":{{\"paused\":{paused},\"with_rules\":{with_rules},\"cap\":{cap}}}")
+    });
     format!(
-        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\"paused\":{paused},{who}",
+        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}",
         seconds(oldest_ready)
     )
 }
@@ -256,7 +277,7 @@ fn stats(queue: &Queue) -> u8 {
             writeln!(out, "{{{}}}", counts(&stats))?;
             return Ok(0);
         }
-        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = stats;
+        let Stats { ready, held, waiting, dead, oldest_ready, paused, who, groups } = stats;
         writeln!(out, "ready    {ready}")?;
         if let Some(held) = held {
             writeln!(out, "held     {held}")?;
@@ -276,6 +297,15 @@ fn stats(queue: &Queue) -> u8 {
                 if let Some(age) = snapshot {
                     writeln!(out, "snapshot {}", duration::show(age))?;
                 }
+            }
+        }
+        if let Some(Groups { paused, with_rules, cap }) = groups {
+            if paused > 0 || with_rules > 0 || cap.is_some() {
+                let cap = cap.map_or("no cap".to_owned(), |cap| format!("cap {cap}"));
+                writeln!(
+                    out,
+                    "groups   {paused} paused, {with_rules} with rules of their own, others {cap}"
+                )?;
             }
         }
         Ok(0)
@@ -348,6 +378,26 @@ fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
     if let Some(error) = error {
         // one line a key, whatever the error said
         write!(out, "  {}", quoted(error.as_bytes()))?;
+    }
+    writeln!(out)
+}
+
+fn tell_group(out: &mut dyn Write, group: &GroupState, as_json: bool) -> io::Result<()> {
+    let GroupState { name, paused, weight, cap, .. } = group;
+    // its own one, that there is none although others have one, or nothing
+    let cap = cap.map(|cap| if cap == usize::MAX { "none".to_owned() } else { cap.to_string() });
+    if as_json {
+        let weight = weight.map_or("null".to_owned(), |weight| weight.to_string());
+        let cap = cap.map_or("null".to_owned(), |cap| if cap == "none" { json(&cap) } else { cap });
+        let name = json_bytes("group", name);
+        return writeln!(out, "{{{name},\"paused\":{paused},\"weight\":{weight},\"cap\":{cap}}}");
+    }
+    write!(out, "{:7} {}", if *paused { "paused" } else { "served" }, quoted(name))?;
+    if let Some(weight) = weight {
+        write!(out, "  weight {weight}")?;
+    }
+    if let Some(cap) = cap {
+        write!(out, "  cap {cap}")?;
     }
     writeln!(out)
 }

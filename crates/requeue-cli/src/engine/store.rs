@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::EngineError;
 use requeue::engine::Listed;
-use requeue_postgres::Postgres;
+use requeue_postgres::{GroupState, LONGEST_KEY, Postgres};
 use requeue_sqlite::Client;
 
 use crate::group_by::GroupBy;
@@ -26,6 +26,15 @@ pub(crate) struct Stats {
     pub(crate) oldest_ready: Option<Duration>,
     pub(crate) paused: bool,
     pub(crate) who: Who,
+    /// A file keeps no groups.
+    pub(crate) groups: Option<Groups>,
+}
+
+/// How many groups are paused, how many have a weight or a cap of their own, and the cap of the others.
+pub(crate) struct Groups {
+    pub(crate) paused: u64,
+    pub(crate) with_rules: u64,
+    pub(crate) cap: Option<usize>,
 }
 
 pub(crate) enum Who {
@@ -60,6 +69,22 @@ impl Store {
                 };
                 added.wait()
             }
+        }
+    }
+
+    /// The most bytes that a key may have, if there is a limit.
+    pub(crate) fn longest_key(&self) -> Option<usize> {
+        match self {
+            Self::File(_) => None,
+            Self::Server(_) => Some(LONGEST_KEY),
+        }
+    }
+
+    /// The groups that are paused or have rules of their own; `None` for a file, which keeps none.
+    pub(crate) fn groups(&mut self, queue: &str) -> Asked<Option<Vec<GroupState>>> {
+        match self {
+            Self::File(_) => Ok(None),
+            Self::Server(server) => server.client(queue).groups().wait().map(Some),
         }
     }
 
@@ -138,6 +163,7 @@ impl Store {
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
+                    groups: None,
                 }
             }
             Self::Server(server) => {
@@ -151,6 +177,11 @@ impl Store {
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Owners(stats.owners, stats.oldest_snapshot),
+                    groups: Some(Groups {
+                        paused: stats.groups_paused,
+                        with_rules: stats.groups_with_rules,
+                        cap: stats.group_cap,
+                    }),
                 }
             }
         })

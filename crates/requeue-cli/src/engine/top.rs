@@ -69,7 +69,7 @@ fn table(client: &mut Store) -> Result<String, EngineError> {
     );
     let mut snapshot = None;
     for name in client.queues()? {
-        let Stats { ready, held, waiting, dead, oldest_ready, paused, who } = client.stats(&name)?;
+        let Stats { ready, held, waiting, dead, oldest_ready, paused, who, .. } = client.stats(&name)?;
         let held = held.map_or("-".to_owned(), |held| held.to_string());
         let oldest = oldest_ready.map_or("-".to_owned(), duration::show);
         if let Who::Owners(_, age) = who {

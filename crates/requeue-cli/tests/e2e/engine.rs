@@ -39,7 +39,7 @@ fn what_is_added_is_listed_by_the_next_process_in_its_order() {
     assert_eq!(requeue(dir, &["add"], b"c\n\nodd\x07\nlast").0, 0);
     assert_eq!(
         requeue(dir, &["add", "-0", "--json"], b"two\nlines\0"),
-        (0, "{\"added\":1}\n".into(), String::new())
+        (0, "{\"added\":1,\"refused\":0}\n".into(), String::new())
     );
     let listed = well(dir, &["ls"]);
     let keys: Vec<_> = listed.lines().map(|line| line.split("  due").next().unwrap()).collect();

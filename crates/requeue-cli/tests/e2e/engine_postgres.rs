@@ -118,6 +118,68 @@ fn a_queue_on_a_server_is_fed_listed_and_operated() {
 }
 
 #[test]
+fn a_key_that_is_too_long_is_named_and_the_others_are_added() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let (fits, long) = ("f".repeat(2600), "l".repeat(2601));
+    let input = format!("first\n{long}\n{fits}\nlast\n");
+    let (status, out, err) = db.requeue(&["add", "--json"], input.as_bytes());
+    assert_eq!((status, &*out), (1, "{\"added\":3,\"refused\":1}\n"), "{err}");
+    assert!(
+        err.starts_with("requeue: lllll") && err.contains("has 2601 bytes") && err.contains("2600 at most"),
+        "{err}"
+    );
+    assert_eq!(err.lines().count(), 1, "{err}");
+    let listed = db.well(&["ls"]);
+    assert_eq!(
+        listed.lines().collect::<Vec<_>>(),
+        ["ready   first", &format!("ready   {fits}"), "ready   last"]
+    );
+    // as arguments; of one that is refused nothing is read from standard input
+    let (status, _, err) = db.requeue(&["add", &long], b"other\n");
+    assert!(status == 1 && err.contains("has 2601 bytes"), "{err}");
+    assert_eq!(db.requeue(&["add", &long, "another"], b"").0, 1);
+    let listed = db.well(&["ls"]);
+    assert!(listed.ends_with("ready   last\nready   another\n"), "{listed}");
+}
+
+#[test]
+fn groups_that_are_paused_or_have_rules_are_listed_and_counted() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--group-by", "/", "a/1"]);
+    assert_eq!(db.well(&["ls", "--groups"]), "");
+    assert!(!db.well(&["stats"]).contains("groups"));
+    db.well(&["pause", "--group", "b"]);
+    db.well(&["pause", "--group", "a"]);
+    db.sql(
+        "select requeue.group_rules(1, 4, array['a', 'wide', convert_from('\\x1b', 'UTF8')]::bytea[], array[3, null, 2],
+         array[10, 2147483647, null])",
+    );
+    let listed = db.well(&["ls", "--groups"]);
+    let expected =
+        ["served  $'\\033'  weight 2", "paused  a  weight 3  cap 10", "paused  b", "served  wide  cap none"];
+    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    let listed = db.well(&["ls", "--groups", "--json"]);
+    let json: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(json[1], serde_json::json!({"group": "a", "paused": true, "weight": 3, "cap": 10}));
+    assert_eq!(json[3], serde_json::json!({"group": "wide", "paused": false, "weight": null, "cap": "none"}));
+    let stats = db.well(&["stats"]);
+    assert!(stats.ends_with("groups   2 paused, 3 with rules of their own, others cap 4\n"), "{stats}");
+    let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["groups"], serde_json::json!({"paused": 2, "with_rules": 3, "cap": 4}));
+    // a group that was only paused has nothing to tell then
+    db.well(&["resume", "--group", "b"]);
+    assert!(!db.well(&["ls", "--groups"]).contains("  b"));
+    let dir = dir();
+    let file = format!("sqlite:{}/q.db", dir.path().display());
+    assert_eq!(db.requeue(&["add", "--engine", &file, "k"], b"").0, 0);
+    let (status, _, err) = db.requeue(&["ls", "--groups", "--engine", &file], b"");
+    assert!(status == 2 && err.contains("a file keeps no groups"), "{err}");
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_without_a_password() {
     let engine = "postgres://worker:secret@127.0.0.1:1/shop";
     let ended =
@@ -206,6 +268,8 @@ fn groups_of_a_server_take_turns_and_are_capped_and_paused() {
     // what a file, or a server, does not keep is said
     let (status, _, err) = db.requeue(&["work", "--group-by", "/", "--group-rate", "1", "--", "true"], b"");
     assert!(status == 2 && err.contains("--group-rate"), "{err}");
+    let (status, _, err) = db.requeue(&["work", "--jitter", "0.5", "--", "true"], b"");
+    assert!(status == 2 && err.contains("--jitter has no meaning") && err.contains("--base-delay"), "{err}");
     let file = format!("sqlite:{}/q.db", folder.path().display());
     for args in [&["add", "--group-by", "/", "a"][..], &["pause", "--group", "a"]] {
         let (status, _, err) = db.requeue(&[args, &["--engine", &file]].concat(), b"");
