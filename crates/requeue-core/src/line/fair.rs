@@ -139,9 +139,11 @@ pub(super) struct Fair<K> {
     /// The groups that are paused, in the order of their pauses; and the number of the next one.
     paused: BTreeMap<NonZeroU64, (usize, u32)>,
     next_pause: NonZeroU64,
-    /// A group that was made for a key whose next group is being asked for: users' code
+    /// A group that was made for a key which does not count there yet: users' code
     /// has panicked if it still stands here at the next call.
     half: Option<(usize, u32)>,
+    /// Whether the last key that was added was new: then the next one is likely to be.
+    expects_new: bool,
 }
 
 impl<K> Fair<K> {
@@ -173,6 +175,7 @@ impl<K> Fair<K> {
             paused: BTreeMap::new(),
             next_pause: NonZeroU64::MIN,
             half: None,
+            expects_new: true,
             rules,
         })
     }
@@ -249,6 +252,8 @@ impl<K> Fair<K> {
     /// Returns its place, if it has one.
     #[inline(always)]
     pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+        self.expects_new = true;
+        self.half = None;
         *self.seats.entry(slot) = Seat(group);
         self.enter_at(slot, (group, 1), since, level)
     }

@@ -1,7 +1,7 @@
 //! What asks for a run: add, add_after, add_rate_limited.
 
 use super::backoff::{AskedFor, InBackoff};
-use super::run::RunRef;
+use super::run::{NEAR, RunRef};
 use super::shutdown::Phase;
 use super::window::Debounce;
 use super::{BACKOFF, Core, GROUPED, HELD, READY, TIMER_RESPECTS};
@@ -573,9 +573,9 @@ struct Ready;
 #[derive(Clone, Copy)]
 struct ReadyAt(Instant, i16);
 
-/// The same in a queue with groups.
+/// The same in a queue with groups: in this one, if it was asked for already.
 #[derive(Clone, Copy)]
-struct ReadyInGroup(Instant, i16);
+struct ReadyInGroup(Instant, i16, Option<u32>);
 
 impl<K> Enters<K> for Unready {
     #[inline(always)]
@@ -601,7 +601,11 @@ impl<K> Enters<K> for ReadyAt {
 impl<K> Enters<K> for ReadyInGroup {
     #[inline(always)]
     fn group(self, line: &mut Line<K>, key: &Option<K>) -> u32 {
-        key.as_ref().map_or(0, |key| line.name_group(key))
+        match (self.2, key) {
+            (Some(group), _) => group,
+            (None, Some(key)) => line.name_group(key),
+            (None, None) => 0,
+        }
     }
 
     #[inline(always)]
@@ -763,12 +767,22 @@ impl<K: Eq, V> Core<K, V> {
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
         let found = if self.line.has_groups() {
-            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority))
+            let group = if self.arena.len() > NEAR {
+                // its group is looked for while the table's line comes, and not after that
+                self.table.prefetch(hash);
+                self.line.foresee_group(key)
+            } else {
+                None
+            };
+            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group))
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
         match found {
-            Found::Known(slot) => (self.trigger_now(slot, value, *priority), Ticket(slot)),
+            Found::Known(slot) => {
+                self.line.was_known();
+                (self.trigger_now(slot, value, *priority), Ticket(slot))
+            }
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {

@@ -111,6 +111,7 @@ impl<K> Fair<K> {
         let group = self.name(key);
         let tier = self.innermost();
         self.group(tier, group).known += 1;
+        self.half = None;
         *self.seats.entry(slot) = Seat(group);
     }
 
@@ -125,9 +126,25 @@ impl<K> Fair<K> {
         for tier in 0..self.innermost() {
             within = self.know_group(tier, key, within);
         }
-        let number = self.know_group(self.innermost(), key, within);
-        self.half = None;
-        number
+        self.know_group(self.innermost(), key, within)
+    }
+
+    /// The same of a key that is likely to become known, if the last one did. Asks for the group's memory.
+    #[inline(always)]
+    pub(in crate::line) fn foresee(&mut self, key: &K) -> Option<u32> {
+        if !self.expects_new {
+            return None;
+        }
+        let group = self.name(key);
+        self.nodes.prefetch(group);
+        Some(group)
+    }
+
+    /// A key was added that is known already. If its group was [foreseen](Self::foresee) and made for it,
+    /// because a function of users' tells another one now, that goes with the next call.
+    #[inline]
+    pub(in crate::line) fn was_known(&mut self) {
+        self.expects_new = false;
     }
 
     /// The number of the key's group in this tier, which is made if it is not known.
