@@ -638,6 +638,12 @@ impl<K> Line<K> {
         Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
     }
 
+    /// The chunk of slots for new keys of this priority, in a queue with priorities and without groups.
+    #[inline]
+    pub(crate) fn home_of(&mut self, priority: i16) -> Option<&mut u32> {
+        Some(self.levels_mut()?.home_of(priority))
+    }
+
     /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
     /// nothing has changed.
     #[inline(never)]

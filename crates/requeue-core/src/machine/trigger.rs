@@ -6,7 +6,7 @@ use super::shutdown::Phase;
 use super::window::Debounce;
 use super::{BACKOFF, Core, GROUPED, HELD, READY, TIMER_RESPECTS};
 use crate::Instant;
-use crate::arena::Arena;
+use crate::arena::{Arena, Vacant};
 use crate::line::{Line, Ticket};
 use crate::slots::{Newcomer, Slots};
 use crate::table::Found;
@@ -557,6 +557,12 @@ pub(super) trait Enters<K>: Copy {
         0
     }
 
+    /// The slot that it gets.
+    #[inline(always)]
+    fn vacant(self, _: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
+        arena.next_slot()
+    }
+
     /// Its flags, and its place in line if it has one.
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>);
 }
@@ -593,6 +599,15 @@ impl<K> Enters<K> for Ready {
 
 impl<K> Enters<K> for ReadyAt {
     #[inline(always)]
+    fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
+        let home = if arena.len() > NEAR { line.home_of(self.1) } else { None };
+        match home {
+            Some(home) => arena.next_slot_in(home),
+            None => arena.next_slot(),
+        }
+    }
+
+    #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
         (READY, line.enter_new_at(arena, slot, self.0, self.1))
     }
@@ -624,7 +639,7 @@ impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
     fn enter(&mut self) -> u32 {
         let group = self.enters.group(self.line, self.key);
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
-        let vacant = self.arena.next_slot();
+        let vacant = self.enters.vacant(self.line, self.arena);
         let slot = vacant.no();
         let (flags, place) = self.enters.enter(self.line, self.arena, slot, group);
         self.arena.fill(vacant, key, self.hash, flags, place);
