@@ -210,6 +210,86 @@ fn b3_nothing_is_kept_of_a_group_without_known_keys() {
     assert_eq!(groups(), 0);
 }
 
+/// So many keys a queue must know for it to ask for the group of a key that may be known.
+const MANY: u64 = 20_000;
+
+/// A queue that knows many keys which are not ready, of groups that nobody else is in.
+fn crowded(q: WorkQueue<u64>) -> WorkQueue<u64> {
+    let far = (0..MANY).map(|key| (1_000_000 + key, Add::after(Duration::from_secs(3_600))));
+    q.add_many_with(far).all().unwrap();
+    q
+}
+
+#[test]
+fn b3_a_queue_that_knows_many_keys_does_what_one_does_that_knows_few() {
+    let group = |key: &u64| {
+        assert!(*key >= 1_000 || key % 50 != 49, "no group");
+        key / 10
+    };
+    let flat = || WorkQueue::<u64>::builder().group_by(group);
+    let builders: [&dyn Fn() -> requeue::Builder<u64>; 3] = [&flat, &|| flat().priorities(), &|| {
+        WorkQueue::builder().group_by(|key: &u64| key / 100).group_by(group)
+    }];
+    for (at, builder) in builders.into_iter().enumerate() {
+        let few = builder().build().unwrap();
+        let many = crowded(builder().build().unwrap());
+        let (mut held, mut random) = (Vec::new(), at as u64);
+        for step in 0..6_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (key, choice) = ((random >> 33) % 300, random >> 60);
+            let level = if at == 1 { (random >> 40) as i16 % 3 } else { 0 };
+            let both = [&few, &many];
+            match choice {
+                0..9 => {
+                    let add = |q: &WorkQueue<u64>| q.add_with(key, Add::now().priority(level)).unwrap();
+                    let [one, other] = both.map(|q| catch_unwind(AssertUnwindSafe(|| add(q))).ok());
+                    assert_eq!(one, other, "step {step}: {key} is added");
+                    assert_eq!(one.is_none(), key % 50 == 49);
+                }
+                9..12 => {
+                    let [one, other] = both.map(|q| q.try_get().ok());
+                    let keys = [&one, &other].map(|item| item.as_ref().map(|item| *item.key()));
+                    assert_eq!(keys[0], keys[1], "step {step}: who goes next");
+                    held.extend(one.zip(other));
+                }
+                12 => {
+                    let [one, other] = both.map(|q| q.cancel(&key));
+                    assert_eq!(one, other, "step {step}: {key} is cancelled");
+                }
+                _ if !held.is_empty() => drop(held.swap_remove(key as usize % held.len())),
+                _ => {}
+            }
+        }
+        drop(held);
+        assert!(few.len() > 10, "the groups had keys to choose from");
+        assert_eq!(order(&few), order(&many));
+    }
+}
+
+#[test]
+fn b3_nothing_is_kept_of_a_group_that_a_known_key_is_said_to_be_in() {
+    let alive = Arc::new(());
+    let (counted, lies) = (Arc::clone(&alive), Arc::new(AtomicUsize::new(0)));
+    let lie = Arc::clone(&lies);
+    let group = move |key: &u64| Tenant {
+        number: key / MANY + lie.load(Ordering::SeqCst) as u64,
+        _counted: Arc::clone(&counted),
+    };
+    let q = crowded(WorkQueue::builder().group_by(group).build().unwrap());
+    let groups = || Arc::strong_count(&alive) - 2;
+    let before = groups();
+    q.add(7).unwrap();
+    assert_eq!(groups(), before + 1);
+    // the key before was new, so this one's group is asked for, and it tells another one
+    lies.store(1_000, Ordering::SeqCst);
+    assert_eq!(q.add(7).unwrap(), requeue::Added::Coalesced);
+    lies.store(0, Ordering::SeqCst);
+    q.add(8).unwrap();
+    assert_eq!(groups(), before + 1, "what was made for it has gone");
+    assert_eq!(order(&q), [7, 8]);
+    assert_eq!(groups(), before);
+}
+
 #[test]
 fn b3_groups_alone_read_no_clock() {
     let clock = TestClock::default();

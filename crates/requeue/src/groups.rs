@@ -43,6 +43,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// be short and must not call the queue. If `group` panics, the panic reaches whoever
     /// called, and the trigger is not accepted. A key must always tell the same group.
     ///
+    /// A queue that knows more than 16,384 keys asks `group` while it waits for the memory that says
+    /// whether the key is known, if the key before was new: so it may also ask for one that is known.
+    ///
     /// # Errors
     ///
     /// With an [`order`](Self::order) other than first in first out, or an order of one's

@@ -37,7 +37,7 @@ mod rate;
 mod tell;
 
 use self::age::Age;
-use self::group::{Group, Tier};
+use self::group::{Group, Rest, Tier};
 use self::keys::{Blocks, Mark, Seat};
 use self::node::{Node, Nodes, Party, Rings};
 use super::groups::Groups;
@@ -139,9 +139,11 @@ pub(super) struct Fair<K> {
     /// The groups that are paused, in the order of their pauses; and the number of the next one.
     paused: BTreeMap<NonZeroU64, (usize, u32)>,
     next_pause: NonZeroU64,
-    /// A group that was made for a key whose next group is being asked for: users' code
+    /// A group that was made for a key which does not count there yet: users' code
     /// has panicked if it still stands here at the next call.
     half: Option<(usize, u32)>,
+    /// Whether the last key that was added was new: then the next one is likely to be.
+    expects_new: bool,
 }
 
 impl<K> Fair<K> {
@@ -173,6 +175,7 @@ impl<K> Fair<K> {
             paused: BTreeMap::new(),
             next_pause: NonZeroU64::MIN,
             half: None,
+            expects_new: true,
             rules,
         })
     }
@@ -231,6 +234,24 @@ impl<K> Fair<K> {
         }
     }
 
+    /// What is seldom asked of a group.
+    #[inline]
+    fn rest(&mut self, tier: usize, group: u32) -> &mut Rest {
+        self.tiers[tier].rests.entry(group)
+    }
+
+    /// The same of a number that may be none.
+    #[inline]
+    fn known_rest(&self, tier: usize, group: u32) -> Option<&Rest> {
+        self.tiers.get(tier)?.rests.get(group)
+    }
+
+    /// The node that a group always has.
+    #[inline]
+    fn own_node(&mut self, tier: usize, group: u32) -> u32 {
+        if tier == self.innermost() { group } else { self.rest(tier, group).node }
+    }
+
     pub(super) fn free_page(&mut self, chunk: u32) {
         self.seats.free_page(chunk);
         self.marks.free_page(chunk);
@@ -249,6 +270,8 @@ impl<K> Fair<K> {
     /// Returns its place, if it has one.
     #[inline(always)]
     pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+        self.expects_new = true;
+        self.half = None;
         *self.seats.entry(slot) = Seat(group);
         self.enter_at(slot, (group, 1), since, level)
     }
@@ -258,15 +281,15 @@ impl<K> Fair<K> {
     #[inline(always)]
     fn enter_at(&mut self, slot: u32, (number, new): (u32, u32), since: Instant, level: i16) -> Option<u32> {
         let Party { group, node } = self.nodes.party(number)?;
-        group.count(1, true);
+        group.ready += 1;
         group.known += new;
         let (shut, within) = (group.is_shut(), group.within);
         let mut place = None;
         let mut joins = false;
         if !self.marked {
             // without priorities a group has no other node
-            joins = node.keys.head == NONE && !shut;
-            place = Some(node.keys.push(&mut self.blocks, number, slot));
+            joins = node.keys.is_empty() && !shut;
+            place = Some(node.keys.push(&mut self.blocks, slot));
         }
         if within != NONE {
             self.count_outer(within, 1, !shut);
@@ -312,11 +335,11 @@ impl<K> Fair<K> {
             return self.pop_in_full(places, at, now);
         }
         let Party { group, node } = self.nodes.party(at)?;
-        let slot = node.keys.head;
+        let slot = node.keys.head();
         node.keys.pop(&mut self.blocks);
         let mut shut = group.serves();
         node.takes_turn(group.weight);
-        let (over, empty, up, after) = (node.left == 0, node.keys.head == NONE, node.up, node.after);
+        let (over, empty, up, after) = (node.left == 0, node.keys.is_empty(), node.up, node.after);
         self.servable -= 1;
         if up != NONE {
             if over {
@@ -349,13 +372,13 @@ impl<K> Fair<K> {
         let shut = self.take_turns(at, self.tiers.len());
         let node = self.nodes.get_mut(at)?;
         let number = node.group;
-        if node.keys.head == slot {
+        if node.keys.head() == slot {
             node.keys.pop(&mut self.blocks);
         } else {
-            node.tree.pop_first();
+            self.nodes.tree_mut(at).pop_first();
             self.marks.get_mut(slot)?.in_tree = NONE;
         }
-        if node.is_empty() {
+        if self.nodes.is_empty(at) {
             self.emptied(at);
         }
         let run = self.pending(slot);
@@ -419,9 +442,9 @@ impl<K> Fair<K> {
         for _ in 0..self.innermost() {
             node = self.nodes.get(node.ring.0).unwrap_or(node);
         }
-        let later = node.keys.head;
+        let later = node.keys.head();
         self.seats.prefetch(later);
-        self.blocks.prefetch(node.keys.first);
+        node.keys.prefetch(&self.blocks);
         let look = &mut self.look;
         let sooner = look.found[look.calls.wrapping_sub(look.again) % FAR];
         look.found[look.calls % FAR] = later;
@@ -449,10 +472,10 @@ impl<K> Fair<K> {
         for _ in 0..self.innermost() {
             node = node.and_then(|node| self.nodes.get(node.ring.0));
         }
-        let Some(keys) = node.map(|node| node.keys) else { return (NONE, NONE) };
-        self.seats.prefetch(keys.head);
-        let behind = self.blocks.behind(keys.first);
-        let at = |ahead: usize| behind.get(ahead).copied().unwrap_or(NONE);
+        let Some(keys) = node.map(|node| &node.keys) else { return (NONE, NONE) };
+        self.seats.prefetch(keys.head());
+        let (first, behind) = (keys.ahead(), keys.behind(&self.blocks));
+        let at = |ahead: usize| first.iter().chain(behind).nth(ahead).copied().unwrap_or(NONE);
         (at(SLOT_AHEAD), at(ENTRY_AHEAD))
     }
 
@@ -475,10 +498,8 @@ impl<K> Fair<K> {
             return Some(in_tree);
         }
         places.place(slot)?;
-        self.blocks.node_of(places, slot).or_else(|| {
-            let at = self.node_at(self.group_of(slot), rank(self.pending(slot)))?;
-            (self.nodes.get(at)?.keys.head == slot).then_some(at)
-        })
+        let at = self.node_at(self.group_of(slot), rank(self.pending(slot)))?;
+        (self.nodes.get(at)?.keys.has_in_node(slot) || self.blocks.has(places, slot)).then_some(at)
     }
 
     /// The key, which is ready or dirty, is asked for at this level too.
@@ -504,7 +525,7 @@ impl<K> Fair<K> {
                 self.count_depth(level, 1);
             }
             let entered = self.entered(slot);
-            let tree = &mut self.nodes.entry(node).tree;
+            let tree = self.nodes.tree_mut(node);
             tree.remove(&(Reverse(before), entered));
             tree.insert((Reverse(level), entered), slot);
         } else {
@@ -524,9 +545,8 @@ impl<K> Fair<K> {
     fn put_in_list(&mut self, slot: u32, (group, shut): (u32, bool), level: i16) -> u32 {
         let tier = self.innermost();
         let at = self.node_of(tier, group, rank(level));
-        let node = self.nodes.entry(at);
-        let first = node.is_empty();
-        let place = node.keys.push(&mut self.blocks, at, slot);
+        let first = self.nodes.is_empty(at);
+        let place = self.nodes.entry(at).keys.push(&mut self.blocks, slot);
         if self.counts_depths {
             self.count_depth(level, 1);
         }
@@ -544,9 +564,8 @@ impl<K> Fair<K> {
         let mark = self.marks.entry(slot);
         mark.in_tree = at;
         let key = (Reverse(level), mark.entered);
-        let node = self.nodes.entry(at);
-        let first = node.is_empty();
-        node.tree.insert(key, slot);
+        let first = self.nodes.is_empty(at);
+        self.nodes.tree_mut(at).insert(key, slot);
         if self.counts_depths {
             self.count_depth(level, 1);
         }
@@ -557,16 +576,15 @@ impl<K> Fair<K> {
 
     /// Takes a key out of the node that it stands in, and not for its turn.
     fn take_out(&mut self, places: &mut impl Places, slot: u32, at: u32) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
         let pending = self.marks.get(slot).map_or(0, |mark| mark.asked.pending);
         match self.marks.get_mut(slot).filter(|mark| mark.in_tree != NONE) {
             Some(mark) => {
                 mark.in_tree = NONE;
-                node.tree.remove(&(Reverse(pending), mark.entered));
+                self.nodes.tree_mut(at).remove(&(Reverse(pending), mark.entered));
             }
-            None => node.keys.remove(&mut self.blocks, places, slot),
+            None => self.nodes.entry(at).keys.remove(&mut self.blocks, places, slot),
         }
-        let empty = node.is_empty();
+        let empty = self.nodes.is_empty(at);
         if self.counts_depths {
             self.count_depth(pending, -1);
         }
@@ -587,9 +605,9 @@ impl<K> Fair<K> {
     /// The key that goes first of those in a node.
     #[inline(never)]
     fn front(&self, at: u32) -> Option<u32> {
-        let node = self.nodes.get(at)?;
-        let listed = Some(node.keys.head).filter(|head| *head != NONE);
-        let Some(((_, entered), slot)) = node.tree.first_key_value() else { return listed };
+        let listed = Some(self.nodes.get(at)?.keys.head()).filter(|head| *head != NONE);
+        let first_in_tree = self.nodes.tree(at).and_then(BTreeMap::first_key_value);
+        let Some(((_, entered), slot)) = first_in_tree else { return listed };
         let older = |slot: &u32| self.marks.get(*slot).is_some_and(|mark| mark.entered < *entered);
         listed.filter(older).or(Some(*slot))
     }

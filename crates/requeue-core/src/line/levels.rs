@@ -21,6 +21,7 @@ use crate::Instant;
 use crate::arena::{Arena, Marked};
 use crate::chain::{Link, Linked, List};
 use crate::column::Column;
+use crate::prefetch::prefetch;
 use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -29,6 +30,9 @@ use core::time::Duration;
 
 /// How many levels without keys are kept for the next ones. Each has some 700 bytes.
 const KEPT: usize = 128;
+
+/// How many levels have a chunk of slots each for their new keys.
+const HOMES: usize = 128;
 
 /// The levels at which a key is asked for. Each counts only while there is what it is the level
 /// of, so that nobody has to take it away.
@@ -212,6 +216,9 @@ pub(super) struct Levels {
     /// Whether it is aged: with `max_wait`, or where the oldest key may have to make room.
     aged: bool,
     max_wait: Option<Duration>,
+    /// The chunk in which the next new key of each level gets its slot, so that those that go one after the other
+    /// stand side by side. Levels that are `HOMES` apart share one.
+    homes: [u32; HOMES],
     /// The number of the next key that enters.
     entered: u64,
     len: usize,
@@ -231,6 +238,7 @@ impl Levels {
             links: Column::new(),
             aged: aged || max_wait.is_some(),
             max_wait,
+            homes: [u32::MAX; HOMES],
             entered: 0,
             len: 0,
             aside: BTreeMap::new(),
@@ -239,6 +247,11 @@ impl Levels {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    #[inline]
+    pub(super) fn home_of(&mut self, level: i16) -> &mut u32 {
+        &mut self.homes[rank(level) as usize % HOMES]
     }
 
     pub(super) fn max_wait(&self) -> Option<Duration> {
@@ -331,6 +344,8 @@ impl Levels {
         let mark = self.marks.entry(slot);
         mark.entered = self.entered;
         mark.asked.stands_at(level);
+        // that of the level's next key, if it is in the slot behind: others come meanwhile
+        prefetch(core::ptr::from_ref(mark) as usize + 64);
         self.entered += 1;
         self.len += 1;
         if self.aged {

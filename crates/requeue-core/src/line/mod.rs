@@ -638,11 +638,32 @@ impl<K> Line<K> {
         Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
     }
 
+    /// The chunk of slots for new keys of this priority, in a queue with priorities and without groups.
+    #[inline]
+    pub(crate) fn home_of(&mut self, priority: i16) -> Option<&mut u32> {
+        Some(self.levels_mut()?.home_of(priority))
+    }
+
     /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
     /// nothing has changed.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn name_group(&mut self, key: &K) -> u32 {
         self.fair_mut().map_or(0, |fair| fair.name(key))
+    }
+
+    /// The same before anybody knows whether the key is new, if it is likely to be: if the last one was.
+    /// Asks for the group's memory.
+    #[inline(always)]
+    pub(crate) fn foresee_group(&mut self, key: &Option<K>) -> Option<u32> {
+        self.fair_mut()?.foresee(key.as_ref()?)
+    }
+
+    /// The key of a trigger was known already.
+    #[inline]
+    pub(crate) fn was_known(&mut self) {
+        if let Some(fair) = self.fair_mut() {
+            fair.was_known();
+        }
     }
 
     /// As [`enter_new_at`](Self::enter_new_at) of a key of this group: it becomes [known](Self::know), too.

@@ -309,9 +309,9 @@ impl fmt::Display for NotHeld {
 
 impl core::error::Error for NotHeld {}
 
-/// In a line in which keys take turns nobody looks ahead where there are no more keys than these: of
-/// so many all is in the second cache at least, and to look would cost more than it saves.
-const NEAR: usize = 16_384;
+/// In a line in which keys take turns nobody asks for memory ahead where there are no more keys than these:
+/// of so many all is in the second cache at least, and to ask would cost more than it saves.
+pub(super) const NEAR: usize = 16_384;
 /// A batch does not look ahead where there are no more keys than these.
 const AT_HAND: usize = 1_024;
 

@@ -1,12 +1,12 @@
 //! What asks for a run: add, add_after, add_rate_limited.
 
 use super::backoff::{AskedFor, InBackoff};
-use super::run::RunRef;
+use super::run::{NEAR, RunRef};
 use super::shutdown::Phase;
 use super::window::Debounce;
 use super::{BACKOFF, Core, GROUPED, HELD, READY, TIMER_RESPECTS};
 use crate::Instant;
-use crate::arena::Arena;
+use crate::arena::{Arena, Vacant};
 use crate::line::{Line, Ticket};
 use crate::slots::{Newcomer, Slots};
 use crate::table::Found;
@@ -557,6 +557,12 @@ pub(super) trait Enters<K>: Copy {
         0
     }
 
+    /// The slot that it gets.
+    #[inline(always)]
+    fn vacant(self, _: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
+        arena.next_slot()
+    }
+
     /// Its flags, and its place in line if it has one.
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>);
 }
@@ -573,9 +579,9 @@ struct Ready;
 #[derive(Clone, Copy)]
 struct ReadyAt(Instant, i16);
 
-/// The same in a queue with groups.
+/// The same in a queue with groups: in this one, if it was asked for already.
 #[derive(Clone, Copy)]
-struct ReadyInGroup(Instant, i16);
+struct ReadyInGroup(Instant, i16, Option<u32>);
 
 impl<K> Enters<K> for Unready {
     #[inline(always)]
@@ -593,6 +599,15 @@ impl<K> Enters<K> for Ready {
 
 impl<K> Enters<K> for ReadyAt {
     #[inline(always)]
+    fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
+        let home = if arena.len() > NEAR { line.home_of(self.1) } else { None };
+        match home {
+            Some(home) => arena.next_slot_in(home),
+            None => arena.next_slot(),
+        }
+    }
+
+    #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
         (READY, line.enter_new_at(arena, slot, self.0, self.1))
     }
@@ -601,7 +616,11 @@ impl<K> Enters<K> for ReadyAt {
 impl<K> Enters<K> for ReadyInGroup {
     #[inline(always)]
     fn group(self, line: &mut Line<K>, key: &Option<K>) -> u32 {
-        key.as_ref().map_or(0, |key| line.name_group(key))
+        match (self.2, key) {
+            (Some(group), _) => group,
+            (None, Some(key)) => line.name_group(key),
+            (None, None) => 0,
+        }
     }
 
     #[inline(always)]
@@ -620,7 +639,7 @@ impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
     fn enter(&mut self) -> u32 {
         let group = self.enters.group(self.line, self.key);
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
-        let vacant = self.arena.next_slot();
+        let vacant = self.enters.vacant(self.line, self.arena);
         let slot = vacant.no();
         let (flags, place) = self.enters.enter(self.line, self.arena, slot, group);
         self.arena.fill(vacant, key, self.hash, flags, place);
@@ -796,12 +815,22 @@ impl<K: Eq, V> Core<K, V> {
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
         let found = if self.line.has_groups() {
-            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority))
+            let group = if self.arena.len() > NEAR {
+                // its group is looked for while the table's line comes, and not after that
+                self.table.prefetch(hash);
+                self.line.foresee_group(key)
+            } else {
+                None
+            };
+            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group))
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
         match found {
-            Found::Known(slot) => (self.trigger_now(slot, value, *priority), Ticket(slot)),
+            Found::Known(slot) => {
+                self.line.was_known();
+                (self.trigger_now(slot, value, *priority), Ticket(slot))
+            }
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {

@@ -115,3 +115,63 @@ fn a_key_that_is_lent_in_place_stays_where_it_stands_and_what_it_is() {
     a.give_back(two);
     assert_eq!(a.remove(s).map(|removed| removed.key).as_deref(), Some("key"));
 }
+
+/// Enters a key as one of this chunk's.
+fn insert_in(arena: &mut Arena<u32>, chunk: &mut u32) -> u32 {
+    let vacant = arena.next_slot_in(chunk);
+    let slot = vacant.no();
+    assert_eq!(slot / CHUNK as u32, *chunk);
+    arena.fill(vacant, slot, slot, 0, None);
+    slot
+}
+
+#[test]
+fn keys_of_one_caller_stand_side_by_side() {
+    let mut arena = full();
+    let mut chunks = [u32::MAX, 3, u32::MAX];
+    let mut slots = [const { Vec::new() }; 3];
+    for _ in 0..CHUNK {
+        for (chunk, slots) in chunks.iter_mut().zip(&mut slots) {
+            slots.push(insert_in(&mut arena, chunk));
+        }
+    }
+    for slots in &slots {
+        assert!(slots.is_sorted() && slots[CHUNK - 1] - slots[0] == CHUNK as u32 - 1, "{slots:?}");
+    }
+    // a chunk that was freed is none that has room
+    let [freed, ..] = chunks;
+    for chunk in [0, freed] {
+        empty_out(&mut arena, chunk);
+    }
+    assert_eq!(arena.remove(5 * CHUNK as u32).expect("not lent").freed_chunk, Some(freed));
+    let other = insert_in(&mut arena, &mut chunks[0]);
+    assert_eq!((*arena.key(other), chunks[0] == freed), (other, false));
+}
+
+#[test]
+fn new_chunks_are_made_only_while_half_of_all_slots_are_taken() {
+    let mut arena = full();
+    // of each chunk every third slot stays
+    for slot in (0..CHUNKS * CHUNK as u32).filter(|slot| slot % 3 != 0) {
+        arena.remove(slot).expect("not lent");
+    }
+    let mut homes = [u32::MAX; 9];
+    let mut added = 0;
+    while arena.slots() == CHUNKS * CHUNK as u32 {
+        for home in &mut homes {
+            insert_in(&mut arena, home);
+            added += 1;
+        }
+    }
+    assert!(
+        arena.len() >= arena.slots() as usize / 2 - homes.len() * CHUNK,
+        "{} in {}",
+        arena.len(),
+        arena.slots()
+    );
+    assert!(added > CHUNKS as usize * CHUNK / 7, "those that were there were filled before: {added}");
+    // and what is free in low chunks is found by those who have none: behind the one that was freed last
+    for slot in [arena.insert(0, 0, 0), arena.insert(1, 1, 0)] {
+        assert!(slot < CHUNKS * CHUNK as u32, "{slot}");
+    }
+}

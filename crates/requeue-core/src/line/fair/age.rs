@@ -25,9 +25,9 @@ impl<K> Fair<K> {
             return None;
         }
         let entered = |slot: &u32| self.entered(*slot);
-        let listed = self.nodes.iter().map(|node| node.keys.head).filter(|head| *head != NONE);
+        let listed = self.nodes.iter().map(|node| node.keys.head()).filter(|head| *head != NONE);
         let in_trees =
-            self.nodes.iter().filter_map(|node| node.tree.iter().min_by_key(|((_, entered), _)| *entered));
+            self.nodes.trees().filter_map(|tree| tree.iter().min_by_key(|((_, entered), _)| *entered));
         listed.chain(in_trees.map(|(_, slot)| *slot)).min_by_key(entered)
     }
 

@@ -1,6 +1,6 @@
 //! What keeps a group from being served: as many of its keys are held as it may have at a time.
 
-use super::group::Group;
+use super::group::{Group, Rest};
 use super::node::Party;
 use super::{Fair, NONE};
 use crate::arena::Marked;
@@ -11,9 +11,9 @@ impl<K> Fair<K> {
     pub(in crate::line) fn is_at_cap(&self, slot: u32) -> bool {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
-            let group = self.known_group(tier, at)?;
+            let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
             at = group.within;
-            Some(group.held >= group.most)
+            Some(group.held >= rest.most)
         });
         groups.fold(false, |shut, this| shut | this)
     }
@@ -82,7 +82,7 @@ impl<K> Fair<K> {
     /// A key of this group has left the line, and not for its turn.
     pub(super) fn count_out(&mut self, number: u32) {
         let Some(Party { group, .. }) = self.nodes.party(number) else { return };
-        group.count(-1, true);
+        group.ready -= 1;
         let (within, open) = (group.within, !group.is_shut());
         self.count_outer(within, -1, open);
     }
@@ -94,7 +94,11 @@ impl<K> Fair<K> {
         let innermost = self.innermost();
         for tier in self.tiers[..innermost].iter_mut().rev() {
             let Some(group) = tier.groups.get_mut(at) else { break };
-            group.count(by, open);
+            group.ready = group.ready.wrapping_add_signed(by);
+            if !open {
+                let shut_out = &mut tier.rests.entry(at).shut_out;
+                *shut_out = shut_out.wrapping_add_signed(by);
+            }
             open &= !group.is_shut();
             at = group.within;
         }
@@ -117,11 +121,13 @@ impl<K> Fair<K> {
     }
 
     /// Something holds a group back, or ceases to, or its cap changes.
-    pub(super) fn hold_back(&mut self, tier: usize, number: u32, change: impl FnOnce(&mut Group)) {
+    pub(super) fn hold_back(&mut self, tier: usize, number: u32, change: impl FnOnce(&mut Rest)) {
+        let rest = self.rest(tier, number);
+        change(rest);
+        let cap = if rest.is_held_back() { 0 } else { rest.most };
         let group = self.group(tier, number);
         let was_shut = group.is_shut();
-        change(group);
-        group.cap = if group.is_held_back() { 0 } else { group.most };
+        group.cap = cap;
         let shut = group.is_shut();
         if shut != was_shut {
             self.shut_or_open(tier, number, shut);
@@ -131,13 +137,14 @@ impl<K> Fair<K> {
     /// A group has come to its cap, or has left it.
     #[inline(never)]
     fn shut_or_open(&mut self, tier: usize, number: u32, shut: bool) {
-        let group = self.group(tier, number);
-        let (keys, own, mut at) = (group.open, group.node, group.within);
-        let by = if shut { -i64::from(keys) } else { i64::from(keys) };
+        let (own, &Group { ready, within, .. }) = (self.own_node(tier, number), &*self.group(tier, number));
+        let keys = ready - self.rest(tier, number).shut_out;
+        let (by, mut at) = (if shut { -i64::from(keys) } else { i64::from(keys) }, within);
         let mut open = true;
         for outer in self.tiers[..tier].iter_mut().rev() {
             let Some(group) = outer.groups.get_mut(at) else { return };
-            group.open = group.open.wrapping_add_signed(by as i32);
+            let shut_out = &mut outer.rests.entry(at).shut_out;
+            *shut_out = shut_out.wrapping_sub(by as u32);
             at = group.within;
             if group.is_shut() {
                 open = false;
@@ -153,7 +160,7 @@ impl<K> Fair<K> {
             let Some(node) = self.nodes.get(at) else { continue };
             match node.in_ring {
                 true if shut => self.part(tier, at),
-                false if !shut && !node.is_empty() => self.join(tier, at),
+                false if !shut && !self.nodes.is_empty(at) => self.join(tier, at),
                 _ => {}
             }
         }

@@ -13,10 +13,9 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
-/// A group while keys of it are known, in one cache line: what only aged lines keep of it is beside
-/// ([`Elders`]).
+/// A group while keys of it are known: what each key of it touches.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C)] // see `Party`
 pub(super) struct Group {
     /// The group of the tier above that it is in.
     pub(super) within: u32,
@@ -25,6 +24,16 @@ pub(super) struct Group {
     /// so that to be held back costs nobody a look.
     pub(super) cap: u32,
     pub(super) held: u32,
+    /// How many keys of it are known, or groups within it; one more while it is paused.
+    pub(super) known: u32,
+    /// Its keys in line.
+    pub(super) ready: u32,
+}
+
+/// What is seldom asked of a group.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// What its cap is while it is not held back.
     pub(super) most: u32,
     /// The number of its pause, if it is paused.
     pub(super) paused: Option<NonZeroU64>,
@@ -34,18 +43,13 @@ pub(super) struct Group {
     pub(super) dry: bool,
     /// It is to be looked at once its bucket is full: no key of it may be known.
     pub(super) filling: bool,
-    /// How many keys of it are known, or groups within it; one more while it is paused.
-    pub(super) known: u32,
-    /// Its keys in line, and those of them that no group within it shuts out.
-    pub(super) ready: u32,
-    pub(super) open: u32,
+    /// Its keys in line that a group within it shuts out.
+    pub(super) shut_out: u32,
     /// Its ready keys that do not stand in line.
     pub(super) aside: u32,
     /// The node that it always has.
     pub(super) node: u32,
 }
-
-const _: () = assert!(size_of::<Group>() == 64);
 
 /// What is kept of a group with `max_wait`.
 #[derive(Debug, Default)]
@@ -58,27 +62,12 @@ pub(super) struct Elders {
 }
 
 impl Group {
-    /// So many keys more or less are in line; whether no group within it shuts them out.
-    #[inline]
-    pub(super) fn count(&mut self, by: i32, open: bool) {
-        self.ready = self.ready.wrapping_add_signed(by);
-        if open {
-            self.open = self.open.wrapping_add_signed(by);
-        }
-    }
-
     /// A key of it that may be served goes, and is held. Returns whether the group has come to its cap.
     #[inline(always)]
     pub(super) fn serves(&mut self) -> bool {
         self.ready -= 1;
-        self.open -= 1;
         self.held += 1;
         self.is_shut()
-    }
-
-    /// Whether something but its cap keeps its keys from being handed out.
-    pub(super) fn is_held_back(&self) -> bool {
-        self.dry || self.paused.is_some()
     }
 
     /// Whether none of its keys may be handed out now.
@@ -88,10 +77,18 @@ impl Group {
     }
 }
 
+impl Rest {
+    /// Whether something but its cap keeps its keys from being handed out.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.dry || self.paused.is_some()
+    }
+}
+
 pub(super) struct Tier<K> {
     pub(super) naming: Box<dyn Naming<K>>,
     /// Those of the innermost tier stand [elsewhere](super::node::Nodes).
     pub(super) groups: Column<Group>,
+    pub(super) rests: Column<Rest>,
     /// With `max_wait`.
     pub(super) elders: Column<Elders>,
     /// What metrics call them; nothing is written where they call none.
@@ -100,7 +97,13 @@ pub(super) struct Tier<K> {
 
 impl<K> Tier<K> {
     pub(super) fn new(naming: Box<dyn Naming<K>>) -> Self {
-        Self { naming, groups: Column::new(), elders: Column::new(), shown: Column::new() }
+        Self {
+            naming,
+            groups: Column::new(),
+            rests: Column::new(),
+            elders: Column::new(),
+            shown: Column::new(),
+        }
     }
 }
 
@@ -111,6 +114,7 @@ impl<K> Fair<K> {
         let group = self.name(key);
         let tier = self.innermost();
         self.group(tier, group).known += 1;
+        self.half = None;
         *self.seats.entry(slot) = Seat(group);
     }
 
@@ -125,9 +129,25 @@ impl<K> Fair<K> {
         for tier in 0..self.innermost() {
             within = self.know_group(tier, key, within);
         }
-        let number = self.know_group(self.innermost(), key, within);
-        self.half = None;
-        number
+        self.know_group(self.innermost(), key, within)
+    }
+
+    /// The same of a key that is likely to become known, if the last one did. Asks for the group's memory.
+    #[inline(always)]
+    pub(in crate::line) fn foresee(&mut self, key: &K) -> Option<u32> {
+        if !self.expects_new {
+            return None;
+        }
+        let group = self.name(key);
+        self.nodes.prefetch(group);
+        Some(group)
+    }
+
+    /// A key was added that is known already. If its group was [foreseen](Self::foresee) and made for it,
+    /// because a function of users' tells another one now, that goes with the next call.
+    #[inline]
+    pub(in crate::line) fn was_known(&mut self) {
+        self.expects_new = false;
     }
 
     /// The number of the key's group in this tier, which is made if it is not known.
@@ -154,8 +174,8 @@ impl<K> Fair<K> {
         let nodes = &mut self.nodes;
         let node = if innermost { nodes.make_own(number) } else { nodes.make_other(number, rank(0)) };
         let bucket = rate.filter(|_| self.rated).map(|rate| Box::new(Bucket::new(rate)));
-        *self.group(tier, number) =
-            Group { bucket, within, weight, cap, most: cap, node, ..Group::default() };
+        *self.group(tier, number) = Group { within, weight, cap, ..Group::default() };
+        *self.rest(tier, number) = Rest { most: cap, bucket, node, ..Rest::default() };
         let above = if tier > 0 {
             self.group(tier - 1, within).known += 1;
             self.tiers[tier - 1].shown.get(within).cloned().flatten()
@@ -212,16 +232,18 @@ impl<K> Fair<K> {
 
     #[inline(never)]
     pub(super) fn drop_group(&mut self, tier: usize, number: u32) {
-        if (self.rated || self.group(tier, number).filling) && self.keeps_bucket(tier, number) {
+        if (self.rated || self.rest(tier, number).filling) && self.keeps_bucket(tier, number) {
             return;
         }
-        let Group { within, node, .. } = core::mem::take(self.group(tier, number));
+        let Group { within, .. } = core::mem::take(self.group(tier, number));
+        let Rest { node, .. } = core::mem::take(self.rest(tier, number));
         self.nodes.free(node);
         let innermost = tier == self.innermost();
-        let (Tier { naming, groups, elders, shown }, nodes) = (&mut self.tiers[tier], &mut self.nodes);
+        let (Tier { naming, groups, rests, elders, shown }, nodes) = (&mut self.tiers[tier], &mut self.nodes);
         shown.take(number);
         elders.take(number);
         naming.forget(number, &mut |chunk| {
+            rests.free_page(chunk);
             elders.free_page(chunk);
             shown.free_page(chunk);
             if innermost {

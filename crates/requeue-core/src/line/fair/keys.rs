@@ -1,23 +1,30 @@
 //! The keys of a node in the order of their coming, and what is known of a key beside its place in line.
 //!
-//! The first key of a node stands in the node, those behind it in blocks that fill a cache line
-//! each: to let a key in writes the last one, and to take one out reads the first. Links from key to
-//! key would be in a line of their own for each key, which of a million keys is mostly in no cache. A key
-//! remembers the number of its block (its *place*, see [`Places`]), as one in a
-//! [`Ring`](crate::line::ring::Ring) does: to leave is to look through that block, and through one
-//! more for each 200,000 keys in line, whose blocks look the same to a place.
+//! The first keys of a node stand in the node, and so do the last ones; those between them stand in blocks.
+//! To let a key in and to take one out touch the node alone, but for every seventh, which brings a block or
+//! takes one. Links from key to key, or one list of blocks, would be in a line of their own for each key or
+//! each node, which of a million keys is mostly in no cache. A key in a block remembers the number of its block (its
+//! *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does, and one that stands in the node any
+//! number: to leave is to look into the node and through one block, and through one more for each 100,000
+//! keys in line, whose blocks look the same to a place.
 //!
-//! What holds between two calls: a block has a key, and its keys are those of its used part. While there is
-//! no key in the node there is no block.
+//! What holds between two calls:
+//!
+//! 1. While there is a key, there is one in `front`. Those in the blocks, from `first` to `last`, come behind
+//!    those in `front`, and those in `back` behind all others.
+//! 2. Each block has a key, and its keys are those of its used part.
+//! 3. While there is a key in `back`, `next` is the number of the block that those in `back` will stand in, and
+//!    their place. While there is no key at all nobody has that number, and there is no block.
 
 use super::NONE;
 use crate::arena::Arena;
 use crate::column::Column;
 use crate::line::levels::Asked;
+use crate::prefetch::prefetch;
 use crate::slots::Places;
 
-/// How many keys a block has room for.
-const ROOM: usize = 12;
+/// How many keys a block has room for, and each end of a node's list.
+const ROOM: usize = 7;
 
 /// The group of a key, of the innermost ones, while it is known.
 #[derive(Clone, Copy, Debug)]
@@ -45,33 +52,34 @@ impl Default for Mark {
     }
 }
 
-/// A part of a node's list, in one cache line.
+/// A part of a node's list.
 #[derive(Debug)]
-#[repr(align(64))]
 struct Block {
     keys: [u32; ROOM],
     /// The used part of `keys`.
-    from: u16,
-    to: u16,
-    node: u32,
-    /// The blocks beside it.
+    from: u8,
+    to: u8,
+    /// The blocks beside it. Of the first one only that behind it counts.
     before: u32,
     after: u32,
 }
 
-const _: () = assert!(size_of::<Block>() == 64);
-
 impl Default for Block {
     fn default() -> Self {
-        Self { keys: [NONE; ROOM], from: 0, to: 0, node: NONE, before: NONE, after: NONE }
+        Self { keys: [NONE; ROOM], from: 0, to: 0, before: NONE, after: NONE }
     }
 }
 
 impl Block {
     #[inline]
     fn used(&self) -> &[u32] {
-        self.keys.get(usize::from(self.from)..usize::from(self.to)).unwrap_or_default()
+        part(&self.keys, self.from, self.to)
     }
+}
+
+#[inline]
+fn part(keys: &[u32; ROOM], from: u8, to: u8) -> &[u32] {
+    keys.get(usize::from(from)..usize::from(to)).unwrap_or_default()
 }
 
 /// The blocks of all nodes.
@@ -92,13 +100,9 @@ impl Blocks {
         self.taken.len()
     }
 
-    /// A block of this node that has a key.
-    fn make(&mut self, node: u32, before: u32, key: u32) -> u32 {
-        let number = self.taken.insert((), 0, 0);
-        let block = self.each.entry(number);
-        block.keys[0] = key;
-        (block.from, block.to, block.node, block.before, block.after) = (0, 1, node, before, NONE);
-        number
+    /// The number of a block that has yet to be written.
+    fn reserve(&mut self) -> u32 {
+        self.taken.insert((), 0, 0)
     }
 
     fn free(&mut self, number: u32) {
@@ -108,13 +112,12 @@ impl Blocks {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, number: u32) {
-        self.each.prefetch(number);
-    }
-
-    /// The keys of a block.
-    pub(super) fn behind(&self, number: u32) -> &[u32] {
-        self.each.get(number).map_or(&[], Block::used)
+    fn prefetch(&self, number: u32) {
+        if let Some(block) = self.each.get(number) {
+            let first = core::ptr::from_ref(block) as usize;
+            prefetch(first);
+            prefetch(first + size_of::<Block>() - 1);
+        }
     }
 
     /// Where a key stands, whose slot's number may be anything: the number of the block, and where in it.
@@ -129,71 +132,164 @@ impl Blocks {
         None
     }
 
-    /// The node in one of whose blocks a key stands, whose slot's number may be anything.
-    pub(super) fn node_of<P: Places>(&self, places: &P, slot: u32) -> Option<u32> {
-        let (number, _) = self.find(places, slot)?;
-        self.each.get(number).map(|block| block.node)
+    /// Whether a key stands in a block, whose slot's number may be anything.
+    pub(super) fn has<P: Places>(&self, places: &P, slot: u32) -> bool {
+        self.find(places, slot).is_some()
     }
 }
 
 /// Keys in the order of their coming.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)] // who takes a key wants all but `back`, and who lets one in all but `front`
 pub(super) struct Keys {
-    /// The key that came first.
-    pub(super) head: u32,
-    /// The blocks of those behind it, the first and the last one, if there are any.
-    pub(super) first: u32,
+    /// The used part of `front`. Both are 0 while there is no key.
+    from: u8,
+    to: u8,
+    /// How many stand in `back`.
+    waiting: u8,
+    /// The first and the last block, if there are any.
+    first: u32,
     last: u32,
+    front: [u32; ROOM],
+    next: u32,
+    back: [u32; ROOM],
 }
 
 impl Keys {
-    pub(super) const NONE: Self = Self { head: NONE, first: NONE, last: NONE };
+    pub(super) const NONE: Self = Self {
+        from: 0,
+        to: 0,
+        waiting: 0,
+        first: NONE,
+        last: NONE,
+        front: [NONE; ROOM],
+        next: NONE,
+        back: [NONE; ROOM],
+    };
 
-    /// Lets a key in at the end of the list of this node; returns its place.
     #[inline(always)]
-    pub(super) fn push(&mut self, blocks: &mut Blocks, node: u32, slot: u32) -> u32 {
-        if self.head == NONE {
-            self.head = slot;
-            // it stands in no block, so any will do
-            return 0;
+    pub(super) fn is_empty(&self) -> bool {
+        self.to == 0
+    }
+
+    /// The key that came first; a number that no slot has if there is none.
+    #[inline(always)]
+    pub(super) fn head(&self) -> u32 {
+        self.ahead().first().copied().unwrap_or(NONE)
+    }
+
+    /// Some keys that came first.
+    #[inline(always)]
+    pub(super) fn ahead(&self) -> &[u32] {
+        part(&self.front, self.from, self.to)
+    }
+
+    /// Those that come behind them, or some of them.
+    pub(super) fn behind<'a>(&'a self, blocks: &'a Blocks) -> &'a [u32] {
+        blocks.each.get(self.first).map_or(part(&self.back, 0, self.waiting), Block::used)
+    }
+
+    /// Asks for the memory that [`pop`](Self::pop) will touch.
+    #[inline]
+    pub(super) fn prefetch(&self, blocks: &Blocks) {
+        if self.to - self.from <= 1 {
+            blocks.prefetch(self.first);
         }
-        if let Some(block) = blocks.each.get_mut(self.last) {
-            if let Some(key) = block.keys.get_mut(usize::from(block.to)) {
+    }
+
+    /// Whether a key stands in one of the ends.
+    pub(super) fn has_in_node(&self, slot: u32) -> bool {
+        self.ahead().contains(&slot) || part(&self.back, 0, self.waiting).contains(&slot)
+    }
+
+    /// Lets a key in at the end; returns its place.
+    #[inline(always)]
+    pub(super) fn push(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
+        if self.next == NONE {
+            return self.push_without_next(blocks, slot);
+        }
+        if let Some(key) = self.back.get_mut(usize::from(self.waiting)) {
+            *key = slot;
+            self.waiting += 1;
+            return self.next;
+        }
+        self.push_behind_a_full_back(blocks, slot)
+    }
+
+    /// The same where nothing stands in `back`.
+    #[inline]
+    fn push_without_next(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
+        if self.first == NONE {
+            if let Some(key) = self.front.get_mut(usize::from(self.to)) {
                 *key = slot;
-                block.to += 1;
-                return self.last;
+                self.to += 1;
+                // any place will do
+                return 0;
             }
         }
-        self.push_in_a_new_block(blocks, node, slot)
+        self.begin_back(blocks, slot)
     }
 
     #[inline(never)]
-    fn push_in_a_new_block(&mut self, blocks: &mut Blocks, node: u32, slot: u32) -> u32 {
-        let number = blocks.make(node, self.last, slot);
+    fn begin_back(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
+        self.next = blocks.reserve();
+        self.back[0] = slot;
+        self.waiting = 1;
+        self.next
+    }
+
+    #[inline(never)]
+    fn push_behind_a_full_back(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
+        *blocks.each.entry(self.next) =
+            Block { keys: self.back, from: 0, to: self.waiting, before: self.last, after: NONE };
         match blocks.each.get_mut(self.last) {
-            Some(last) => last.after = number,
-            None => self.first = number,
+            Some(last) => last.after = self.next,
+            None => self.first = self.next,
         }
-        self.last = number;
-        number
+        self.last = self.next;
+        self.begin_back(blocks, slot)
     }
 
     /// Takes out the first key, which is there. It has its place still.
     #[inline(always)]
     pub(super) fn pop(&mut self, blocks: &mut Blocks) {
-        self.head = NONE;
-        let Some(block) = blocks.each.get_mut(self.first) else { return };
-        self.head = block.keys.get(usize::from(block.from)).copied().unwrap_or(NONE);
-        block.from += 1;
-        if block.from == block.to {
-            self.unlink(blocks, self.first);
+        self.from += 1;
+        if self.from == self.to {
+            self.refill(blocks);
+        }
+    }
+
+    /// Nothing is left in `front`: what comes behind it moves there.
+    #[inline(never)]
+    fn refill(&mut self, blocks: &mut Blocks) {
+        if let Some(block) = blocks.each.get_mut(self.first) {
+            (self.front, self.from, self.to) = (block.keys, block.from, block.to);
+            // nobody must find a key there any more
+            block.to = block.from;
+            let after = block.after;
+            blocks.free(self.first);
+            self.first = after;
+            if after == NONE {
+                self.last = NONE;
+            }
+            return;
+        }
+        (self.front, self.from, self.to) = (self.back, 0, self.waiting);
+        self.waiting = 0;
+        if self.to == 0 && self.next != NONE {
+            blocks.free(core::mem::replace(&mut self.next, NONE));
         }
     }
 
     /// Takes out a key that stands here.
     pub(super) fn remove<P: Places>(&mut self, blocks: &mut Blocks, places: &mut P, slot: u32) {
-        if self.head == slot {
+        if let Some(at) = self.ahead().iter().position(|key| *key == slot) {
+            let from = usize::from(self.from);
+            self.front.copy_within(from..from + at, from + 1);
             self.pop(blocks);
+        } else if let Some(at) = part(&self.back, 0, self.waiting).iter().position(|key| *key == slot) {
+            self.back.copy_within(at + 1.., at);
+            self.waiting -= 1;
         } else if let Some((number, at)) = blocks.find(places, slot) {
             let Some(block) = blocks.each.get_mut(number) else { return };
             block.keys.copy_within(at + 1..usize::from(block.to), at);
@@ -206,9 +302,9 @@ impl Keys {
     }
 
     /// Takes out a block that has no key any more.
-    #[inline(never)]
     fn unlink(&mut self, blocks: &mut Blocks, number: u32) {
         let Some(&Block { before, after, .. }) = blocks.each.get(number) else { return };
+        let before = if number == self.first { NONE } else { before };
         blocks.free(number);
         match blocks.each.get_mut(before) {
             Some(block) => block.after = after,

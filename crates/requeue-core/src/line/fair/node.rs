@@ -10,9 +10,9 @@ use crate::prefetch::prefetch;
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
-/// A group at a level, in one cache line.
+/// A group at a level.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C)] // see `Party`
 pub(super) struct Node {
     /// The nodes beside it in its ring, which may be itself.
     pub(super) before: u32,
@@ -21,20 +21,19 @@ pub(super) struct Node {
     /// The node whose ring it stands in; none if it is the outermost one. It counts while it
     /// stands there.
     pub(super) up: u32,
-    /// The rank of the level.
-    rank: u16,
-    pub(super) in_ring: bool,
     /// How many keys its turn has left; 0 if its turn has not begun.
     pub(super) left: u32,
     /// The nodes within it; none of the innermost ones.
     pub(super) ring: Ring,
-    /// Of those its keys, in the order in which they became ready.
+    /// The rank of the level.
+    rank: u16,
+    pub(super) in_ring: bool,
+    /// Of the innermost ones its keys, in the order in which they became ready.
     pub(super) keys: Keys,
-    /// Keys that were raised to this level, or all keys where priorities count within groups.
-    pub(super) tree: BTreeMap<(Reverse<i16>, u64), u32>,
 }
 
-const _: () = assert!(size_of::<Node>() == 64);
+/// Of a node keys that were raised to its level, or all keys where priorities count within groups.
+pub(super) type Tree = BTreeMap<(Reverse<i16>, u64), u32>;
 
 impl Default for Node {
     fn default() -> Self {
@@ -48,17 +47,11 @@ impl Default for Node {
             left: 0,
             ring: Ring::default(),
             keys: Keys::NONE,
-            tree: BTreeMap::new(),
         }
     }
 }
 
 impl Node {
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.keys.head == NONE && self.ring.0 == NONE && self.tree.is_empty()
-    }
-
     /// A key goes in the turn of this node, whose group has this weight.
     #[inline(always)]
     pub(super) fn takes_turn(&mut self, weight: u32) {
@@ -76,10 +69,10 @@ impl Node {
     }
 }
 
-/// A group of the innermost tier, and the node that it always has: side by side, because who enters a key or
-/// takes one wants both.
+/// A group of the innermost tier, and the node that it always has, in two cache lines beside each other, because who
+/// enters a key or takes one wants both: in the second line are the keys.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct Party {
     pub(super) group: Group,
     pub(super) node: Node,
@@ -94,13 +87,22 @@ const OTHER: u32 = 1 << 31;
 pub(super) struct Nodes {
     own: Column<Party>,
     others: Column<Node>,
+    /// The trees of the nodes that have one, apart from them because most queues have none.
+    own_trees: Column<Tree>,
+    other_trees: Column<Tree>,
     /// The numbers of the others that are taken.
     taken: Arena<()>,
 }
 
 impl Nodes {
     pub(super) const fn new() -> Self {
-        Self { own: Column::new(), others: Column::new(), taken: Arena::new(usize::MAX) }
+        Self {
+            own: Column::new(),
+            others: Column::new(),
+            own_trees: Column::new(),
+            other_trees: Column::new(),
+            taken: Arena::new(usize::MAX),
+        }
     }
 
     #[inline]
@@ -121,6 +123,29 @@ impl Nodes {
     #[inline]
     pub(super) fn entry(&mut self, at: u32) -> &mut Node {
         if at & OTHER == 0 { &mut self.own.entry(at).node } else { self.others.entry(at ^ OTHER) }
+    }
+
+    /// Whether nothing stands in a node.
+    #[inline]
+    pub(super) fn is_empty(&self, at: u32) -> bool {
+        let lists_none = |node: &Node| node.keys.is_empty() && node.ring.0 == NONE;
+        self.get(at).is_none_or(lists_none) && self.tree(at).is_none_or(BTreeMap::is_empty)
+    }
+
+    /// The tree of a node, if there is a place for one.
+    #[inline]
+    pub(super) fn tree(&self, at: u32) -> Option<&Tree> {
+        if at & OTHER == 0 { self.own_trees.get(at) } else { self.other_trees.get(at ^ OTHER) }
+    }
+
+    #[inline]
+    pub(super) fn tree_mut(&mut self, at: u32) -> &mut Tree {
+        if at & OTHER == 0 { self.own_trees.entry(at) } else { self.other_trees.entry(at ^ OTHER) }
+    }
+
+    /// All trees.
+    pub(super) fn trees(&self) -> impl Iterator<Item = &Tree> {
+        self.own_trees.iter().chain(self.other_trees.iter())
     }
 
     /// An innermost group with its own node.
@@ -181,12 +206,14 @@ impl Nodes {
         self.others.take(at ^ OTHER);
         if let Some(chunk) = self.taken.remove(at ^ OTHER).and_then(|removed| removed.freed_chunk) {
             self.others.free_page(chunk);
+            self.other_trees.free_page(chunk);
         }
     }
 
     /// Frees what is kept of a chunk of innermost groups that are no more.
     pub(super) fn free_page(&mut self, chunk: u32) {
         self.own.free_page(chunk);
+        self.own_trees.free_page(chunk);
     }
 }
 
@@ -329,7 +356,7 @@ impl<K> Fair<K> {
     /// The node of a group at a level.
     #[inline]
     pub(super) fn node_of(&mut self, tier: usize, group: u32, rank: u32) -> u32 {
-        let own = self.group(tier, group).node;
+        let own = self.own_node(tier, group);
         if self.nodes.get(own).is_some_and(|node| node.rank() == rank) {
             return own;
         }
@@ -349,9 +376,8 @@ impl<K> Fair<K> {
         if let Some(other) = self.others.get(&(tier, group, rank)) {
             return *other;
         }
-        let node = self.nodes.entry(own);
-        if node.is_empty() {
-            node.rank = rank as u16;
+        if self.nodes.is_empty(own) {
+            self.nodes.entry(own).rank = rank as u16;
             return own;
         }
         let other = self.nodes.make_other(group, rank);
@@ -371,7 +397,7 @@ impl<K> Fair<K> {
     fn drop_if_not_own(&mut self, tier: usize, at: u32) {
         let Some(node) = self.nodes.get(at) else { return };
         let (group, rank) = (node.group, node.rank());
-        if self.group(tier, group).node != at {
+        if self.own_node(tier, group) != at {
             self.others.remove(&(tier, group, rank));
             self.nodes.free(at);
         }

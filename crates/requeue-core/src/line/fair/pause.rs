@@ -16,17 +16,17 @@ impl<K> Fair<K> {
 
     /// Whether the key's group in this tier is paused. Users' code; nothing changes.
     pub(in crate::line) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        let group = self.find(key, tier).and_then(|number| self.known_group(tier, number));
-        group.is_some_and(|group| group.paused.is_some())
+        let rest = self.find(key, tier).and_then(|number| self.known_rest(tier, number));
+        rest.is_some_and(|rest| rest.paused.is_some())
     }
 
     /// Whether a group of a key that is known is paused.
     pub(in crate::line) fn is_in_paused_group(&self, slot: u32) -> bool {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
-            let group = self.known_group(tier, at)?;
+            let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
             at = group.within;
-            Some(group.paused.is_some())
+            Some(rest.paused.is_some())
         });
         groups.fold(false, |paused, this| paused | this)
     }
@@ -50,13 +50,12 @@ impl<K> Fair<K> {
             number = found;
         }
         self.half = None;
-        let group = self.group(tier, number);
-        if group.paused.is_none() {
-            group.known += 1;
+        if self.rest(tier, number).paused.is_none() {
+            self.group(tier, number).known += 1;
             let pause = self.next_pause;
             self.next_pause = pause.saturating_add(1);
             self.paused.insert(pause, (tier, number));
-            self.hold_back(tier, number, |group| group.paused = Some(pause));
+            self.hold_back(tier, number, |rest| rest.paused = Some(pause));
         }
         true
     }
@@ -65,7 +64,7 @@ impl<K> Fair<K> {
     /// panics nothing has changed.
     pub(in crate::line) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
         let Some(number) = self.find(key, tier) else { return false };
-        let Some(pause) = self.group(tier, number).paused else { return false };
+        let Some(pause) = self.rest(tier, number).paused else { return false };
         self.lift_group(pause);
         true
     }
@@ -78,7 +77,7 @@ impl<K> Fair<K> {
 
     fn lift_group(&mut self, pause: NonZeroU64) {
         let Some((tier, number)) = self.paused.remove(&pause) else { return };
-        self.hold_back(tier, number, |group| group.paused = None);
+        self.hold_back(tier, number, |rest| rest.paused = None);
         let group = self.group(tier, number);
         group.known -= 1;
         if group.known == 0 {

@@ -20,7 +20,7 @@ impl<K> Fair<K> {
         if tier > 0 {
             self.charge(tier - 1, within, now);
         }
-        let Some(bucket) = self.group(tier, number).bucket.as_deref_mut() else { return };
+        let Some(bucket) = self.rest(tier, number).bucket.as_deref_mut() else { return };
         if bucket.tokens(now) == 0 {
             // the key was raised before all others
             return;
@@ -29,7 +29,7 @@ impl<K> Fair<K> {
         if let Some(next) = bucket.next(now) {
             self.turn += 1;
             self.dry.insert((next, self.turn), (tier, number));
-            self.hold_back(tier, number, |group| group.dry = true);
+            self.hold_back(tier, number, |rest| rest.dry = true);
         }
     }
 
@@ -49,12 +49,11 @@ impl<K> Fair<K> {
             let is_due = |(at, _): &(Instant, u64)| *at <= self.now;
             if let Some(entry) = self.dry.first_entry().filter(|entry| is_due(entry.key())) {
                 let (tier, number) = entry.remove();
-                self.hold_back(tier, number, |group| group.dry = false);
+                self.hold_back(tier, number, |rest| rest.dry = false);
             } else if let Some(entry) = self.filling.first_entry().filter(|entry| is_due(entry.key())) {
                 let (tier, number) = entry.remove();
-                let group = self.group(tier, number);
-                group.filling = false;
-                if group.known == 0 {
+                self.rest(tier, number).filling = false;
+                if self.group(tier, number).known == 0 {
                     self.drop_group(tier, number);
                 }
             } else {
@@ -68,11 +67,11 @@ impl<K> Fair<K> {
     #[cold]
     pub(super) fn keeps_bucket(&mut self, tier: usize, number: u32) -> bool {
         let now = self.now;
-        let group = self.group(tier, number);
-        let Some(full) = group.bucket.as_deref().map(Bucket::full_at).filter(|full| *full > now) else {
-            return group.filling;
+        let rest = self.rest(tier, number);
+        let Some(full) = rest.bucket.as_deref().map(Bucket::full_at).filter(|full| *full > now) else {
+            return rest.filling;
         };
-        if !core::mem::replace(&mut group.filling, true) {
+        if !core::mem::replace(&mut rest.filling, true) {
             self.turn += 1;
             self.filling.insert((full, self.turn), (tier, number));
         }
@@ -88,15 +87,10 @@ impl<K> Fair<K> {
     pub(in crate::line) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
-            let group = self.known_group(tier, at)?;
+            let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
             at = group.within;
-            Some(
-                group
-                    .bucket
-                    .as_deref()
-                    .filter(|_| self.rated && group.dry)
-                    .and_then(|bucket| bucket.next(now)),
-            )
+            let bucket = rest.bucket.as_deref().filter(|_| self.rated && rest.dry);
+            Some(bucket.and_then(|bucket| bucket.next(now)))
         });
         groups.flatten().max()
     }

@@ -15,9 +15,9 @@ impl<K> Fair<K> {
             if at == NONE {
                 break;
             }
-            let group = self.group(tier, at);
-            group.aside = group.aside.wrapping_add_signed(by);
-            at = group.within;
+            let rest = self.rest(tier, at);
+            rest.aside = rest.aside.wrapping_add_signed(by);
+            at = self.group(tier, at).within;
         }
         if self.counts_depths {
             self.count_depth(pending, by);
@@ -70,11 +70,12 @@ impl<K> Fair<K> {
         let to = from.saturating_add(most);
         for number in from..end.min(to) {
             let Some(name) = at.shown.get(number).and_then(Option::as_ref) else { continue };
-            let Some(group) = self.known_group(tier, number) else { continue };
+            let known = self.known_group(tier, number).zip(self.known_rest(tier, number));
+            let Some((group, rest)) = known else { continue };
             into.push(GroupGauges {
                 tier,
                 name: name.clone(),
-                ready: (group.ready + group.aside) as usize,
+                ready: (group.ready + rest.aside) as usize,
                 held: group.held as usize,
             });
         }

@@ -21,17 +21,22 @@ impl Places for Few {
     }
 }
 
-/// The keys of a list, and how many blocks it has.
-fn walk(keys: Keys, blocks: &Blocks, node: u32) -> (Vec<u32>, usize) {
-    let mut found: Vec<u32> = Some(keys.head).filter(|head| *head != NONE).into_iter().collect();
+/// The keys of a list, and how many numbers of blocks it has.
+fn walk(keys: &Keys, blocks: &Blocks) -> (Vec<u32>, usize) {
+    let mut found = Vec::from(keys.ahead());
     let (mut number, mut before, mut count) = (keys.first, NONE, 0);
     while let Some(block) = blocks.each.get(number) {
-        assert!(!block.used().is_empty() && block.node == node && block.before == before);
+        assert!(!block.used().is_empty() && (before == NONE || block.before == before));
         found.extend(block.used());
         (before, number, count) = (number, block.after, count + 1);
     }
     assert_eq!(keys.last, before);
-    (found, count)
+    let back = part(&keys.back, 0, keys.waiting);
+    found.extend(back);
+    assert!(back.is_empty() || keys.next != NONE, "they have a place");
+    assert_eq!(keys.is_empty(), found.is_empty(), "the first one stands in front");
+    assert_eq!(keys.head(), found.first().copied().unwrap_or(NONE));
+    (found, count + usize::from(keys.next != NONE))
 }
 
 #[test]
@@ -51,31 +56,30 @@ fn keys_come_in_their_order_and_leave_from_anywhere() {
             match below(10) {
                 0..6 if grows && !free.is_empty() => {
                     let slot = free.swap_remove(below(free.len()));
-                    let place = list.push(&mut blocks, node as u32, slot);
+                    let place = list.push(&mut blocks, slot);
                     places.set_place(slot, place);
                     model.push_back(slot);
                 }
                 6..8 if !model.is_empty() => {
-                    let slot = list.head;
+                    let slot = list.head();
                     list.pop(&mut blocks);
                     assert_eq!(model.pop_front(), Some(slot));
                     places.clear_place(slot);
-                    assert_eq!(blocks.node_of(&places, slot), None);
+                    assert!(!list.has_in_node(slot) && !blocks.has(&places, slot));
                     free.push(slot);
                 }
                 8..10 if !model.is_empty() => {
                     let slot = model.remove(below(model.len())).expect("it is there");
-                    let in_block = Some(node as u32).filter(|_| slot != list.head);
-                    assert_eq!(blocks.node_of(&places, slot), in_block);
+                    assert_ne!(list.has_in_node(slot), blocks.has(&places, slot), "it stands there once");
                     list.remove(&mut blocks, &mut places, slot);
                     assert_eq!(places.place(slot), None);
                     free.push(slot);
                 }
                 _ => grows = free.len() > 50 && (grows || free.len() > 390),
             }
-            let (found, _) = walk(lists[node], &blocks, node as u32);
+            let (found, _) = walk(&lists[node], &blocks);
             assert_eq!(found, Vec::from(models[node].clone()), "seed {seed}");
-            let counted = (0..3).map(|node| walk(lists[node as usize], &blocks, node).1).sum::<usize>();
+            let counted = lists.iter().map(|list| walk(list, &blocks).1).sum::<usize>();
             assert_eq!(counted, blocks.len(), "no block is lost, seed {seed}");
         }
     }
