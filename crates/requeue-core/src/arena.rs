@@ -300,7 +300,8 @@ impl<K> Arena<K> {
         slot
     }
 
-    /// Takes a free slot from the lowest chunk that has one.
+    /// Takes a free slot from the lowest chunk that has one. Apart, which saves an add of a plain queue 3 instructions.
+    #[inline(never)]
     fn free_slot(&mut self) -> Vacant<K> {
         let chunk_no = self.vacant_chunk();
         self.take_from(chunk_no)
