@@ -15,6 +15,8 @@
 //!     Outcome::Done
 //! })?;
 //! q.add("order-4711".into()).wait()?; // it is durable now, and some process runs it
+//! # let the_program_is_to_end = || ();
+//! the_program_is_to_end(); // waits for a signal, say
 //! worker.stop(Duration::from_secs(10)).wait();
 //! q.leave().wait()?; // its lease is given up: nobody waits for it to run out
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -67,7 +67,8 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
         let mut copies = 0;
         while copies < 20 {
             copies += u32::from(renews(&db));
-            if began.elapsed() > LONG {
+            // each waits for those who work, on a machine that may have much else to do
+            if copies < 20 && began.elapsed() > 5 * LONG {
                 over.store(true, SeqCst);
                 panic!("{copies} copies");
             }

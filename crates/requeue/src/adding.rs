@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   add_now   the filter, which answers redundant ones without the lock
-//!      └─► add_as   the hold; what the queue does not take is dropped after it
-//!             └─► Core::add
+//!      └─► add_now_in_lock   the hold; what the queue does not take is dropped after it
+//!             ├─► Core::add_at_once   what the key's bucket in the table decides
+//!             └─► add_now_in_hold ─► Core::add_now   everything else
+//!   all other triggers
+//!      └─► add_as   the hold ─► what the trigger asks for of the state machine
 //! ```
 
 use crate::filter::{Open, word};
@@ -79,7 +82,7 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let integer = word(&key);
-        // both are dropped after the hold, also where users' code panics
+        // declared before the hold, so that they are dropped after it, also where users' code panics
         let mut in_memory;
         let mut trigger = Kept(Trigger::new(key, None));
         let mut hold = self.hold(None);

@@ -239,7 +239,8 @@ impl<'q, K, V> Item<'q, K, V> {
     }
 
     /// Ends the run without a failure, and the key comes again after `delay`
-    /// (zero: at once). Its failures are forgotten.
+    /// (zero: at once). Its failures are forgotten, and a value that was not
+    /// [taken](Self::take_value) is dropped.
     ///
     /// # Errors
     ///

@@ -98,7 +98,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed, or has a
+    /// [bound](crate::Builder::bound) and no room.
     ///
     /// ```
     /// # use requeue::{Added, WorkQueue};
@@ -120,7 +121,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue is shut down or closed.
+    /// [`Refused`] if the queue is shut down or closed, or has a
+    /// [bound](crate::Builder::bound) and no room.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -140,7 +142,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with key and value, if the queue is shut down or closed, or has a
+    /// [bound](crate::Builder::bound) and no room.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -164,7 +167,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed, or has a
+    /// [bound](crate::Builder::bound) and no room.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -307,8 +311,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed; the
-    /// limiter has not been asked then.
+    /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed, or has a
+    /// [bound](crate::Builder::bound) and no room; the limiter has not been asked then.
     ///
     /// # Panics
     ///

@@ -716,7 +716,7 @@ impl<K: Eq, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
-        // a key that goes straight into a line of ours meets no users' code any more
+        // once the key is found or entered, no code of users' runs
         if !self.straight {
             return self.add_now_in_full(trigger, hash);
         }
@@ -740,7 +740,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// [`add_now`](Self::add_now) of a key without a payload, if its place in the table says all; else `None`,
+    /// [`add_now`](Self::add_now) of a key without a payload, if the key's home bucket in the table decides whether it is known; else `None`,
     /// and nothing has changed. No call is given the trigger, so that it need not be in memory.
     ///
     /// # Panics
@@ -757,7 +757,7 @@ impl<K: Eq, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn add_at_once(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
-        // a key that goes straight into a line of ours meets no users' code any more
+        // once the key is found or entered, no code of users' runs
         if !self.straight || trigger.value.is_some() {
             return None;
         }

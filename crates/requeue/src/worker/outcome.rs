@@ -32,8 +32,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub enum Outcome {
     /// It is done; the failures of the key are forgotten.
     Done,
-    /// Not a failure: the failures are forgotten, and the key comes again after
-    /// the delay.
+    /// Not a failure: the failures are forgotten, a value that was not taken is dropped, and the
+    /// key comes again after the delay.
     Again(Duration),
     /// It failed: the limiter says when the key comes back.
     Retry(BoxError),
