@@ -488,6 +488,10 @@ impl<K, V> Core<K, V> {
     ///
     /// A refused retry gives the run back: it goes on.
     ///
+    /// # Panics
+    ///
+    /// If the run is another queue's, or merge panics.
+    ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
     /// # use std::time::Duration;
@@ -526,6 +530,10 @@ impl<K, V> Core<K, V> {
 
     /// [`end`](Self::end) with [`How::Done`] or, if it `succeeded`,
     /// [`How::Succeed`], and without a payload: what cannot be refused.
+    ///
+    /// # Panics
+    ///
+    /// If the run is another queue's.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -730,6 +738,10 @@ impl<K, V> Core<K, V> {
     /// Takes the guard from a run: [`done`](Self::done) is promised instead.
     /// For a run that was ended already this is `give_back`.
     ///
+    /// # Panics
+    ///
+    /// If the run is another queue's.
+    ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
     /// # let mut core = Core::<&str>::new(Config::default());
@@ -751,6 +763,10 @@ impl<K, V> Core<K, V> {
     }
 
     /// Takes back the loan of a run that has ended.
+    ///
+    /// # Panics
+    ///
+    /// If the run is another queue's.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};

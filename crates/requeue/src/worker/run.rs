@@ -269,7 +269,8 @@ impl<K, V> Run<K, V> {
     }
 
     /// Whether the handler should return: it is past the worker's time limit,
-    /// or the worker was stopped and its deadline has come. A blocking handler
+    /// the worker was stopped and its deadline has come, or the run is another process's by now (an engine
+    /// whose lease is lost). A blocking handler
     /// cannot be ended from outside; one that runs long should look here. An async
     /// one is dropped instead.
     ///
