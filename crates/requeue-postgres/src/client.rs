@@ -9,6 +9,8 @@ use crate::typed::Param;
 use requeue::engine::{Key, Listed, Status};
 use requeue::{EngineError, Op};
 use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -516,6 +518,9 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
     })
 }
 
+/// What `requeue.keys` has for a trigger that no process has taken in yet: now, or later.
+const INBOX: i16 = 4;
+
 async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
     let keys = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error
                 from requeue.keys($1, $2) order by state = 1 desc, state, priority desc, place, due_us, key";
@@ -527,8 +532,7 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
             (1, _) => Status::Ready,
             (2, _) => Status::Held,
             (3, _) => Status::Dead,
-            // in the inbox: now, or later
-            (4, Some(due)) if due <= 0 => Status::Ready,
+            (INBOX, Some(due)) if due <= 0 => Status::Ready,
             (_, Some(_)) => Status::Waiting,
             (_, None) => Status::Idle,
         };
@@ -544,5 +548,36 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
         listed.error = row.get(10);
         listed
     };
-    Ok(rows.iter().map(read).collect())
+    let (triggers, keys): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.get::<_, i16>(1) == INBOX);
+    let mut keys: Vec<Listed> = keys.into_iter().map(read).collect();
+    // what no process has taken in yet; they are the last ones
+    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    if !triggers.is_empty() {
+        known.extend(keys.iter().enumerate().map(|(nth, listed)| (listed.key.clone(), nth)));
+    }
+    for trigger in triggers.into_iter().map(read) {
+        match known.entry(trigger.key.clone()) {
+            Entry::Occupied(nth) => triggered(&mut keys[*nth.get()], &trigger),
+            Entry::Vacant(place) => {
+                place.insert(keys.len());
+                keys.push(trigger);
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// What becomes of a key when this trigger is taken in.
+fn triggered(listed: &mut Listed, trigger: &Listed) {
+    let is_now = trigger.status == Status::Ready;
+    match listed.status {
+        Status::Held if is_now => listed.dirty = true,
+        Status::Waiting | Status::Idle | Status::Dead if is_now => listed.status = Status::Ready,
+        Status::Idle | Status::Dead => listed.status = Status::Waiting,
+        _ => {}
+    }
+    if !is_now {
+        listed.due_in = listed.due_in.into_iter().chain(trigger.due_in).min();
+    }
+    listed.priority = listed.priority.max(trigger.priority);
 }

@@ -5,6 +5,7 @@ mod common;
 
 use self::common::cluster::Cluster;
 use self::common::{Database, LONG, Looks, block_on, until};
+use requeue::engine::Status;
 use requeue::{
     Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
 };
@@ -870,6 +871,36 @@ fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
     let newer = a.queue::<String>("orders").open().wait().expect_err("it is newer");
     assert!(matches!(newer, EngineError::Version { found: 1000, .. }), "{newer}");
     assert!(matches!(a.migrate().wait(), Err(EngineError::Version { .. })));
+}
+
+#[test]
+fn e29_a_key_is_listed_once_with_what_its_triggers_that_nobody_has_taken_in_make_of_it() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let client = pg.client("orders");
+    let keys = ["waits", "every", "held"].map(str::to_owned);
+    client.add_many(&keys[..1], Some(Duration::from_secs(3600)), 0).wait().expect("it is up");
+    let day = Duration::from_secs(86_400);
+    client.add_every(&keys[1..2], day, Some(Duration::from_secs(60)), 0).wait().expect("it is up");
+    client.add_many(&keys[2..], None, 0).wait().expect("it is up");
+    db.sql("select requeue.join_(1, 'busy', 60000000)");
+    db.sql("select requeue.claim(1, 1, 1, true)");
+    let state = |key: &str| client.state(&key.to_owned()).wait().expect("it is up").expect("it is known");
+    assert_eq!((state("waits").status, state("held").status), (Status::Waiting, Status::Held));
+    for key in ["waits", "every", "every", "held", "new", "new"] {
+        db.sql(&format!("select requeue.add_tx('orders', '{key}')"));
+    }
+    db.sql("select requeue.add_tx('orders', 'late', delay => '1 h'), requeue.add_tx('orders', 'late', delay => '1 m')");
+    let every = state("every");
+    assert_eq!((every.status, every.every), (Status::Ready, Some(day)), "and comes again");
+    assert_eq!(state("waits").status, Status::Ready);
+    assert_eq!((state("held").status, state("held").dirty), (Status::Held, true));
+    assert_eq!(state("new").status, Status::Ready);
+    let late = state("late");
+    assert!(late.status == Status::Waiting && late.due_in <= Some(Duration::from_secs(60)), "{late:?}");
+    let mut listed: Vec<_> = client.list().wait().expect("it is up").into_iter().map(|it| it.key).collect();
+    listed.sort();
+    assert_eq!(listed, [&b"every"[..], b"held", b"late", b"new", b"waits"]);
 }
 
 #[test]

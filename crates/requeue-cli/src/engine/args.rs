@@ -67,7 +67,8 @@ pub(crate) enum Command {
     #[command(
         about = "Count the keys of a durable queue",
         long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
-                      `requeue ls --groups` names them.",
+                      `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
+                      until a process that works has taken it in.",
         after_help = ENGINES
     )]
     Stats(Queue),
