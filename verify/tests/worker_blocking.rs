@@ -5,8 +5,8 @@ use requeue::{Alarm, Clock, Failure, FakeClock, Instant, WorkQueue, Worker};
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::queue;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -172,47 +172,69 @@ fn w_past_the_deadline_of_drain_running_handlers_are_told_and_counted() {
     });
 }
 
-/// Tells that its drop has begun, and waits in it.
-struct DropsSlowly(Mutex<(Sender<()>, Receiver<()>)>);
+/// Waits for the worker in its drop, as who owns one may.
+struct Owner {
+    worker: OnceLock<Worker>,
+    waits: fn(&Worker),
+    dropped: std::sync::mpsc::Sender<()>,
+}
 
-impl Drop for DropsSlowly {
+impl Drop for Owner {
     fn drop(&mut self) {
-        let (begins, may) = self.0.get_mut().unwrap();
-        begins.send(()).unwrap();
-        may.recv().unwrap();
+        (self.waits)(self.worker.get().unwrap());
+        self.dropped.send(()).unwrap();
     }
 }
 
 #[test]
-fn w_who_waits_for_the_end_of_threads_finds_the_handler_and_its_hooks_dropped() {
-    run("w_who_waits…", || {
-        // the handler's capture, and that of a hook that the watch of time limits has as well
-        for of_hook in [false, true] {
+fn w_what_a_handler_has_captured_may_wait_for_the_worker_in_its_drop() {
+    run("w_what_a_handler…", || {
+        let waits: [fn(&Worker); 3] = [
+            Worker::join,
+            |worker| _ = worker.stop(Duration::MAX).wait(),
+            |worker| _ = worker.drain(Duration::MAX).wait(),
+        ];
+        for waits in waits {
             let (q, _clock) = queue();
-            let (begins, begun) = channel();
-            let (go_on, may) = channel();
-            let captured = Arc::new(DropsSlowly(Mutex::new((begins, may))));
-            let theirs = [of_hook, !of_hook].map(|has| has.then(|| captured.clone()));
-            let [hooks, handlers] = theirs;
-            drop(captured);
-            let worker = Worker::of(&q)
-                .workers(2)
-                .time_limit(ms(100))
-                .on_failure(move |_, _| drop(hooks.clone()))
-                .start_threads(move |_| drop(handlers.clone()))
-                .unwrap();
-            q.add(1).unwrap();
-            let (tell, joined) = channel();
-            let joins = std::thread::spawn(move || {
-                worker.drain(Duration::MAX).wait();
-                worker.join();
-                tell.send(()).unwrap();
-            });
-            begun.recv().unwrap();
-            assert!(joined.recv_timeout(ms(50)).is_err(), "a thread has the handler");
-            go_on.send(()).unwrap();
-            joins.join().unwrap();
-            assert!(begun.try_recv().is_err(), "once");
+            let (dropped, is_dropped) = channel();
+            let owner = Arc::new(Owner { worker: OnceLock::new(), waits, dropped });
+            let captured = Arc::clone(&owner);
+            let worker = Worker::of(&q).workers(2).start_threads(move |_| drop(captured.clone())).unwrap();
+            assert!(owner.worker.set(worker).is_ok());
+            // the last one that has it is a thread of the worker's
+            drop(owner);
+            q.shut_down();
+            is_dropped.recv().unwrap();
         }
+    });
+}
+
+#[test]
+fn w_the_hook_for_failures_may_stop_the_worker_whose_run_is_past_its_time_limit() {
+    run("w_the_hook_for_failures…", || {
+        let (q, clock) = queue();
+        let worker = Arc::new(OnceLock::<Worker>::new());
+        let (stopped, is_stopped) = channel();
+        let (tell, began) = channel();
+        let release = Arc::new(Barrier::new(2));
+        let (stops, gate) = (Arc::clone(&worker), Arc::clone(&release));
+        let started = Worker::of(&q)
+            .workers(1)
+            .time_limit(ms(50))
+            .on_failure(move |_, _| {
+                let stop = stops.get().unwrap().stop(Duration::MAX);
+                gate.wait();
+                stopped.send(stop.wait().complete).unwrap();
+            })
+            .start_threads(move |_| {
+                tell.send(()).unwrap();
+                release.wait();
+            })
+            .unwrap();
+        assert!(worker.set(started).is_ok());
+        q.add(1).unwrap();
+        began.recv().unwrap();
+        clock.advance(ms(50));
+        assert!(is_stopped.recv().unwrap());
     });
 }

@@ -312,7 +312,7 @@ impl core::error::Error for NotHeld {}
 /// In a line in which keys take turns nobody asks for memory ahead where there are no more keys than these:
 /// of so many all is in the second cache at least, and to ask would cost more than it saves.
 pub(super) const NEAR: usize = 16_384;
-/// A batch does not look ahead where there are no more keys than these.
+/// Nobody looks ahead where there are no more keys than these: all is at hand.
 const AT_HAND: usize = 1_024;
 
 /// What is to be done about keys that are not in any filter.
@@ -429,7 +429,7 @@ impl<K, V> Core<K, V> {
     /// Asks for the memory that the next keys' runs will touch, if there are so many.
     #[inline(always)]
     fn look_ahead(&mut self) {
-        if self.ready > SLOT_AHEAD {
+        if self.ready > SLOT_AHEAD && self.arena.len() > AT_HAND {
             self.look_far_ahead();
         }
     }

@@ -3,7 +3,6 @@
 
 use super::crew::AFTER_PANIC;
 use super::outcome::Failure;
-use super::roster::{OfThread, Roster};
 use super::run::{Cell, Told};
 use super::{Hook, Rules, report};
 use crate::Instant;
@@ -49,7 +48,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
 
     /// A run begins; one whose limit never comes is not watched. If the watching thread cannot be started the next run
     /// tries again; the limit is looked at after the handler's return anyway.
-    pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>, crew: &Arc<Roster>) {
+    pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>) {
         let until = began + self.limit;
         if until.is_never() {
             return;
@@ -67,9 +66,9 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         let place = state.runs.iter().rposition(|run| run.until <= until).map_or(0, |before| before + 1);
         state.runs.insert(place, Watched { until, told, cell });
         if !state.started {
+            let this = self.clone();
             let thread = std::thread::Builder::new().name("requeue-limits".to_string());
-            let watching = OfThread::new(self.clone(), crew.clone());
-            state.started = thread.spawn(move || watching.ends_after(|limits| limits.run())).is_ok();
+            state.started = thread.spawn(move || this.run()).is_ok();
             return;
         }
         let waker = if idle { state.waker.clone() } else { None };

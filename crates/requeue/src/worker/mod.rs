@@ -201,9 +201,9 @@ impl Worker {
 
     /// Blocks until there are no workers any more: because the queue was shut down and
     /// is worked off, or they were stopped, or resized to 0. (Workers on demand that are all
-    /// idle may come back: they are not gone.) Threads have then dropped the handler and the hooks,
-    /// with all that these have captured; an executor may drop a task that has ended a moment later.
-    /// Not to be called where it blocks the executor that they run on.
+    /// idle may come back: they are not gone.) The handler and the hooks are dropped by the last of them, which
+    /// may be a moment after this has returned, with all that they have captured: what is to be done at the end
+    /// of a program is not to be left to a drop of that. Not to be called where it blocks the executor that they run on.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};

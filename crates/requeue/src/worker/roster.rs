@@ -148,8 +148,6 @@ pub(super) struct State {
     /// waits for that. A task, or the seat of a future, leaves when it is polled, and
     /// whoever is to poll it may be busy for long.
     threads: bool,
-    /// Threads that have the handler, or a hook. One that has left its place drops it a moment later.
-    holding: usize,
     /// No more keys are taken.
     stopping: bool,
     /// A worker has learnt that the queue is shut down and worked off.
@@ -205,7 +203,7 @@ impl State {
         if late {
             self.places.iter().any(|place| place.looking || (patient && place.ends_soon))
         } else {
-            self.busy > 0 || (self.threads && self.alive > 0) || self.holding > 0
+            self.busy > 0 || (self.threads && self.alive > 0)
         }
     }
     /// Changes a place. Nothing else makes one busy or idle.
@@ -234,36 +232,6 @@ pub(super) struct Roster {
     /// How long a worker waits for a key that is one more than the least.
     idle_timeout: Duration,
     pub(super) state: Mutex<State>,
-}
-
-/// What a thread has of its crew, the handler or a hook among it. The roster learns when that is dropped: who waits
-/// for the end of the workers finds it gone, and what it had captured.
-pub(super) struct OfThread<T> {
-    it: T,
-    // behind what it tells of: fields are dropped in this order
-    _gone: Gone,
-}
-
-struct Gone(Arc<Roster>);
-
-impl<T> OfThread<T> {
-    pub(super) fn new(it: T, crew: Arc<Roster>) -> Self {
-        crew.state.lock().holding += 1;
-        Self { it, _gone: Gone(crew) }
-    }
-
-    /// What the thread does.
-    pub(super) fn ends_after(self, work: impl FnOnce(&T)) {
-        work(&self.it);
-        // it may be the last that has users' code
-        quietly(|| drop(self));
-    }
-}
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.tells(self.0.state.lock(), |state| state.holding -= 1);
-    }
 }
 
 /// What becomes of a worker that found no key.

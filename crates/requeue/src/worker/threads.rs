@@ -4,7 +4,7 @@ use super::crew::{AFTER_PANIC, Crew, End};
 use super::hiring::{Hire, Hiring};
 use super::limit::Limits;
 use super::outcome::IntoOutcome;
-use super::roster::{OfThread, Roster};
+use super::roster::Roster;
 use super::run::{Cell, Run, Told};
 use crate::clock::Parker;
 use crate::item::Item;
@@ -65,6 +65,11 @@ where
                 }
             }
         }
+        self.has_left();
+    }
+
+    /// A thread has left, or was not started: the last one ends the watching of time limits.
+    fn has_left(&self) {
         if let (Some(limits), 0) = (&self.limits, self.roster().workers()) {
             limits.end();
         }
@@ -90,7 +95,7 @@ where
         let began = self.crew.begins();
         let cell = Arc::new(Cell::new(item, place, told.clone(), began));
         if let (Some(limits), Some(began)) = (&self.limits, began) {
-            limits.watch(began, &cell, &self.crew.roster);
+            limits.watch(began, &cell);
         }
         let run = Run::new(cell.clone());
         let returned = catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()));
@@ -113,11 +118,16 @@ where
 {
     fn hire(self: Arc<Self>, place: usize, hiring: Arc<Hiring>) -> io::Result<bool> {
         let thread = std::thread::Builder::new().name(self.thread_name());
-        let one = OfThread::new((self.clone(), hiring), self.crew.roster.clone());
-        match thread.spawn(move || one.ends_after(|(staff, _)| staff.work(place))) {
+        let this = self.clone();
+        let work = move || {
+            this.work(place);
+            drop(hiring);
+        };
+        match thread.spawn(work) {
             Ok(_) => Ok(true),
             Err(error) => {
                 self.roster().leave(place);
+                self.has_left();
                 Err(error)
             }
         }

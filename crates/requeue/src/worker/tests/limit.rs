@@ -33,9 +33,7 @@ fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
 fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<Cell<u32, ()>> {
     q.add(key).unwrap();
     let cell = Arc::new(Cell::new(q.try_get().unwrap().into_owned(), 0, Arc::default(), None));
-    // whose threads do not count here
-    let crew = crate::worker::hiring::Hiring::new(q.shared.clone(), Duration::ZERO).roster.clone();
-    limits.watch(ms(began), &cell, &crew);
+    limits.watch(ms(began), &cell);
     cell
 }
 
