@@ -472,6 +472,50 @@ fn the_ends_of_runs_lock_keys_in_the_order_in_which_triggers_do() {
 }
 
 #[test]
+fn hot_keys_that_many_trigger_and_end_at_once_make_nobody_wait_in_a_circle() {
+    let Some(db) = Database::new() else { return };
+    let queues: Vec<_> = (0..2).map(|_| open(&db.connect())).collect();
+    let start = |q| Worker::of(q).workers(8).start_threads(|_: Run<String>| ()).expect("threads");
+    let workers: Vec<_> = queues.iter().map(start).collect();
+    // ten of forty keys, in another order each time
+    let some = |nth: usize| {
+        (0..10).map(move |n| format!("k{}", (nth * 7 + n * (nth % 19 + 1)) % 40)).collect::<Vec<_>>()
+    };
+    std::thread::scope(|threads| {
+        for adder in 0..4 {
+            let (db, some) = (&db, &some);
+            threads.spawn(move || {
+                let orders = db.connect().client("orders");
+                for n in 0..150 {
+                    orders.add_many(&some(n * 4 + adder), None, 0).wait().expect("nobody is refused");
+                }
+            });
+        }
+        for adder in 0..2 {
+            let (db, some) = (&db, &some);
+            threads.spawn(move || {
+                let adds = "select requeue.add_tx(1, $1, array_fill(0::bigint, array[10]))";
+                block_on(async {
+                    let user = db.client().await;
+                    for n in 0..300 {
+                        let keys: Vec<_> = some(n * 2 + adder).into_iter().map(String::into_bytes).collect();
+                        user.query(adds, &[&keys]).await.expect("it is up");
+                    }
+                });
+            });
+        }
+    });
+    let left = "select (select count(*) from requeue.item) + (select count(*) from requeue.inbox)";
+    until("the end of all runs", || db.sql(left) == "0");
+    for (worker, q) in workers.into_iter().zip(&queues) {
+        assert!(worker.stop(LONG).wait().complete);
+        assert_eq!(q.ends_refused(), 0);
+    }
+    let log = std::fs::read_to_string(db.cluster.folder().with_extension("log")).expect("a log");
+    assert!(!log.contains("deadlock detected"), "somebody waited for a second");
+}
+
+#[test]
 fn e14_keys_that_somebody_has_locked_keep_no_others_from_coming_back() {
     let Some(db) = Database::new() else { return };
     are_held(&db, &["a", "b"]);
