@@ -589,6 +589,7 @@ create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], ho
 returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off as $$
 declare got int := 0; due timestamptz; token timestamptz; folds boolean := cardinality(ks) = 0;
+  first bigint;
 begin
   if not folds then
     -- the owner before its keys, as reap() and settle() lock them; whether it is there is for claim() to say
@@ -615,8 +616,10 @@ begin
       end if;
     end if;
     if not folds then
-      return query select 3, null::bytea, 0::bigint, 0, 0, 0, null::jsonb from requeue.floor x where x.queue = q
-        and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= x.inbox);
+      select x.inbox into first from requeue.floor x where x.queue = q;
+      if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= first) then
+        return query select 3, null::bytea, 0::bigint, 0, 0, 0, null::jsonb;
+      end if;
     end if;
   end if;
 end $$;
@@ -709,6 +712,8 @@ create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare v jsonb; g bytea;
 begin
+  -- first, as a run's end does
+  perform 1 from requeue.item i where i.queue = q and i.key = k_ for update;
   delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value, d.grp into v, g;
   if not found then
     perform 1 from requeue.item i where i.queue = q and i.key = k_;

@@ -417,6 +417,17 @@ async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<Strin
     rows.iter().map(|row| row.get(0)).collect()
 }
 
+/// Until a session waits for a lock. The task goes on to drive what is beside it.
+async fn somebody_waits(db: &Database) {
+    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    let waits = async {
+        while db.sql(waits) != "1" {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.expect("a session that waits for a lock");
+}
+
 /// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.
 fn are_held(db: &Database, keys: &[&str]) {
     let q = open(&db.connect());
@@ -455,14 +466,11 @@ fn the_ends_of_runs_lock_keys_in_the_order_in_which_triggers_do() {
     are_held(&db, &["z", "a", "b"]);
     block_on(async {
         let (mut user, ends) = (db.client().await, db.client().await);
-        let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
         let lock = user.transaction().await.expect("it is up");
         lock.batch_execute("select 1 from requeue.item where key = 'a' for update").await.expect("it is up");
         let runs = [("z", 1), ("a", 2), ("b", 3)];
         let (said, ()) = futures_util::future::join(next_of(&ends, &runs), async {
-            while db.sql(waits) != "1" {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+            somebody_waits(&db).await;
             // whoever waits for `a` has nothing behind it
             db.sql("select 1 from requeue.item where key in ('b', 'z') for update nowait");
             lock.rollback().await.expect("it is up");
@@ -470,6 +478,78 @@ fn the_ends_of_runs_lock_keys_in_the_order_in_which_triggers_do() {
         .await;
         assert_eq!(said, ["0", "0", "0"]);
     });
+}
+
+#[test]
+fn hot_keys_that_many_trigger_and_end_at_once_make_nobody_wait_in_a_circle() {
+    let Some(db) = Database::new() else { return };
+    let queues: Vec<_> = (0..2).map(|_| open(&db.connect())).collect();
+    let start = |q| Worker::of(q).workers(8).start_threads(|_: Run<String>| ()).expect("threads");
+    let workers: Vec<_> = queues.iter().map(start).collect();
+    // ten of forty keys, in another order each time
+    let some = |nth: usize| {
+        (0..10).map(move |n| format!("k{}", (nth * 7 + n * (nth % 19 + 1)) % 40)).collect::<Vec<_>>()
+    };
+    std::thread::scope(|threads| {
+        for adder in 0..4 {
+            let (db, some) = (&db, &some);
+            threads.spawn(move || {
+                let orders = db.connect().client("orders");
+                for n in 0..150 {
+                    orders.add_many(&some(n * 4 + adder), None, 0).wait().expect("nobody is refused");
+                }
+            });
+        }
+        for adder in 0..2 {
+            let (db, some) = (&db, &some);
+            threads.spawn(move || {
+                let adds = "select requeue.add_tx(1, $1, array_fill(0::bigint, array[10]))";
+                block_on(async {
+                    let user = db.client().await;
+                    for n in 0..300 {
+                        let keys: Vec<_> = some(n * 2 + adder).into_iter().map(String::into_bytes).collect();
+                        user.query(adds, &[&keys]).await.expect("it is up");
+                    }
+                });
+            });
+        }
+    });
+    let left = "select (select count(*) from requeue.item) + (select count(*) from requeue.inbox)";
+    until("the end of all runs", || db.sql(left) == "0");
+    for (worker, q) in workers.into_iter().zip(&queues) {
+        assert!(worker.stop(LONG).wait().complete);
+        assert_eq!(q.ends_refused(), 0);
+    }
+    let log = std::fs::read_to_string(db.cluster.folder().with_extension("log")).expect("a log");
+    assert!(!log.contains("deadlock detected"), "somebody waited for a second");
+}
+
+#[test]
+fn operators_lock_what_gave_up_in_the_order_in_which_the_ends_of_runs_do() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["a"]);
+    db.sql("insert into requeue.dead(queue, key, failures, attempt) values (1, 'a', 3, 3), (1, 'b', 3, 3)");
+    block_on(async {
+        let (mut run, operator) = (db.client().await, db.client().await);
+        let retry = async || {
+            let retried = operator.query_one("select requeue.retry(1, 'a')", &[]).await.expect("it is up");
+            assert!(retried.get::<_, bool>(0));
+        };
+        // a run ends, which takes its key from those that gave up
+        let end = run.transaction().await.expect("it is up");
+        end.batch_execute("select 1 from requeue.item where key = 'a' for update").await.expect("it is up");
+        futures_util::future::join(retry(), async {
+            somebody_waits(&db).await;
+            end.batch_execute("delete from requeue.dead where key = 'a'")
+                .await
+                .expect("the operator has not locked it");
+            // nor does who removes them all wait for it
+            assert_eq!(db.connect().client("orders").purge().await.expect("it is up"), 1);
+            end.rollback().await.expect("it is up");
+        })
+        .await;
+    });
+    assert_eq!(db.sql("select (select count(*) from requeue.dead), dirty from requeue.item"), "0|t");
 }
 
 #[test]
