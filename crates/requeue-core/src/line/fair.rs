@@ -19,7 +19,7 @@
 //!
 //! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights
 //! (with priorities or `max_wait`, the way through a tree more), and so does to leave, but for one
-//! cache line that is looked through for each 200,000 keys in line (`keys.rs`). A group that reaches or
+//! block that is looked through for each 100,000 keys in line (`keys.rs`). A group that reaches or
 //! leaves its cap costs a step for each level at which it has keys.
 //!
 //! `group.rs` is which groups there are, `caps.rs` which of them may not be served now, `pause.rs` that
@@ -480,7 +480,6 @@ impl<K> Fair<K> {
             node = node.and_then(|node| self.nodes.get(node.ring.0));
         }
         let Some(keys) = node.map(|node| &node.keys) else { return (NONE, NONE) };
-        self.seats.prefetch(keys.head());
         let (first, behind) = (keys.ahead(), keys.behind(&self.blocks));
         let at = |ahead: usize| first.iter().chain(behind).nth(ahead).copied().unwrap_or(NONE);
         (at(SLOT_AHEAD), at(ENTRY_AHEAD))

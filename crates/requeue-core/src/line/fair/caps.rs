@@ -138,7 +138,9 @@ impl<K> Fair<K> {
     #[inline(never)]
     fn shut_or_open(&mut self, tier: usize, number: u32, shut: bool) {
         let (own, &Group { ready, within, .. }) = (self.own_node(tier, number), &*self.group(tier, number));
-        let keys = ready - self.rest(tier, number).shut_out;
+        // nothing is within an innermost one
+        let shut_out = if tier == self.innermost() { 0 } else { self.rest(tier, number).shut_out };
+        let keys = ready - shut_out;
         let (by, mut at) = (if shut { -i64::from(keys) } else { i64::from(keys) }, within);
         let mut open = true;
         for outer in self.tiers[..tier].iter_mut().rev() {
