@@ -291,6 +291,25 @@ fn b3_nothing_is_kept_of_a_group_that_a_known_key_is_said_to_be_in() {
 }
 
 #[test]
+fn b3_a_run_ends_for_its_own_group_however_many_groups_there_are() {
+    // a guard remembers the numbers of the first 65,535 groups
+    const GROUPS: u64 = 66_000;
+    let rules = GroupRules::new().cap(1);
+    let q = WorkQueue::<u64>::builder().group_by_with(|key| key % GROUPS, rules).build().unwrap();
+    q.add_many(0..2 * GROUPS).all().unwrap();
+    let mut items: Vec<_> = std::iter::from_fn(|| q.try_get().ok()).collect();
+    assert!(items.iter().map(|item| *item.key()).eq(0..GROUPS));
+    // the last one first, so that the others keep their places
+    for at in [65_999, 65_537, 65_536, 65_535, 65_534, 65_533, 463, 0] {
+        items.remove(at).done();
+        let next = q.try_get().unwrap();
+        assert_eq!(*next.key(), at as u64 + GROUPS, "the one that ended was at its cap");
+        assert!(q.try_get().is_err());
+        next.done();
+    }
+}
+
+#[test]
 fn b3_groups_alone_read_no_clock() {
     let clock = TestClock::default();
     let q = WorkQueue::<u64>::builder().clock(clock.clone()).group_by(tens).build().unwrap();

@@ -102,6 +102,19 @@ impl Marked {
         Self(u64::from(slot) | u64::from(mark as u16) << 32)
     }
 
+    /// The same with the number of the key's group, if it fits.
+    #[inline]
+    pub(crate) fn in_group(self, group: u32) -> Self {
+        let group = if group < u32::from(u16::MAX) { u64::from(group) + 1 } else { 0 };
+        Self(self.0 | group << 48)
+    }
+
+    /// The number that [`in_group`](Self::in_group) was given, if it did fit.
+    #[inline]
+    pub(crate) fn group(self) -> Option<u32> {
+        ((self.0 >> 48) as u32).checked_sub(1)
+    }
+
     #[inline]
     pub(crate) fn slot(self) -> u32 {
         self.0 as u32
@@ -169,6 +182,11 @@ impl<K> KeyRef<K> {
     /// What [`lend`](Arena::lend) was given with it.
     pub(crate) fn mark(&self) -> i16 {
         self.at.mark()
+    }
+
+    /// The same: the number of the key's group, if it is known without a look.
+    pub(crate) fn group(&self) -> Option<u32> {
+        self.at.group()
     }
 }
 

@@ -2,7 +2,6 @@
 //! pages that exist only where somebody wrote.
 
 use crate::arena::CHUNK;
-use crate::prefetch::prefetch;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,14 +25,6 @@ impl<T: Default> Column<T> {
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let page = self.pages.get(slot as usize / CHUNK)?.as_deref()?;
         Some(&page[slot as usize % CHUNK])
-    }
-
-    /// Asks for the memory of what is written for `slot`.
-    #[inline]
-    pub(crate) fn prefetch(&self, slot: u32) {
-        if let Some(value) = self.get(slot) {
-            prefetch(core::ptr::from_ref(value) as usize);
-        }
     }
 
     /// What is written for `slot`, if its page exists, to change it.

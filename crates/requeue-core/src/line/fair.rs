@@ -19,7 +19,7 @@
 //!
 //! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights
 //! (with priorities or `max_wait`, the way through a tree more), and so does to leave, but for one
-//! cache line that is looked through for each 200,000 keys in line (`keys.rs`). A group that reaches or
+//! block that is looked through for each 100,000 keys in line (`keys.rs`). A group that reaches or
 //! leaves its cap costs a step for each level at which it has keys.
 //!
 //! `group.rs` is which groups there are, `caps.rs` which of them may not be served now, `pause.rs` that
@@ -272,8 +272,16 @@ impl<K> Fair<K> {
     pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
         self.expects_new = true;
         self.half = None;
-        *self.seats.entry(slot) = Seat(group);
+        match self.seats.get_mut(slot) {
+            Some(seat) => *seat = Seat(group),
+            None => self.seat_in_a_new_page(slot, group),
+        }
         self.enter_at(slot, (group, 1), since, level)
+    }
+
+    #[cold]
+    fn seat_in_a_new_page(&mut self, slot: u32, group: u32) {
+        *self.seats.entry(slot) = Seat(group);
     }
 
     /// Lets a key of this group in that becomes ready at this level, and that is `new` to the group if that
@@ -355,7 +363,7 @@ impl<K> Fair<K> {
         if shut {
             self.shut_what_is_full(self.innermost(), at);
         }
-        Some(slot.into())
+        Some(Marked::from(slot).in_group(at))
     }
 
     /// The same where keys have levels, or grow old, or groups have rates: of this node, unless there is a
@@ -443,7 +451,6 @@ impl<K> Fair<K> {
             node = self.nodes.get(node.ring.0).unwrap_or(node);
         }
         let later = node.keys.head();
-        self.seats.prefetch(later);
         node.keys.prefetch(&self.blocks);
         let look = &mut self.look;
         let sooner = look.found[look.calls.wrapping_sub(look.again) % FAR];
@@ -473,7 +480,6 @@ impl<K> Fair<K> {
             node = node.and_then(|node| self.nodes.get(node.ring.0));
         }
         let Some(keys) = node.map(|node| &node.keys) else { return (NONE, NONE) };
-        self.seats.prefetch(keys.head());
         let (first, behind) = (keys.ahead(), keys.behind(&self.blocks));
         let at = |ahead: usize| first.iter().chain(behind).nth(ahead).copied().unwrap_or(NONE);
         (at(SLOT_AHEAD), at(ENTRY_AHEAD))

@@ -297,8 +297,8 @@ impl<K> Line<K> {
     /// The run of a key has ended that will be known no more. Returns what
     /// [`drop_group`](Self::drop_group) wants, when it is not.
     #[inline]
-    pub(crate) fn ended_for_good(&mut self, slot: u32) -> Option<u32> {
-        self.fair_mut()?.ended_for_good(slot)
+    pub(crate) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
+        self.fair_mut()?.ended_for_good(slot, group)
     }
 
     /// The last key of this group is known no more.

@@ -571,13 +571,14 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
+        let group = run.as_ref()?.key.group();
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD | GROUPED)?;
         let slot = removed.slot;
         self.held -= 1;
         self.runs_done += 1;
         // before the pages that these are in may go
         let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-        let group = self.line.ended_for_good(slot);
+        let group = self.line.ended_for_good(slot, group);
         let key = self.forget_slot(removed);
         if let Some(group) = group {
             self.line.drop_group(group);

@@ -138,7 +138,9 @@ impl<K> Fair<K> {
     #[inline(never)]
     fn shut_or_open(&mut self, tier: usize, number: u32, shut: bool) {
         let (own, &Group { ready, within, .. }) = (self.own_node(tier, number), &*self.group(tier, number));
-        let keys = ready - self.rest(tier, number).shut_out;
+        // nothing is within an innermost one
+        let shut_out = if tier == self.innermost() { 0 } else { self.rest(tier, number).shut_out };
+        let keys = ready - shut_out;
         let (by, mut at) = (if shut { -i64::from(keys) } else { i64::from(keys) }, within);
         let mut open = true;
         for outer in self.tiers[..tier].iter_mut().rev() {
@@ -154,18 +156,22 @@ impl<K> Fair<K> {
         if open {
             self.servable = self.servable.wrapping_add_signed(by as isize);
         }
-        let others = self.others.range((tier, number, 0)..=(tier, number, u32::MAX));
-        let nodes: Vec<u32> = others.map(|(_, node)| *node).collect();
-        for at in core::iter::once(own).chain(nodes) {
-            let Some(node) = self.nodes.get(at) else { continue };
-            match node.in_ring {
-                true if shut => self.part(tier, at),
-                false if !shut && !self.nodes.is_empty(at) => self.join(tier, at),
-                _ => {}
-            }
+        self.shut_or_open_node(tier, own, shut);
+        if !self.others.is_empty() {
+            let others = self.others.range((tier, number, 0)..=(tier, number, u32::MAX));
+            let others: Vec<u32> = others.map(|(_, node)| *node).collect();
+            others.into_iter().for_each(|at| self.shut_or_open_node(tier, at, shut));
         }
         if self.rules.max_wait.is_some() {
             self.eldest_changed(tier, number);
+        }
+    }
+
+    fn shut_or_open_node(&mut self, tier: usize, at: u32, shut: bool) {
+        match self.nodes.get(at).map(|node| node.in_ring) {
+            Some(true) if shut => self.part(tier, at),
+            Some(false) if !shut && !self.nodes.is_empty(at) => self.join(tier, at),
+            _ => {}
         }
     }
 }

@@ -209,8 +209,8 @@ impl<K> Fair<K> {
     /// key: then [`drop_innermost`](Self::drop_innermost) is to be called
     /// once nobody knows the key any more.
     #[inline]
-    pub(in crate::line) fn ended_for_good(&mut self, slot: u32) -> Option<u32> {
-        let number = self.seats.get(slot)?.0;
+    pub(in crate::line) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
+        let number = group.unwrap_or_else(|| self.group_of(slot));
         let Party { group, .. } = self.nodes.party(number)?;
         let mut opens = group.is_shut();
         group.held -= 1;
