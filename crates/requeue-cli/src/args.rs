@@ -26,7 +26,7 @@ use crate::{duration, keys, listen, whole_file};
     arg_required_else_help = true,
     after_help = FIRST,
     override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
-                      requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS]..."
+                      requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats|top|migrate|check [OPTIONS]..."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -8,7 +8,7 @@ use crate::harness::run;
 const RUN: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...";
 const PLAN: &str = "requeue plan LIMITER [PARAMETERS] [WITHIN]... [OPTIONS]";
 const ALL: &str = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
-     requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats [OPTIONS]...";
+     requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats|top|migrate|check [OPTIONS]...";
 
 /// Each message is the text here; then the usage, where it is given; then where there is
 /// more.
