@@ -287,6 +287,11 @@ impl<'a> Trial<'a> {
             self.clock.0 = 2;
             self.cluster.set_clock(2 * HOUR);
         }
+        // one that is stopped may have locked, in a transaction of its handler's, what an adder waits for
+        while self.processes.iter().any(Process::is_stopped) {
+            self.revives_processes();
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let adders = std::mem::take(&mut self.adders);
         let added: u64 = self.runtime.block_on(async {
             let mut added = 0;
