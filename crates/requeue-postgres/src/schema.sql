@@ -153,10 +153,13 @@ create function requeue.ring(name bytea) returns bytea language sql immutable st
 -- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
 -- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
 -- would make key = any(..) a filter over the whole queue.
+-- A key is locked by somebody else for as long as its run is guarded in a transaction of the handler's. Who waits for that is
+-- refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
 create function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null,
   gs bytea[] default null)
 returns table(k bytea, what smallint) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '8s' as $$
 declare t timestamptz := clock_timestamp(); known bytea[] := '{}';
 begin
   if vs is null and every is null then

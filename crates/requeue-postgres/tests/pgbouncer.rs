@@ -248,7 +248,8 @@ fn several_processes_work_through_a_pooler_that_is_killed_again_and_again() {
             });
         }
         let runs = || world.values().map(|(_, seen, _)| seen.load(SeqCst)).sum::<u32>();
-        for _ in 0..kills {
+        // until somebody has noticed it, too: a kill may come while nobody waits for an answer
+        for _ in (0..).take_while(|n| *n < kills || refused.load(SeqCst) == 0) {
             let before = runs();
             until("work that goes on", || runs() > before + 50);
             db.bouncer.is_killed();
@@ -257,7 +258,6 @@ fn several_processes_work_through_a_pooler_that_is_killed_again_and_again() {
         until("work that goes on", || runs() > before + 50);
         over.store(true, SeqCst);
     });
-    assert!(refused.load(SeqCst) > 0, "nobody has noticed that it was killed");
     until("each key's last trigger", || {
         world.values().all(|(added, seen, _)| added.load(SeqCst) == seen.load(SeqCst))
     });

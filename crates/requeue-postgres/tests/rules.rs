@@ -690,6 +690,25 @@ fn e18_errors_say_whether_and_give_key_and_value_back() {
 }
 
 #[test]
+fn e18_an_add_that_waits_for_a_key_which_somebody_keeps_locked_is_refused_and_leaves_no_session_behind() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "k");
+    block_on(async {
+        let mut holder = db.client().await;
+        let tx = holder.transaction().await.expect("it is up");
+        // as a run that is guarded in a transaction of its handler's, whose process is stopped
+        tx.batch_execute("update requeue.item set dirty = true, state = 2").await.expect("it is there");
+        let refused = q.add_after("k".into(), Duration::from_secs(1)).await.expect_err("it is locked");
+        assert!(matches!(refused.error, EngineError::NotApplied(_)), "{:?}", refused.error);
+        let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+        assert_eq!(db.sql(waiting), "0");
+        tx.rollback().await.expect("it is up");
+    });
+    add(&q, "k");
+}
+
+#[test]
 fn e21_triggers_in_users_transactions_wait_for_nobody_and_come_with_the_commit() {
     let Some(db) = Database::new() else { return };
     let q = open(&db.connect());
