@@ -24,6 +24,7 @@ pub mod model;
 pub mod probe;
 pub mod reference;
 pub mod suite;
+pub mod twins;
 pub mod wake;
 pub mod watchdog;
 pub mod workers;

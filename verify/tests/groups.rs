@@ -7,6 +7,7 @@ use requeue::{
 };
 use requeue_verify::adapter::ms;
 use requeue_verify::limits::TestClock;
+use requeue_verify::twins::do_the_same;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -233,36 +234,13 @@ fn b3_a_queue_that_knows_many_keys_does_what_one_does_that_knows_few() {
     for (at, builder) in builders.into_iter().enumerate() {
         let few = builder().build().unwrap();
         let many = crowded(builder().build().unwrap());
-        let (mut held, mut random) = (Vec::new(), at as u64);
-        for step in 0..6_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (key, choice) = ((random >> 33) % 300, random >> 60);
-            let level = if at == 1 { (random >> 40) as i16 % 3 } else { 0 };
-            let both = [&few, &many];
-            match choice {
-                0..9 => {
-                    let add = |q: &WorkQueue<u64>| q.add_with(key, Add::now().priority(level)).unwrap();
-                    let [one, other] = both.map(|q| catch_unwind(AssertUnwindSafe(|| add(q))).ok());
-                    assert_eq!(one, other, "step {step}: {key} is added");
-                    assert_eq!(one.is_none(), key % 50 == 49);
-                }
-                9..12 => {
-                    let [one, other] = both.map(|q| q.try_get().ok());
-                    let keys = [&one, &other].map(|item| item.as_ref().map(|item| *item.key()));
-                    assert_eq!(keys[0], keys[1], "step {step}: who goes next");
-                    held.extend(one.zip(other));
-                }
-                12 => {
-                    let [one, other] = both.map(|q| q.cancel(&key));
-                    assert_eq!(one, other, "step {step}: {key} is cancelled");
-                }
-                _ if !held.is_empty() => drop(held.swap_remove(key as usize % held.len())),
-                _ => {}
-            }
-        }
-        drop(held);
-        assert!(few.len() > 10, "the groups had keys to choose from");
-        assert_eq!(order(&few), order(&many));
+        do_the_same([&few, &many], at as u64, 6_000, 300, 10, |q, key, level| {
+            let level = if at == 1 { level % 3 } else { 0 };
+            let add = || q.add_with(key, Add::now().priority(level)).unwrap();
+            let added = catch_unwind(AssertUnwindSafe(add)).ok();
+            assert_eq!(added.is_none(), key % 50 == 49);
+            added
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 use requeue::{Add, BuildError, Clock, FakeClock, Order, ReadyOrder, Refused, Ticket, WorkQueue};
 use requeue_verify::limits::{Scripted, TestClock};
 use requeue_verify::probe::Key;
+use requeue_verify::twins::do_the_same;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,38 +170,8 @@ fn b2_a_queue_that_knows_many_keys_does_what_one_does_that_knows_few() {
     // none of them is ready
     let far = (0..20_000).map(|key| (1_000_000 + key, Add::after(Duration::from_secs(3_600))));
     many.add_many_with(far).all().unwrap();
-    let both = [&few, &many];
-    let (mut held, mut random) = (Vec::new(), 1_u64);
-    for step in 0..100_000 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let (key, choice) = ((random >> 33) % 3_000, random >> 60);
+    do_the_same([&few, &many], 1, 100_000, 3_000, 1_000, |q, key, level| {
         // more levels than have a place of their own for their keys
-        let level = (random >> 40) as i16 % 200;
-        match choice {
-            0..9 => {
-                let [one, other] =
-                    both.map(|q| q.add_with(key, Add::now().priority(level)).expect("it is open"));
-                assert_eq!(one, other, "step {step}: {key} is added");
-            }
-            9..12 => {
-                let [one, other] = both.map(|q| q.try_get().ok());
-                let told =
-                    [&one, &other].map(|item| item.as_ref().map(|item| (*item.key(), item.priority())));
-                assert_eq!(told[0], told[1], "step {step}: who goes next");
-                held.extend(one.zip(other));
-            }
-            12 => {
-                let [one, other] = both.map(|q| q.cancel(&key));
-                assert_eq!(one, other, "step {step}: {key} is cancelled");
-            }
-            _ if !held.is_empty() => drop(held.swap_remove(key as usize % held.len())),
-            _ => {}
-        }
-    }
-    drop(held);
-    assert!(few.len() > 1_000, "there were keys to choose from");
-    let order = |q: &WorkQueue<u64>| -> Vec<_> {
-        std::iter::from_fn(|| q.try_get().ok()).map(|item| (*item.key(), item.priority())).collect()
-    };
-    assert_eq!(order(&few), order(&many));
+        q.add_with(key, Add::now().priority(level % 200)).expect("it is open")
+    });
 }
