@@ -344,16 +344,23 @@ impl Cluster {
         format!("host={} port={} user=postgres dbname={database}", self.folder.display(), self.port)
     }
 
+    /// A program of PostgreSQL's that is to work on this database of it.
+    pub fn program(&self, name: &str, database: &str) -> Command {
+        let mut program = Command::new(self.bin.join(name));
+        program.args(["-U", "postgres", "-d", database, "-h"]).arg(&self.folder);
+        program.args(["-p", &self.port.to_string()]);
+        program
+    }
+
     /// What psql prints for this, without headers.
     ///
     /// # Panics
     ///
     /// If it fails.
     pub fn sql(&self, database: &str, sql: &str) -> String {
-        let mut psql = Command::new(self.bin.join("psql"))
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-h"])
-            .arg(&self.folder)
-            .args(["-p", &self.port.to_string()])
+        let mut psql = self
+            .program("psql", database)
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

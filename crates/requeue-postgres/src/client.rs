@@ -273,6 +273,9 @@ impl Client {
 
     /// The keys of the queue, those in line first and in its order.
     ///
+    /// They are read in pages of 20,000, by several statements, and all kept in memory. A key that is known all the while is
+    /// told of once; what happens meanwhile to others may be told or not.
+    ///
     /// # Errors
     ///
     /// If the server can't be asked.
@@ -519,44 +522,81 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
     })
 }
 
-/// What `requeue.keys` has for a trigger that no process has taken in yet: now, or later.
-const INBOX: i16 = 4;
+/// So many rows of the server are asked for at once, so that no call takes long in a queue of millions.
+const PAGE: i32 = 20_000;
 
+/// What is known of a key, or of all.
+///
+/// All are asked for in pages. Triggers that no process has taken in come first: one that is taken in meanwhile is found in
+/// both places, and not in none.
 async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
-    let keys = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error
-                from requeue.keys($1, $2) order by state = 1 desc, state, priority desc, place, due_us, key";
-    let rows = office.query(keys, &[&queue, &key]).await?;
     let number = |row: &Row, nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
-    let read = |row: &Row| {
-        let due: Option<i64> = row.get(3);
-        let status = match (row.get::<_, i16>(1), due) {
-            (1, _) => Status::Ready,
-            (2, _) => Status::Held,
-            (3, _) => Status::Dead,
-            (INBOX, Some(due)) if due <= 0 => Status::Ready,
-            (_, Some(_)) => Status::Waiting,
-            (_, None) => Status::Idle,
-        };
-        let mut listed = Listed::new(row.get(0), status);
-        listed.dirty = row.get(2);
-        listed.due_in = due.filter(|_| status != Status::Ready || row.get::<_, i16>(1) == 1).map(age);
-        listed.every = row.get::<_, Option<i64>>(4).map(age);
-        listed.failures = number(row, 5);
-        listed.attempt = number(row, 6);
-        listed.priority = i16::try_from(row.get::<_, i32>(7)).unwrap_or(0);
-        listed.value = row.get::<_, Option<Json<Box<RawValue>>>>(8).map(|Json(value)| value.get().to_owned());
-        listed.age = age(row.get(9));
-        listed.error = row.get(10);
-        listed
+    let priority = |row: &Row, nth: usize| i16::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
+    let value = |row: &Row, nth: usize| {
+        row.get::<_, Option<Json<Box<RawValue>>>>(nth).map(|Json(value)| value.get().to_owned())
     };
-    let (triggers, keys): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.get::<_, i16>(1) == INBOX);
-    let mut keys: Vec<Listed> = keys.into_iter().map(read).collect();
-    // what no process has taken in yet; they are the last ones
+    let mut triggers = Vec::new();
+    let mut after = 0_i64;
+    loop {
+        let page = "select key, delay_us, priority, value, age_us, id from requeue.triggers($1, $2, $3, $4)";
+        let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
+        for row in &rows {
+            let delay: i64 = row.get(1);
+            let status = if delay > 0 { Status::Waiting } else { Status::Ready };
+            let mut listed = Listed::new(row.get(0), status);
+            listed.due_in = (delay > 0).then(|| age(delay));
+            listed.attempt = 1;
+            listed.priority = priority(row, 2);
+            listed.value = value(row, 3);
+            listed.age = age(row.get(4));
+            after = row.get(5);
+            triggers.push(listed);
+        }
+        if rows.len() < PAGE as usize {
+            break;
+        }
+    }
+    let mut keys = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place
+                    from requeue.keys($1, $2, $3, $4)";
+        let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
+        for row in &rows {
+            let (state, due): (i16, Option<i64>) = (row.get(1), row.get(3));
+            let status = match (state, due) {
+                (1, _) => Status::Ready,
+                (2, _) => Status::Held,
+                (3, _) => Status::Dead,
+                (_, Some(_)) => Status::Waiting,
+                (_, None) => Status::Idle,
+            };
+            let mut listed = Listed::new(row.get(0), status);
+            listed.dirty = row.get(2);
+            listed.due_in = due.map(age);
+            listed.every = row.get::<_, Option<i64>>(4).map(age);
+            listed.failures = number(row, 5);
+            listed.attempt = number(row, 6);
+            listed.priority = priority(row, 7);
+            listed.value = value(row, 8);
+            listed.age = age(row.get(9));
+            listed.error = row.get(10);
+            // those in line first, in its order
+            let place: i64 = row.get(11);
+            keys.push(((state != 1, state, -i32::from(listed.priority), place, due.is_none(), due), listed));
+        }
+        after = rows.last().map(|row| row.get(0));
+        if rows.len() < PAGE as usize {
+            break;
+        }
+    }
+    keys.sort_by(|(a, key), (b, other)| a.cmp(b).then_with(|| key.key.cmp(&other.key)));
+    let mut keys: Vec<Listed> = keys.into_iter().map(|(_, listed)| listed).collect();
     let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
     if !triggers.is_empty() {
         known.extend(keys.iter().enumerate().map(|(nth, listed)| (listed.key.clone(), nth)));
     }
-    for trigger in triggers.into_iter().map(read) {
+    for trigger in triggers {
         match known.entry(trigger.key.clone()) {
             Entry::Occupied(nth) => triggered(&mut keys[*nth.get()], &trigger),
             Entry::Vacant(place) => {

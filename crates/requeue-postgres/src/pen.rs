@@ -126,7 +126,8 @@ pub(crate) struct Pen<K> {
     /// Wakes the pump.
     pub(crate) signal: Arc<Notify>,
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
-    /// Ends that the server has refused, because the run was not the key's any more.
+    /// Ends that the server has refused, because the run was not the key's any more, and those that were not sent to it because the
+    /// lease was lost.
     pub(crate) refused: AtomicU64,
     /// No keys are claimed any more: the last handle is gone, or the queue was left. It turns true under the lock of `runs`.
     pub(crate) closed: AtomicBool,
@@ -219,7 +220,7 @@ impl<K: Key> Pen<K> {
     pub(crate) fn take_back(&self, key: &K, how: How) {
         let mut runs = self.runs();
         if let Some(given) = runs.given.remove(key) {
-            Self::end(&mut runs, key, given, how);
+            self.end(&mut runs, key, given, how);
         }
         drop(runs);
         self.signal.notify_one();
@@ -240,18 +241,27 @@ impl<K: Key> Pen<K> {
         if let Some(given) = runs.undecided.remove(key) {
             // else a worker has ended it just now
             let how = if was_ready { How::PutBack } else { How::Done };
-            Self::end(&mut runs, key, given, how);
+            self.end(&mut runs, key, given, how);
         }
         drop(runs);
         self.signal.notify_one();
     }
 
-    fn end(runs: &mut Runs<K>, key: &K, given: Given, how: How) {
-        if !given.lost {
-            let (key, fence) = (key.to_bytes().into(), given.fence);
-            runs.ends.push(End { key, fence, how, may_have_ended: given.in_transaction });
+    fn end(&self, runs: &mut Runs<K>, key: &K, given: Given, how: How) {
+        let (key, fence) = (key.to_bytes().into(), given.fence);
+        let end = End { key, fence, how, may_have_ended: given.in_transaction };
+        if given.lost {
+            self.loses(&[end]);
+        } else {
+            runs.ends.push(end);
         }
         runs.freed.extend(given.next);
+    }
+
+    /// These are not sent, for the lease is lost. Those count that say that the key needs no run any more: it gets one.
+    fn loses(&self, ends: &[End]) {
+        let is_the_last = |end: &&End| matches!(end.how, How::Done | How::GaveUp(_)) && !end.may_have_ended;
+        self.refused.fetch_add(ends.iter().filter(is_the_last).count() as u64, Relaxed);
     }
 
     /// A key that was claimed, and that the queue in memory does not get.
@@ -312,6 +322,7 @@ impl<K: Key> Pen<K> {
             given.lost = true;
             given.next = None;
         }
+        self.loses(&runs.ends);
         runs.ends.clear();
         runs.freed.clear();
     }
@@ -352,7 +363,7 @@ impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
                 value: value.and_then(|value| serde_json::value::to_raw_value(&[value]).ok()),
             },
         };
-        Self::end(&mut runs, key, given, how);
+        self.end(&mut runs, key, given, how);
         drop(runs);
         self.signal.notify_one();
     }

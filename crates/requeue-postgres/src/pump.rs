@@ -128,8 +128,8 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     let mut over = lease.left();
     let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
     let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
-    // of dead rows in the server's tables; the first answer only says from where on they count
-    let mut visits = i64::MAX;
+    // of dead rows in the server's tables: what the server said of it; nothing is said the first time
+    let mut visits: Option<Vec<i64>> = None;
     loop {
         let left = safe.saturating_sub(acked.elapsed());
         let pause = if failing { tick / 4 } else { tick };
@@ -192,7 +192,7 @@ pub(crate) async fn beats<K: Key, T: Taps>(
             let left = end.saturating_duration_since(Instant::now());
             if !left.is_zero() {
                 let renewed = pulse.query_for("select requeue.renew($1)", &[&visits], left).await;
-                visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0))).unwrap_or(i64::MAX);
+                visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0)));
             }
         }
     }

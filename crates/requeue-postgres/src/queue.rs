@@ -766,7 +766,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self.handle.inner.front
     }
 
-    /// How many ends of runs the server has refused since the queue was opened, because others had the key by then.
+    /// How many ends of runs have changed nothing since the queue was opened: the server refused them, because others had the key by
+    /// then, or they could not be sent before the lease was lost. Such keys run again.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

@@ -12,9 +12,13 @@ create schema requeue;
 create table requeue.meta(
   version int not null,
   timeline int not null, -- see epoch()
+  system bigint not null,
+  home oid not null,
   renewed timestamptz not null default '-infinity' -- see renew()
 );
-insert into requeue.meta(version, timeline) select 1, timeline_id from pg_control_checkpoint();
+create unique index meta_is_one_row on requeue.meta((true));
+insert into requeue.meta(version, timeline, system, home)
+  select 1, timeline_id, system_identifier, 'requeue.meta'::regclass from pg_control_checkpoint(), pg_control_system();
 
 create sequence requeue.pos_seq;   -- the order of the line
 create sequence requeue.fence_seq; -- one number a run, never twice
@@ -249,13 +253,16 @@ begin
   end if;
 end $$;
 
--- After a failover to a server that had not got the last of the log, numbers would come twice: a new timeline begins far
--- beyond.
+-- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server
+-- then, or another table), numbers would come twice: a new time begins far beyond.
 create function requeue.epoch() returns void language plpgsql as $$
-declare tl int := (select timeline_id from pg_control_checkpoint());
+declare now_ record;
 begin
-  if tl is distinct from (select timeline from requeue.meta) then
-    update requeue.meta set timeline = tl where timeline <> tl;
+  select timeline_id, system_identifier, 'requeue.meta'::regclass::oid as home into now_
+    from pg_control_checkpoint(), pg_control_system();
+  if exists(select 1 from requeue.meta where (timeline, system, home) is distinct from now_) then
+    update requeue.meta set timeline = now_.timeline_id, system = now_.system_identifier, home = now_.home
+      where (timeline, system, home) is distinct from now_;
     if found then
       perform setval('requeue.fence_seq', nextval('requeue.fence_seq') + 4294967296),
         setval('requeue.pos_seq', nextval('requeue.pos_seq') + 4294967296);
@@ -384,7 +391,8 @@ begin
   select last_value into nb from requeue.inbox_id_seq;
   select * into f from requeue.floor where queue = q for update skip locked;
   if not found then return; end if;
-  if f.horizon is null then
+  -- one from the future is another server's, whose dump was restored here
+  if f.horizon is null or f.horizon > pg_snapshot_xmax(pg_current_snapshot()) then
     update requeue.floor set next_pos = np, next_inbox = nb, horizon = pg_current_xact_id() where queue = q;
   elsif f.horizon <= pg_snapshot_xmin(pg_current_snapshot()) then
     select i.pos into p from requeue.item i where i.queue = q and i.state = 1 and i.grp is null and i.rank = 0 and i.pos >= f.pos
@@ -404,22 +412,44 @@ begin
   return requeue.reap(1000);
 end $$;
 
+-- Whether a pg_dump of this database is connected. It says so itself, unless PGAPPNAME says something else.
+create function requeue.is_dumped() returns boolean language plpgsql as $$
+begin
+  perform pg_stat_clear_snapshot(); -- or the sessions are those of an earlier look
+  return exists(select 1 from pg_stat_activity a where a.datname = current_database() and a.application_name = 'pg_dump');
+end $$;
+
 -- Keeps the tables short while a snapshot is held, of a forgotten transaction or a long report. Vacuum can't take away the
 -- versions of rows that died since, and each look-up of a key visits all those of that key: within half a minute the queue
 -- would do a fifth of what it did. The table is copied instead: truncate() leaves the dead versions behind, and the
--- snapshot would see an empty table. `seen` is what this function answered the last time: how many dead versions were
--- visited. It begins where visits since then took 0.2 s and 23 us a row (measured: a visit 0.23 us; copying 13 ms and 5 us a
--- row), at most every 2 s, and for up to 200,000 rows: the table is locked meanwhile, for about a second at most.
--- A transaction that has read or written the table itself, as pg_dump does, keeps it from being copied: that is tried again
+-- snapshot would see an empty table.
+--
+-- `seen` is what this function answered the last time: how many dead versions all look-ups had visited, how many look-ups there
+-- had been, and when, as a window began. A window goes on while a look-up visits 8 dead versions or more (of a queue without a
+-- held snapshot it is 2). The table is copied when visits of the window took 0.2 s and 23 us a row (measured: a visit 0.23 us;
+-- copying 13 ms and 5 us a row), at most every 2 s, and for up to 200,000 rows: the table is locked meanwhile, for about a second
+-- at most. The time does not matter: on a busy machine the visits are fewer a second, and take as large a part of the work.
+--
+-- A transaction that has read or written the table itself keeps it from being copied: that is tried again
 -- after ten seconds. It is called in a transaction of its own, and not within a snapshot: what others commit until the table is
 -- locked has to be copied too.
-create function requeue.renew(seen bigint) returns bigint language plpgsql set lock_timeout = '200ms' as $$
-declare visits bigint; live bigint; name text; n int; later interval := '0 s';
+--
+-- A snapshot that is older than the copy sees an empty table. pg_dump takes its snapshot first and locks its tables later, and
+-- would write an empty queue down without a word: nothing is copied while one is connected. It is looked for before the copy, and
+-- once more after it, because one that came meanwhile has a snapshot in which the copy is not committed.
+create function requeue.renew(seen bigint[]) returns bigint[] language plpgsql set lock_timeout = '200ms' as $$
+declare now_ bigint[]; live bigint; name text; n int; later interval := '0 s';
 begin
-  select coalesce(sum(x.idx_tup_read - x.idx_tup_fetch), 0) into visits from pg_stat_user_indexes x
-    where x.relid = 'requeue.item'::regclass;
+  select array[coalesce(sum(x.idx_tup_read - x.idx_tup_fetch), 0), coalesce(sum(x.idx_scan), 0),
+      extract(epoch from clock_timestamp()) * 1000000] into now_
+    from pg_stat_user_indexes x where x.relid = 'requeue.item'::regclass;
+  -- the server may have begun to count anew, after a crash
+  if seen is null or now_[1] < seen[1] or now_[1] - seen[1] < 8 * (now_[2] - seen[2])
+      or exists(select 1 from requeue.meta m where m.renewed > to_timestamp(seen[3] / 1e6)) then
+    seen := now_;
+  end if;
   select x.n_live_tup into live from pg_stat_user_tables x where x.relid = 'requeue.item'::regclass;
-  if live <= 200000 and visits - seen >= 800000 + 100 * live then
+  if live <= 200000 and now_[1] - seen[1] >= 800000 + 100 * live then
     name := 'item';
   else
     -- a row or two each, which are changed at each call
@@ -427,11 +457,12 @@ begin
       and x.relid in ('requeue.floor'::regclass, 'requeue.queue'::regclass, 'requeue.owner'::regclass,
         'requeue.turn'::regclass) limit 1;
   end if;
-  if name is null or current_setting('transaction_isolation') <> 'read committed' then return visits; end if;
+  if name is null or current_setting('transaction_isolation') <> 'read committed' then return seen; end if;
   perform 1 from requeue.meta m where m.renewed < clock_timestamp() - interval '2 s' for update skip locked;
-  if not found then return visits; end if;
+  if not found then return seen; end if;
   begin
     execute format('lock table requeue.%I in access exclusive mode', name);
+    if requeue.is_dumped() then raise lock_not_available; end if;
     -- the statistics may be those of a server that crashed: none
     execute format('create temp table requeue_renewed as select * from requeue.%I limit 200001', name);
     get diagnostics n = row_count;
@@ -442,11 +473,12 @@ begin
       later := '1 h';
     end if;
     drop table requeue_renewed;
+    if requeue.is_dumped() then raise lock_not_available; end if;
   exception when lock_not_available or deadlock_detected or insufficient_privilege then
     later := '10 s';
   end;
   update requeue.meta set renewed = clock_timestamp() + later;
-  return visits;
+  return now_;
 end $$;
 
 -- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing. Triggers of
@@ -671,27 +703,41 @@ begin
   return c;
 end $$;
 
--- What is known of keys, of one or of all: a plan for each call, which knows which. Status 3 is dead, 4 still in the inbox.
--- It is not "stable": it would look with a snapshot from before renew(), for which it may have waited.
-create function requeue.keys(q int, k_ bytea default null)
+-- What is known of keys: of one, or of the next `most` behind `after` in the order of the keys. Each has one row: a key whose last
+-- run gave up, and that was added again, is as its trigger left it, with that run's error. Status 3 is dead.
+-- It is planned at each call, which knows which keys are asked for. It is not "stable": it would look with a snapshot from before
+-- renew(), for which it may have waited.
+create function requeue.keys(q int, k_ bytea, after bytea, most int)
 returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
   priority int, value jsonb, age_us bigint, error text, place bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
 begin
   return query
-  select i.key, i.state, i.dirty, (extract(epoch from i.due_at - clock_timestamp()) * 1000000)::bigint, i.every_us, i.failures,
-    case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
-    (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint, null, i.pos
-  from requeue.item i where i.queue = q and (k_ is null or i.key = k_)
-  union all
-  select d.key, 3::smallint, false, null, null, d.failures, d.attempt, 0, d.value,
-    (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, d.error, 0
-  from requeue.dead d where d.queue = q and (k_ is null or d.key = k_)
-    and not exists(select 1 from requeue.item i where i.queue = q and i.key = d.key)
-  union all
-  select b.key, 4::smallint, false, b.delay_us, null, 0, 1, -b.rank, b.value,
-    (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint, null, b.id
-  from requeue.inbox b where b.queue = q and (k_ is null or b.key = k_);
+  select x.* from (
+    (select i.key as k, i.state, i.dirty, (extract(epoch from i.due_at - clock_timestamp()) * 1000000)::bigint, i.every_us,
+      i.failures, case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
+      (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint,
+      (select coalesce(d.error, '') from requeue.dead d where d.queue = q and d.key = i.key), i.pos
+    from requeue.item i where i.queue = q and (k_ is null or i.key = k_) and (after is null or i.key > after)
+    order by i.key limit most)
+    union all
+    (select d.key, 3::smallint, false, null, null, d.failures, d.attempt, 0, d.value,
+      (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, coalesce(d.error, ''), 0
+    from requeue.dead d where d.queue = q and (k_ is null or d.key = k_) and (after is null or d.key > after)
+      and not exists(select 1 from requeue.item i where i.queue = q and i.key = d.key)
+    order by d.key limit most)) x
+  order by x.k limit most;
+end $$;
+
+-- Triggers of users' transactions that nobody has taken in, of one key or of all: the next `most` behind the one with this number.
+create function requeue.triggers(q int, k_ bytea, after bigint, most int)
+returns table(key bytea, delay_us bigint, priority int, value jsonb, age_us bigint, id bigint) language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
+begin
+  return query
+  select x.key, greatest(0, x.delay_us - x.waits), -x.rank, x.value, x.waits, x.id
+  from (select b.*, greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint) as waits
+    from requeue.inbox b where b.queue = q and b.id > after and (k_ is null or b.key = k_) order by b.id limit most) x;
 end $$;
 
 -- Takes away what asks for a run of the key; a run that goes on goes on.
@@ -713,14 +759,17 @@ end $$;
 -- Lets a key run now that waits, or whose last run gave up.
 create function requeue.retry(q int, k_ bytea) returns boolean language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare v jsonb; g bytea;
+declare v jsonb; g bytea; comes boolean;
 begin
-  -- first, as a run's end does
+  -- whoever works takes it in, and it is in line then
+  update requeue.inbox b set delay_us = 0 where b.queue = q and b.key = k_;
+  comes := found;
+  -- before what is known of its last run, as a run's end does
   perform 1 from requeue.item i where i.queue = q and i.key = k_ for update;
   delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value, d.grp into v, g;
   if not found then
     perform 1 from requeue.item i where i.queue = q and i.key = k_;
-    if not found then return false; end if;
+    if not found then return comes; end if;
   end if;
   -- without "where due_at is not null", for the same reason as at item_owner
   update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.state <> 2;

@@ -15,9 +15,12 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// `requeue.keys` and `requeue.cancel`.
-const OPERATORS: [&str; 2] =
-    ["select i.key, i.state", "delete from requeue.inbox b where b.queue = q and b.key = k_"];
+/// `requeue.triggers`, `requeue.cancel` and `requeue.retry`.
+const OPERATORS: [&str; 3] = [
+    "select x.key, greatest(0, x.delay_us",
+    "delete from requeue.inbox b where b.queue = q and b.key = k_",
+    "update requeue.inbox b set delay_us = 0 where b.queue = q and b.key = k_",
+];
 
 /// Everything that a worker, an adder and an operator of one key does, in a queue of this name: with groups, or without.
 fn calls(url: &str, round: &str, name: &str, groups: bool) {
@@ -53,6 +56,7 @@ fn calls(url: &str, round: &str, name: &str, groups: bool) {
     client.cancel(&"unknown".to_owned()).wait().expect("up");
     client.retry(&"unknown".to_owned()).wait().expect("up");
     client.stats().wait().expect("up");
+    client.list().wait().expect("up");
     if groups {
         client.resume_group(&"b".to_owned()).wait().expect("up");
     }

@@ -10,7 +10,7 @@ use requeue::{
     Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
 };
 use requeue_postgres::{Ended, LONGEST_KEY, Postgres, Queue, RunExt};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -171,6 +171,85 @@ fn e10_the_end_of_a_run_whose_lease_is_lost_changes_nothing() {
     assert_eq!(db.sql("select state, fence from requeue.item"), format!("2|{new}"));
     held.ends();
     until("the failure", || db.sql("select failures from requeue.item") == "1");
+}
+
+/// The server lets nobody in, and has ended all sessions, while this runs.
+fn cut_off<T>(db: &Database, meanwhile: impl FnOnce() -> T) -> T {
+    let other = Cluster::shared().expect("it is there");
+    let lets_in =
+        |yes: bool| other.sql("postgres", &format!("alter database {} allow_connections {yes}", db.name));
+    lets_in(false);
+    let all = "select pg_terminate_backend(pid) from pg_stat_activity where datname = ";
+    other.sql("postgres", &format!("{all}'{}'", db.name));
+    let done = meanwhile();
+    lets_in(true);
+    done
+}
+
+#[test]
+fn e10_an_end_that_could_not_be_sent_before_the_lease_was_lost_is_counted() {
+    let Some(db) = Database::new() else { return };
+    let q: Queue<String> =
+        db.connect().queue("orders").lease(Duration::from_secs(2)).open().wait().expect("it is up");
+    add(&q, "k0");
+    add(&q, "k1");
+    let (one, two) = (Held::on(&q, || Outcome::Done), Held::on(&q, || Outcome::Done));
+    one.begins();
+    two.begins();
+    cut_off(&db, || {
+        one.go_on.send(()).expect("a run waits");
+        until("the loss of the lease", || q.ends_refused() == 1);
+        two.go_on.send(()).expect("a run waits");
+        until("the other end", || q.ends_refused() == 2);
+    });
+    let mut keys = [one.begins().0, two.begins().0];
+    keys.sort();
+    assert_eq!(keys, ["k0", "k1"]);
+    for held in [one, two] {
+        held.go_on.send(()).expect("a run waits");
+        held.worker.stop(LONG).wait();
+    }
+    until("the ends", || db.sql("select count(*) from requeue.item") == "0");
+    assert_eq!(q.ends_refused(), 2);
+}
+
+#[test]
+fn e10_fences_grow_over_a_dump_that_is_restored() {
+    let (Some(db), Some(copy)) = (Database::new(), Database::bare()) else { return };
+    let q = open(&db.connect());
+    let run = |q: &Queue<String>| {
+        add(q, "k");
+        let (worker, ran) = works(q);
+        let (_, fence) = ran.recv_timeout(LONG).expect("a run");
+        assert!(worker.stop(LONG).wait().complete);
+        fence
+    };
+    run(&q);
+    let dump = db.cluster.program("pg_dump", &db.name).output().expect("it is there, beside the server");
+    assert!(dump.status.success());
+    // these the dump knows nothing of
+    let last = [(), (), ()].map(|()| run(&q))[2];
+    copy.sql(std::str::from_utf8(&dump.stdout).expect("text"));
+    let restored = open(&copy.connect());
+    assert!(run(&restored) > last);
+    assert!(run(&q) == last + 1, "the other one goes on as it was");
+    // a second row of what there is one of is refused: whoever works reads it
+    copy.sql(
+        "do $$ begin insert into requeue.meta select * from requeue.meta; raise 'two rows'; exception when unique_violation then end $$",
+    );
+}
+
+#[test]
+fn a_floor_of_another_server_moves_on() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "k");
+    // as a dump of a server has it that has made more transactions
+    db.sql("update requeue.floor set horizon = '1000000000', next_pos = 0, next_inbox = 0");
+    until("a floor that has moved", || {
+        db.sql("select requeue.advance(1)");
+        db.sql("select pos > 0 from requeue.floor") == "t"
+    });
 }
 
 #[test]
@@ -1147,6 +1226,61 @@ impl Figures {
 }
 
 #[test]
+fn e29_a_long_queue_is_listed_in_pages() {
+    let Some(db) = Database::new() else { return };
+    let client = db.connect().client("orders");
+    client.add_many(&["first".to_owned()], None, -1).wait().expect("up");
+    // the line is in another order than the keys
+    db.sql(
+        "insert into requeue.item(queue, key, state, pos) select 1, convert_to('k' || n, 'UTF8'), 1, 100000 - n from generate_series(1, 45000) n;
+         insert into requeue.dead(queue, key, failures, attempt, error) select 1, convert_to('k' || n, 'UTF8'), 1, 1, 'why' from generate_series(44001, 46000) n;
+         insert into requeue.inbox(queue, key, delay_us) select 1, convert_to('k' || n, 'UTF8'), 3600000000 from generate_series(30001, 80000) n",
+    );
+    let listed = client.list().wait().expect("up");
+    let keys: Vec<_> = listed.iter().map(|it| String::from_utf8_lossy(&it.key).into_owned()).collect();
+    assert_eq!(keys.len(), 80_001);
+    let line: Vec<_> = (1..=45_000).rev().map(|n| format!("k{n}")).chain(["first".to_owned()]).collect();
+    assert_eq!(keys[..45_001], line);
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 80_001);
+    let dead = listed.iter().filter(|it| it.error.as_deref() == Some("why")).count();
+    assert_eq!(dead, 2000, "also those that were added again");
+}
+
+#[test]
+fn e29_a_key_that_gave_up_is_told_of_also_if_it_comes_again() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    q.add_every("p".to_owned(), HOUR, Add::now()).wait().expect("up");
+    let worker = Worker::of(&q)
+        .workers(1)
+        .max_attempts(1)
+        .start_threads(|_: Run<String>| Outcome::Retry("no such order".into()));
+    let client = q.client();
+    until("it gives up", || client.stats().wait().expect("up").dead == 1);
+    assert!(worker.expect("a thread").stop(LONG).wait().complete);
+    let state = client.state(&"p".to_owned()).wait().expect("up").expect("it is known");
+    assert_eq!((state.status, state.error.as_deref()), (Status::Waiting, Some("no such order")));
+}
+
+#[test]
+fn e29_a_trigger_of_a_transaction_is_known_while_nobody_has_taken_it_in() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let client = q.client();
+    db.sql("select requeue.add_tx('orders', 'k', interval '1 h')");
+    db.sql("update requeue.inbox set at = at - interval '30 min'");
+    let state = || client.state(&"k".to_owned()).wait().expect("up").expect("it is known");
+    let (status, due) = (state().status, state().due_in.expect("it has a timer"));
+    assert!(status == Status::Waiting && due <= HOUR / 2, "{status:?} {due:?}");
+    assert!(client.retry(&"k".to_owned()).wait().expect("up"));
+    assert_eq!(state().status, Status::Ready);
+    let (worker, ran) = works(&q);
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "k");
+    assert!(worker.stop(LONG).wait().complete);
+    until("nothing is left", || db.sql("select count(*) from requeue.item") == "0");
+}
+
+#[test]
 fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
     let Some(db) = Database::new() else { return };
     let operator = db.connect();
@@ -1211,12 +1345,9 @@ fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
         leases_end(&db);
         figures.until("a lease that is lost", |gauges| gauges.leases_lost == 1);
 
-        let other = Cluster::shared().expect("it is there");
-        other.sql("postgres", &format!("alter database {} allow_connections false", db.name));
-        let all = "select pg_terminate_backend(pid) from pg_stat_activity where datname = ";
-        other.sql("postgres", &format!("{all}'{}'", db.name));
-        figures.until("a server that is away", |gauges| !gauges.up && gauges.store.is_none());
-        other.sql("postgres", &format!("alter database {} allow_connections true", db.name));
+        cut_off(&db, || {
+            figures.until("a server that is away", |gauges| !gauges.up && gauges.store.is_none());
+        });
         figures.until("a server that is back", |gauges| gauges.up && gauges.store.is_some());
 
         // who reads them waits for nobody: they are there while a look waits

@@ -5,13 +5,16 @@ mod common;
 use self::common::{Database, LONG, runtime, until};
 use requeue::{Run, Worker};
 use requeue_postgres::{Postgres, Queue};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 const KEYS: usize = 50;
-/// As if there had been endless visits of dead rows since the last call.
-const RENEW: &str = "select requeue.renew(-1000000000000000)";
+/// As if there had been endless visits of dead rows in a window that began after the last copy.
+const RENEW: &str = "select requeue.renew(array[-1000000000000000, 0, extract(epoch from clock_timestamp()) * 1000000]::bigint[])";
+/// A window begins.
+const BEGIN: &str = "select requeue.renew(null)";
 
 /// The file that the keys are in: another one after each copy.
 fn file(db: &Database) -> String {
@@ -115,12 +118,42 @@ fn a_transaction_that_has_read_the_table_is_waited_for_only_every_ten_seconds() 
     assert!(renews(&db));
 }
 
+/// A dump whose snapshot is older than its locks, as pg_dump's is: what another session has locked holds it up in between.
+#[test]
+fn a_dump_that_waits_for_another_table_is_whole() {
+    let Some(db) = Database::new() else { return };
+    let keys = "insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 1000) n";
+    db.sql(&format!("create table public.app(x int); {keys}"));
+    let runtime = runtime();
+    let app = runtime.block_on(db.client());
+    let locks = app.batch_execute("begin; lock table app in access exclusive mode");
+    runtime.block_on(locks).expect("it is up");
+    let mut dump = db.cluster.program("pg_dump", &db.name);
+    let dump = dump.stdout(Stdio::piped()).spawn().expect("it is there, beside the server");
+    until("a dump that waits", || {
+        db.sql("select count(*) from pg_stat_activity where application_name = 'pg_dump' and wait_event_type = 'Lock'") == "1"
+    });
+    assert!(!renews(&db), "its snapshot would see an empty table");
+    runtime.block_on(app.batch_execute("rollback")).expect("it is up");
+    let dump = dump.wait_with_output().expect("it ends");
+    assert!(dump.status.success());
+    let text = String::from_utf8(dump.stdout).expect("text");
+    let (_, copied) = text.split_once("COPY requeue.item (").expect("its keys");
+    let rows = copied.lines().skip(1).take_while(|line| *line != "\\.").count();
+    assert_eq!(rows, 1000);
+    until("no dump any more", || db.sql("select requeue.is_dumped()") == "f");
+    assert!(renews(&db));
+}
+
 #[test]
 fn tables_are_not_copied_without_need_nor_within_a_snapshot_nor_where_it_takes_long() {
     let Some(db) = Database::new() else { return };
     let before = file(&db);
-    db.sql("select requeue.renew(requeue.renew(9223372036854775807))");
+    db.sql("select requeue.renew(requeue.renew(null))");
     assert_eq!(file(&db), before, "without need");
+    // millions of visits, and not so many by each look-up
+    db.sql("select requeue.renew(array[-1000000, -1000000, extract(epoch from clock_timestamp()) * 1000000]::bigint[])");
+    assert_eq!(file(&db), before, "look-ups cost little");
     let runtime = runtime();
     let client = runtime.block_on(db.client());
     let within = format!("begin isolation level repeatable read; {RENEW}; commit");
@@ -156,7 +189,7 @@ fn a_row_that_is_changed_at_each_call_is_copied_too() {
     while file() == before {
         assert!(begun.elapsed() < LONG, "the server's statistics do not say that rows died");
         db.sql("update requeue.meta set renewed = '-infinity'");
-        db.sql("select requeue.renew(9223372036854775807)");
+        db.sql(BEGIN);
     }
     assert_eq!(db.sql("select id, name, rate, burst from requeue.queue"), "1|q|1000000|10001");
     // the numbers of queues go on

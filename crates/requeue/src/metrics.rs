@@ -201,7 +201,8 @@ pub struct EngineGauges {
     pub lease: LeaseGauges,
     /// How often this process has lost its lease.
     pub leases_lost: u64,
-    /// Ends of runs that the store has refused, because others had the key by then.
+    /// Ends of runs that have changed nothing: the store refused them, because others had the key by then, or they could not be
+    /// sent before the lease was lost.
     pub ends_refused: u64,
 }
 

@@ -150,7 +150,8 @@ pub struct Listed {
     pub value: Option<String>,
     /// How long it is so already: in a file, how long ago the first of its triggers came that have not led to a run yet.
     pub age: Duration,
-    /// Why its last run gave up.
+    /// Why its last run gave up. On a server also of a key that was added again since, or that comes again by itself, until a run of
+    /// it ends well.
     pub error: Option<String>,
     /// So long after each run it comes again, until it is cancelled.
     pub every: Option<Duration>,

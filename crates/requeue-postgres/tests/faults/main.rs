@@ -336,7 +336,8 @@ async fn ends_sessions(connect: String, load: u64, ends: Arc<AtomicBool>, counts
     let end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
                and backend_type = 'client backend' and application_name <> 'psql' and pid <> pg_backend_pid()
                order by random() limit 1";
-    let copy = "update requeue.meta set renewed = '-infinity'; select requeue.renew(-1000000000000000)";
+    let copy = "update requeue.meta set renewed = '-infinity';
+                select requeue.renew(array[-1000000000000000, 0, extract(epoch from clock_timestamp()) * 1000000]::bigint[])";
     let mut db = None;
     while !ends.load(Relaxed) {
         tokio::time::sleep(Duration::from_millis(400 / load)).await;
