@@ -240,7 +240,7 @@ const FAMILIES: [Family; 36] = [
     },
     Family {
         name: "requeue_ends_refused",
-        help: "Ends of runs that the store has refused, because others had the key by then",
+        help: "Ends of runs that changed nothing, because others had the key by then or the lease was lost",
         value: Value::EngineCount(|e| e.ends_refused),
     },
 ];

@@ -87,7 +87,7 @@
 //! | `requeue_lease_seconds` | gauge | how long a lease of this process is |
 //! | `requeue_lease_beat_age_seconds` | gauge | how long ago this process sent the last extension of its lease that was answered |
 //! | `requeue_leases_lost_total` | counter | how often this process has lost its lease |
-//! | `requeue_ends_refused_total` | counter | ends of this process's runs that were refused, because others had the key by then |
+//! | `requeue_ends_refused_total` | counter | ends of this process's runs that changed nothing: refused, because others had the key by then, or lost with the lease |
 //!
 //! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a
 //! name that Kubernetes gives to something else tomorrow cannot be one of them.

@@ -169,7 +169,7 @@ fn ls(args: &Ls) -> u8 {
             return Ok(0);
         }
         for key in client.list(name)? {
-            if !args.dead || key.status == Status::Dead {
+            if !args.dead || key.status == Status::Dead || key.error.is_some() {
                 tell(out, &key, args.queue.place.json)?;
             }
         }
