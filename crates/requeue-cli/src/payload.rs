@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use crate::keys::LONGEST;
 
@@ -17,8 +18,8 @@ pub(crate) enum Merge {
 }
 
 /// The values of one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Kept", into = "Kept")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "Kept")]
 pub(crate) enum Payload {
     /// The latest.
     Last(Vec<u8>),
@@ -82,6 +83,16 @@ impl From<Payload> for Kept {
             }
             Payload::Count(count) => Self::Count(*count),
         }
+    }
+}
+
+/// Whatever JSON another program has added can be read. What is nested too deeply for [`Kept`], or has a number in it that is
+/// none of Rust's, is told to PROGRAM as it is written: a key that could not be read would give up without a word.
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let kept = serde_json::from_str::<Kept>(text.get());
+        Ok(kept.map_or_else(|_| Self::concat(text.get().as_bytes(), LONGEST), Self::from))
     }
 }
 
@@ -219,6 +230,14 @@ mod tests {
         let values =
             [r#"{"count":7}"#, r#""a b""#, "[1,null]"].map(|it| Some(serde_json::from_str(it).unwrap()));
         assert_eq!(text(&joined(values)), Some(b"{\"count\":7}\n\"a b\"\n[1,null]".to_vec()));
+    }
+
+    #[test]
+    fn values_that_are_nested_deeply_or_have_large_numbers_are_told_as_they_are_written() {
+        let deep = ["[", "]"].map(|it| it.repeat(3000)).concat();
+        let values: Vec<Option<Payload>> =
+            serde_json::from_str(&format!("[{deep}, 1e400, null, 7]")).unwrap();
+        assert_eq!(text(&joined(values)), Some(format!("{deep}\n1e400\n7").into_bytes()));
     }
 
     #[test]
