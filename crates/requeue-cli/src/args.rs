@@ -206,11 +206,19 @@ PROGRAM, what the end of a run means, signals, files and the exit status are tho
   key: whatever it writes to may refuse a smaller one than it has seen. REQUEUE_PAYLOAD has
   the values of the triggers as JSON, a line each, if they had any.
   A process has a lease on a server. If it cannot extend it (the network is cut, the machine
-  was stopped) its programs are ended, TERM and after --grace KILL, before other processes get
-  their keys, and what they end with is refused.
-  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes:
-  --base-delay and --max-delay, where one of them is given, --rate and --group-cap are what
-  holds from then on. Groups are those that `requeue add --group-by` gave the keys.
+  was stopped) its programs are ended before other processes get their keys, and what they
+  end with is refused: TERM comes when two thirds of --lease are over, and KILL after --grace,
+  but before the lease ends, however long --grace is. A program of a process that itself
+  could not run for so long (its machine was asleep) is killed as soon as it can.
+  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes.
+  --rate and --group-cap hold at once; --group-cap none takes the cap back. --base-delay and
+  --max-delay, where one of them is given (the other is as its default says then), hold for
+  processes that start after that: one that works already keeps what it has until it starts
+  again. Groups are those that `requeue add --group-by` gave the keys.
+  REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
+  adds keys itself is told the engine in another way, such as a file that only it can read.
+  At the end the keys that gave up are named. Without --failed-to no more than 10000 of them
+  are kept, however long this goes on; what is beyond is counted, each time.
   At the first signal nothing more is claimed, and what is claimed is run. What is left is
   for other processes, and is no reason for another status than 0.
 
@@ -309,6 +317,9 @@ impl Work {
         Ok(run)
     }
 }
+
+/// The lease where none is said.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// Where a durable queue is.
 #[derive(Clone, Debug)]
@@ -629,6 +640,12 @@ impl Run {
     /// The longest delay before a retry.
     pub(crate) fn max_delay(&self) -> Duration {
         self.max_delay.unwrap_or(Duration::from_secs(300))
+    }
+
+    /// How long this process may be silent before others get its keys, if they may at all.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        let is_server = matches!(self.engine(), Some(Engine::Server(_)));
+        is_server.then(|| self.lease.unwrap_or(LEASE))
     }
 
     /// Where the queue is, if not in memory alone.

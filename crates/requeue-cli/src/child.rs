@@ -73,6 +73,8 @@ pub(crate) struct Keeper {
     pub(crate) timeout: Option<Duration>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
+    /// The keys of the runs are this process's for so long, unless it extends that.
+    pub(crate) lease: Option<Lease>,
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
     pub(crate) log: Arc<Log>,
@@ -84,6 +86,25 @@ pub(crate) struct Keeper {
     pub(crate) by_shell: AtomicBool,
     /// PROGRAM has been started at least once.
     pub(crate) started: AtomicBool,
+}
+
+/// How the end of a lease is met.
+///
+/// A run is told that its lease is lost when two thirds of it are over. Nobody says when exactly that was: it was
+/// after the last look that found it kept, so from there on a third is left at least. The end of that third is the latest
+/// moment for KILL, less a part for the clocks of two machines and for the system, which starts nobody in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    /// How long a program has at most from the last look that found its lease kept.
+    left: Duration,
+    /// How long it rests between two looks.
+    look: Duration,
+}
+
+impl Lease {
+    pub(crate) fn new(length: Duration) -> Self {
+        Self { left: length / 3 - length / 15, look: (length / 30).min(GLANCE) }
+    }
 }
 
 /// A pipe that no other child inherits: what we read, and what the child writes.
@@ -178,6 +199,7 @@ impl Keeper {
             group: Pid::from_child(&child),
             exited: None,
             stopped: None,
+            kept: None,
             lost: [false; 2],
             phase: Phase::Running { until },
         };
@@ -289,6 +311,8 @@ struct Course<'a> {
     /// When that was seen.
     exited: Option<Instant>,
     stopped: Option<Stopped>,
+    /// The last look that found the run ours.
+    kept: Option<Instant>,
     phase: Phase,
     /// Of which outputs something is lost.
     lost: [bool; 2],
@@ -369,26 +393,46 @@ impl Course<'_> {
     fn move_on(&mut self) {
         let passed = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
         let control = &self.keeper.control;
+        // before it is asked: it may be lost a moment later
+        let now = Instant::now();
+        let is_lost = (self.is_lost)();
+        if !is_lost {
+            self.kept = Some(now);
+        }
         match self.phase {
             // Both may have come in one wake-up: what has ended by itself has ended.
             Phase::Running { .. } if self.exited.is_some() => {}
             Phase::Running { .. } if control.reached(Level::Stop) => self.term(Ended::Stopped),
-            Phase::Running { .. } if (self.is_lost)() => self.term(Ended::LeaseLost),
+            Phase::Running { .. } if is_lost => self.term(Ended::LeaseLost),
             Phase::Running { until } if passed(until) => self.term(Ended::TimedOut),
             Phase::Running { .. } => {
                 if let Some(signal) = self.stopping_signal() {
                     self.is_stopped(signal);
                 }
             }
-            Phase::Ending { why, kill_at } if passed(kill_at) || control.reached(Level::Kill) => {
+            // Others may get the key also while it ends for another reason.
+            Phase::Ending { why, kill_at }
+                if passed(kill_at)
+                    || is_lost && passed(self.lease_ends())
+                    || control.reached(Level::Kill) =>
+            {
                 self.kill(why);
             }
             _ => {}
         }
     }
 
+    /// When nothing of a run may be left that is not ours any more, as far as a lease says so.
+    fn lease_ends(&self) -> Option<Instant> {
+        let lease = self.keeper.lease?;
+        // one that was never seen kept is over already
+        Some(self.kept.and_then(|kept| kept.checked_add(lease.left)).unwrap_or_else(Instant::now))
+    }
+
     fn term(&mut self, why: Ended) {
         let kill_at = Instant::now().checked_add(self.keeper.grace);
+        let lease_ends = self.lease_ends().filter(|_| why == Ended::LeaseLost);
+        let kill_at = kill_at.into_iter().chain(lease_ends).min();
         self.phase = Phase::Ending { why, kill_at };
         // It fails where nobody is left, which is what we want.
         let _ = kill_process_group(self.group, Signal::TERM);
@@ -405,7 +449,7 @@ impl Course<'_> {
 /// While the reader of our output keeps the worker waiting.
 impl Meanwhile for Course<'_> {
     fn until(&self) -> Option<Instant> {
-        let glance = Instant::now() + GLANCE;
+        let glance = Instant::now() + self.keeper.lease.map_or(GLANCE, |lease| lease.look);
         let at = match self.phase {
             Phase::Running { .. } if self.exited.is_some() => return None,
             Phase::Running { until: at } | Phase::Ending { kill_at: at, .. } => at,
@@ -554,6 +598,7 @@ mod tests {
         Keeper {
             timeout,
             grace,
+            lease: None,
             control,
             log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
             linger: Linger::new(Arc::clone(&console)),
@@ -599,6 +644,41 @@ mod tests {
         });
         let none = stopped.run(sh("exit 0"), ANY, None, &|| false, &mut []);
         assert_eq!(none.unwrap(), None, "no further run begins");
+    }
+
+    /// However much time is left for TERM: a run that is somebody else's already has none.
+    #[test]
+    fn a_program_that_ignores_term_is_killed_when_its_lease_ends_and_not_after_the_grace() {
+        let lease = Duration::from_millis(300);
+        let hour = Duration::from_secs(3600);
+        let keeper = |timeout| Keeper { grace: hour, lease: Some(Lease::new(lease)), ..keeper(timeout) };
+        let dir = tempfile::tempdir().unwrap();
+        let is_deaf = dir.path().join("deaf");
+        let deaf = || {
+            let mut command = sh("trap '' TERM; : >$F; while :; do sleep 1; done");
+            command.env("F", &is_deaf);
+            command
+        };
+        let ended = |keeper: Keeper, is_lost: &dyn Fn() -> bool| {
+            keeper.run(deaf(), ANY, None, is_lost, &mut [0; 1024]).unwrap().unwrap().ended
+        };
+        assert_eq!(ended(keeper(None), &|| is_deaf.exists()), Ended::LeaseLost);
+        // it is there by now
+        assert_eq!(ended(keeper(None), &|| true), Ended::LeaseLost);
+        // TERM has come for another reason, when it is lost
+        std::fs::remove_file(&is_deaf).unwrap();
+        let looks = std::cell::Cell::new(0);
+        let later = || is_deaf.exists() && looks.replace(looks.get() + 1) > 20;
+        assert_eq!(ended(keeper(Some(Duration::from_millis(100))), &later), Ended::TimedOut);
+    }
+
+    #[test]
+    fn what_is_left_of_a_lease_is_less_than_a_third_with_the_look_that_finds_it_lost() {
+        for length in [300, 3_000, 30_000, 3_600_000].map(Duration::from_millis) {
+            let Lease { left, look } = Lease::new(length);
+            // TERM is not KILL's: there is something between them
+            assert!(left < length / 3 && look < left / 4, "{left:?} {look:?}");
+        }
     }
 
     #[test]

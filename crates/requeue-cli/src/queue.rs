@@ -47,7 +47,7 @@ pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (
 
 /// What the options ask of a queue on a server: it is stored there, for all processes.
 pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueBuilder<Key, Cause> {
-    let builder = args.lease.into_iter().fold(builder, QueueBuilder::lease);
+    let builder = args.lease().into_iter().fold(builder, QueueBuilder::lease);
     let builder = match (args.base_delay, args.max_delay) {
         (None, None) => builder,
         _ => builder.backoff(args.base_delay(), args.max_delay()),

@@ -11,7 +11,7 @@ use requeue::Metrics as _;
 use requeue_watch::Watcher;
 
 use crate::args::{Form, Run};
-use crate::child::Keeper;
+use crate::child::{Keeper, Lease};
 use crate::closed;
 use crate::control::{Control, Level};
 use crate::dry_run;
@@ -145,6 +145,7 @@ fn control(
         keeper: Keeper {
             timeout: args.timeout,
             grace: args.grace,
+            lease: args.lease().map(Lease::new),
             control: Arc::clone(&control),
             console: Arc::clone(&console),
             log: Arc::clone(&log),
