@@ -157,7 +157,7 @@ fn control(
         },
         template,
         format: Format::new(&args),
-        tally: Tally::default(),
+        tally: Tally::new(!args.works || args.failed_to.is_some()),
         log: Arc::clone(&log),
         sink,
         intake,
@@ -388,7 +388,8 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let unread = ending.input == End::Stopped;
     // What waits in a file is nobody's failure, unless we were made to leave what was ready or running.
     let owes = left > 0 && (shop.state.is_none() || shop.keeper.control.reached(Level::LastRuns));
-    let mut status = u8::from(!gave_up.is_empty() || owes || unread);
+    let beyond = shop.tally.gave_up_beyond();
+    let mut status = u8::from(!gave_up.is_empty() || beyond > 0 || owes || unread);
     if let Some(signal) = ending.signal.filter(|_| owes || unread) {
         status = 128 + u8::try_from(signal).unwrap_or(0);
     }
@@ -404,6 +405,7 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
         let summary = Summary {
             tally: &shop.tally,
             gave_up: &gave_up,
+            beyond,
             failed_to_lacks,
             left,
             unread,

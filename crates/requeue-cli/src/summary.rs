@@ -18,6 +18,8 @@ const NAMED: usize = 10;
 pub(crate) struct Summary<'a> {
     pub(crate) tally: &'a Tally,
     pub(crate) gave_up: &'a [GaveUp],
+    /// So many more gave up, which are not kept.
+    pub(crate) beyond: usize,
     /// The file of `--failed-to` could not be written.
     pub(crate) failed_to_lacks: bool,
     pub(crate) left: usize,
@@ -36,6 +38,11 @@ impl Summary<'_> {
         }
     }
 
+    /// How many gave up.
+    fn all(&self) -> usize {
+        self.gave_up.len() + self.beyond
+    }
+
     fn text(&self) -> String {
         let t = self.tally;
         let mut out = format!(
@@ -45,7 +52,7 @@ impl Summary<'_> {
             counted(&t.runs, "run", "runs"),
             read(&t.coalesced),
             counted(&t.retries, "retry", "retries"),
-            self.gave_up.len(),
+            self.all(),
             self.left,
             duration::show(self.took),
         );
@@ -64,7 +71,7 @@ impl Summary<'_> {
                 (_, n) => writeln!(out, " ({n} attempts)"),
             };
         }
-        if let Some(more @ 1..) = self.gave_up.len().checked_sub(NAMED) {
+        if let Some(more @ 1..) = self.all().checked_sub(NAMED) {
             let all = if self.failed_to_lacks { "" } else { " (--failed-to FILE has all of them)" };
             let _ = writeln!(out, "requeue: and {more} more gave up{all}");
         }
@@ -83,7 +90,7 @@ impl Summary<'_> {
             read(&t.coalesced),
             read(&t.skipped),
             read(&t.retries),
-            self.gave_up.len(),
+            self.all(),
             self.left,
             self.unread,
             self.took.as_secs(),

@@ -38,6 +38,9 @@ pub(crate) struct Tally {
     fates: Mutex<Fates>,
 }
 
+/// So many keys that gave up are kept where none is asked for but the first ones: `work` goes on for months.
+const KEPT: usize = 10_000;
+
 #[derive(Debug, Default)]
 struct Fates {
     /// Keys whose next run is still owed. A key is in it from the failure (or the "again", or the end that
@@ -46,6 +49,9 @@ struct Fates {
     owed: HashMap<Key, Owed>,
     /// By the last word on each key: a later run that ends well takes it out.
     gave_up: HashMap<Key, (u64, GaveUp)>,
+    /// How many are kept at most, if there is a limit, and how often a key gave up beyond it.
+    most: Option<usize>,
+    beyond: usize,
     /// The next place in either order.
     order: u64,
 }
@@ -80,6 +86,13 @@ impl Owed {
 }
 
 impl Tally {
+    /// One that keeps all keys that give up, or the first ones.
+    pub(crate) fn new(keeps_all: bool) -> Self {
+        let tally = Self::default();
+        tally.fates().most = (!keeps_all).then_some(KEPT);
+        tally
+    }
+
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -145,18 +158,31 @@ impl Tally {
         fates.order += 1;
         let order = fates.order;
         fates.owed.remove(&gave_up.key);
+        let is_full = fates.most.is_some_and(|most| fates.gave_up.len() >= most);
+        if is_full && !fates.gave_up.contains_key(&gave_up.key) {
+            fates.beyond += 1;
+            return;
+        }
         fates.gave_up.insert(gave_up.key.clone(), (order, gave_up));
     }
 
     pub(crate) fn gave_up_count(&self) -> usize {
-        self.fates().gave_up.len()
+        let fates = self.fates();
+        fates.gave_up.len() + fates.beyond
+    }
+
+    /// How often a key gave up that is not kept. A run that ends well later takes nothing away from it.
+    pub(crate) fn gave_up_beyond(&self) -> usize {
+        self.fates().beyond
     }
 
     /// The keys that gave up, in the order in which they did, and those whose run is still
     /// owed, in the order in which it came to be. A key that gave up, came again and is
     /// owed a run now is among the latter only.
     pub(crate) fn take_fates(&self) -> (Vec<GaveUp>, Vec<(Key, Beside)>) {
-        let Fates { owed, gave_up, .. } = std::mem::take(&mut *self.fates());
+        let mut fates = self.fates();
+        let (owed, gave_up) = (std::mem::take(&mut fates.owed), std::mem::take(&mut fates.gave_up));
+        drop(fates);
         let mut gave_up: Vec<_> =
             gave_up.into_values().filter(|(_, gave_up)| !owed.contains_key(&gave_up.key)).collect();
         gave_up.sort_unstable_by_key(|(order, _)| *order);
@@ -253,6 +279,22 @@ mod tests {
         assert_eq!(tally.gave_up_count(), 2);
         let keys: Vec<_> = tally.take_fates().0.into_iter().map(|g| g.key).collect();
         assert_eq!(keys, [b"c", b"b"]);
+    }
+
+    #[test]
+    fn beyond_a_bound_keys_that_give_up_are_only_counted() {
+        let names = |tally: &Tally| -> Vec<Key> {
+            for n in 0..KEPT + 7 {
+                tally.give_up(gave_up(n.to_string().as_bytes()));
+            }
+            // it is known by now
+            tally.give_up(gave_up(b"3"));
+            assert_eq!(tally.gave_up_count(), KEPT + 7);
+            tally.take_fates().0.into_iter().map(|g| g.key).collect()
+        };
+        let (few, all) = (Tally::new(false), Tally::new(true));
+        assert_eq!((names(&few).len(), few.gave_up_beyond()), (KEPT, 7));
+        assert_eq!((names(&all).len(), all.gave_up_beyond()), (KEPT + 7, 0));
     }
 
     #[test]
