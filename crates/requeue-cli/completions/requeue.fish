@@ -65,8 +65,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
@@ -135,7 +135,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Wher
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server keys keep the groups that `requeue add --group-by` gave them, and this is only said for --group-cap' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
 concat\t''
@@ -156,8 +156,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -s j -l workers -d
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'

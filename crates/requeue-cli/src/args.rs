@@ -254,7 +254,7 @@ fn for_work(arg: Arg) -> Arg {
         ),
         "group_cap" => arg.help(
             "With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from \
-             then on",
+             then on. `none` takes back a cap that a server has",
         ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
         "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
@@ -350,7 +350,7 @@ pub(crate) struct Run {
     pub(crate) group_by: Option<GroupBy>,
 
     /// With --group-by, run at most N programs of each group at a time
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = workers, requires = "group_by", help_heading = "Running")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = group_cap, requires = "group_by", help_heading = "Running")]
     pub(crate) group_cap: Option<NonZeroUsize>,
 
     /// With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this
@@ -480,11 +480,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
-    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, what its queue has, 5ms at first]
+    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry [default: 5m; on a server, what its queue has, 1000s at first]
+    /// The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
@@ -681,11 +681,16 @@ impl Run {
             return Err(format!("{option} needs --watch PATH"));
         }
         if self.base_delay() > self.max_delay() {
-            return Err(format!(
-                "--base-delay ({}) is longer than --max-delay ({})",
-                duration::show(self.base_delay()),
-                duration::show(self.max_delay())
-            ));
+            let (base, max) = (duration::show(self.base_delay()), duration::show(self.max_delay()));
+            return Err(match (self.base_delay, self.max_delay) {
+                (None, _) => format!(
+                    "--max-delay ({max}) is shorter than --base-delay, which is {base} where it is not given: give both"
+                ),
+                (Some(_), None) => format!(
+                    "--base-delay ({base}) is longer than --max-delay, which is {max} where it is not given: give both"
+                ),
+                (Some(_), Some(_)) => format!("--base-delay ({base}) is longer than --max-delay ({max})"),
+            });
         }
         if let (Quiet { max: Some(_), .. }, Some(_)) = (self.debounce, self.debounce_max) {
             return Err("--debounce QUIET:MAX and --debounce-max say the same: leave one out".to_owned());
@@ -853,6 +858,14 @@ fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
 }
 
+/// As for workers, or any number.
+fn group_cap(text: &str) -> Result<NonZeroUsize, String> {
+    if text == "none" {
+        return Ok(NonZeroUsize::MAX);
+    }
+    workers(text).map_err(|why| format!("{why}, or none"))
+}
+
 fn bound(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "give a number of keys, at least 1".to_owned())
 }
@@ -1003,7 +1016,7 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let run = parse(&["--base-delay", "10m", "true"]).unwrap();
-        assert!(run.check().unwrap_err().contains("--max-delay (5m)"));
+        assert!(run.check().unwrap_err().contains("--max-delay, which is 5m where it is not given"));
         let run = parse(&["--again-after", "1s", "--fatal-code", "75", "true"]).unwrap();
         assert!(run.check().is_err());
         let run = parse(&["--fatal-code", "75", "--fatal-code", "3", "true"]).unwrap();

@@ -70,6 +70,26 @@ pub(crate) fn no_thread(e: &io::Error) -> io::Error {
     )
 }
 
+/// Threads of an engine on a server: its own, and the one in which the server's name is looked up.
+const ENGINE: usize = 2;
+
+/// Whether the system gives an engine on a server its threads. The look-up of a name panics where there is none.
+///
+/// # Errors
+///
+/// There is no thread to be had.
+pub(crate) fn check_threads() -> io::Result<()> {
+    let gate = parking_lot::Mutex::new(());
+    std::thread::scope(|scope| {
+        // all of them at the same time
+        let closed = gate.lock();
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop);
+        let started = (0..ENGINE).try_for_each(start);
+        drop(closed);
+        started.map_err(|e| no_thread(&e))
+    })
+}
+
 /// What one run at a time takes: [`EACH`], four notices to all and the signals.
 const LEAST: u64 = EACH + 4 * 2 + 2;
 

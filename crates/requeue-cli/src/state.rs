@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::args::{Engine, Run};
 use crate::control::{Control, Level};
+use crate::engine::plain;
 use crate::intake::Cause;
 use crate::log::Log;
 use crate::queue::{Shape, at_server};
@@ -69,7 +70,8 @@ impl State {
         let place = match engine {
             Engine::File(path) => Self::file(path, &name, shape).map_err(|why| (USAGE, why))?,
             Engine::Server(server) => {
-                Self::server(server, &name, args, shape).map_err(|e| (1, e.to_string()))?
+                crate::limits::check_threads().map_err(|e| (1, e.to_string()))?;
+                Self::server(server, &name, args, shape).map_err(|e| (1, plain(&e)))?
             }
         };
         Ok(Self { name, place, writing: Mutex::default(), is_in_trouble: AtomicBool::new(false) })

@@ -17,6 +17,7 @@ use requeue_watch::Event;
 use crate::args::Run;
 use crate::child::Keeper;
 use crate::control::Level;
+use crate::engine::ENGINE;
 use crate::files::{self, Files};
 use crate::intake::{Begin, Cause, Intake, Seen};
 use crate::joblog::Row;
@@ -215,6 +216,10 @@ impl Shop {
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
             .env("REQUEUE_FAILURES", turn.failures.to_string());
+        if self.args.works {
+            // there may be a password in it
+            command.env_remove(ENGINE);
+        }
         match job.fence() {
             Some(fence) => command.env("REQUEUE_FENCE", fence.to_string()),
             None => command.env_remove("REQUEUE_FENCE"),

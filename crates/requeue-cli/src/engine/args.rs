@@ -9,13 +9,14 @@ use requeue_postgres::Postgres;
 use requeue_sqlite::Client;
 
 use super::at;
+use super::plain;
 use super::store::Store;
 use crate::args::Engine;
 use crate::duration;
 use crate::group_by::{self, GroupBy};
 
 /// Names the engine where `--engine` does not.
-const ENGINE: &str = "REQUEUE_ENGINE";
+pub(crate) const ENGINE: &str = "REQUEUE_ENGINE";
 
 /// The queue that is meant where none is named.
 pub(crate) const DEFAULT: &str = "default";
@@ -26,7 +27,12 @@ pub(crate) enum Command {
     #[command(
         about = "Add keys to a durable queue",
         long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
-                      server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.",
+                      server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.\n\n\
+                      Lines of standard input are added as they come: in transactions of up to 1000, and whenever no further line \
+                      is there yet. If that fails it is said how many keys are added, which lines may be, and from which one on \
+                      none is; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
+                      ends the command at once and says nothing: what was added by then is in the queue, and the up to 1000 \
+                      lines behind it are there all or none. To add a key twice is no harm.",
         after_help = ENGINES
     )]
     Add(Add),
@@ -68,7 +74,9 @@ pub(crate) enum Command {
         about = "Count the keys of a durable queue",
         long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
                       `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
-                      until a process that works has taken it in.",
+                      until a process that works has taken it in. A server counts to 100000: `100000+` is that many or more, and \
+                      with --json \"at_least\" names the counts that go on. The cap is that of groups that have none of their own.\n\n\
+                      The status is 1 if there is no such queue.",
         after_help = ENGINES
     )]
     Stats(Queue),
@@ -76,7 +84,8 @@ pub(crate) enum Command {
     #[command(
         about = "Show the durable queues of an engine, again and again",
         long_about = "Show the durable queues of an engine, again and again: a line each, on a terminal always in the same place. \
-                      It ends with an interrupt (ctrl-C), or after --times.",
+                      It ends with an interrupt (ctrl-C), or after --times. A server counts to 100000, as for `requeue stats`. \
+                      While it does not answer the line says why; with --json in \"error\".",
         after_help = ENGINES
     )]
     Top(Top),
@@ -136,6 +145,9 @@ pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Makes {
     File,
+    /// None, but it changes what is there.
+    Changes,
+    /// None: it only looks.
     Nothing,
 }
 
@@ -171,17 +183,18 @@ impl Place {
     pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
         match named(self.engine.as_deref()).map_err(|why| (crate::run::USAGE, why))? {
             Engine::File(path) => {
-                if makes == Makes::Nothing && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
+                if makes != Makes::File && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
                     let path = path.display();
                     return Err((
                         1,
                         format!("{path}: there is no such file; the first `requeue add` makes it"),
                     ));
                 }
-                Client::open(path).map(Store::File).map_err(|e| (1, e.to_string()))
+                Client::open(path).map(Store::File).map_err(|e| (1, plain(&e)))
             }
             Engine::Server(server) => {
-                Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, e.to_string()))
+                crate::limits::check_threads().map_err(|e| (1, e.to_string()))?;
+                Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, plain(&e)))
             }
         }
     }

@@ -1,17 +1,19 @@
 //! The commands for a queue that survives: `add`, `ls`, `state`, `cancel`, `retry`, `pause`, `resume`, `purge`, `stats`, `top`, `migrate`, `check`.
 
+mod add;
 mod args;
 mod at;
 mod store;
 mod top;
 
+use self::add::{Adding, Broken};
 use self::args::{Add, Ls, Makes, OneKey, Paused, Place, Queue};
-pub(crate) use self::args::{Command, DEFAULT, named};
+pub(crate) use self::args::{Command, DEFAULT, ENGINE, named};
 use self::store::{Groups, Stats, Store, Who};
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufWriter, Write};
-use std::os::unix::ffi::OsStringExt as _;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
 use requeue::EngineError;
@@ -22,14 +24,21 @@ use crate::duration;
 use crate::run::{CLOSED, USAGE, refuse};
 use crate::show::{json, json_bytes, json_key, quoted};
 
-/// Keys of standard input are written in transactions of so many.
-const AT_ONCE: usize = 1000;
-
 /// Why a command ends, and with which status.
 enum Ended {
     /// Nobody reads what it says.
     Closed,
     With(u8, String),
+    /// The engine did not do it.
+    Engine(EngineError),
+}
+
+/// What is said where nothing was to be changed: that nothing has changed, or that it may have, would say nothing.
+pub(crate) fn plain(e: &EngineError) -> String {
+    match e {
+        EngineError::NotApplied(why) | EngineError::Unknown(why) => why.to_string(),
+        e => e.to_string(),
+    }
 }
 
 impl From<(u8, String)> for Ended {
@@ -40,15 +49,16 @@ impl From<(u8, String)> for Ended {
 
 impl From<EngineError> for Ended {
     fn from(e: EngineError) -> Self {
-        Self::With(1, e.to_string())
+        Self::Engine(e)
     }
 }
 
+/// All that a command writes goes there.
 impl From<io::Error> for Ended {
     fn from(e: io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::With(1, e.to_string()),
+            _ => Self::With(1, format!("standard output: {e}")),
         }
     }
 }
@@ -81,13 +91,15 @@ fn with_engine(
         Ok(status) => status,
         Err(Ended::Closed) => CLOSED,
         Err(Ended::With(status, why)) => refuse(status, &why),
+        Err(Ended::Engine(e)) if makes == Makes::Nothing => refuse(1, &plain(&e)),
+        Err(Ended::Engine(e)) => refuse(1, &e.to_string()),
     }
 }
 
 /// Does what is asked. Gives the exit status.
 pub(crate) fn run(command: Command) -> u8 {
     match command {
-        Command::Add(args) => add(args),
+        Command::Add(args) => add(&args),
         Command::Ls(args) => ls(&args),
         Command::State(args) => state(args),
         Command::Cancel(args) => cancel(args),
@@ -102,50 +114,35 @@ pub(crate) fn run(command: Command) -> u8 {
     }
 }
 
-fn add(args: Add) -> u8 {
-    let Add { queue, after, at, every, priority, group_by, null, keys } = args;
-    let as_json = queue.place.json;
-    with(&queue, Makes::File, |client, name, out| {
-        if group_by.is_some() && !client.keeps_groups() {
+fn add(args: &Add) -> u8 {
+    if args.keys.is_empty() {
+        if let Err(why) = crate::closed::has_input() {
+            return refuse(USAGE, why);
+        }
+    }
+    let as_json = args.queue.place.json;
+    with(&args.queue, Makes::File, |client, name, out| {
+        if args.group_by.is_some() && !client.keeps_groups() {
             return Err(no_groups("--group-by"));
         }
-        let longest = client.longest_key();
-        let (mut added, mut refused) = (0_u64, 0_u64);
-        // Whether the engine keeps it. One that it does not keep is named, and the others are added.
-        let mut fits = |key: &Vec<u8>| {
-            let Some(longest) = longest.filter(|longest| key.len() > *longest) else { return true };
-            let (key, length) = (crate::show::key(key), key.len());
-            refuse(1, &format!("{key}: this key has {length} bytes, and a server keeps {longest} at most"));
-            refused += 1;
-            false
+        let mut adding = Adding::new(client, name, args);
+        let done = if args.keys.is_empty() {
+            adding.read(if args.null { b'\0' } else { b'\n' })
+        } else {
+            args.keys.iter().try_for_each(|key| adding.take(key.as_bytes().to_vec()))
         };
-        let mut write = |keys: &mut Vec<Vec<u8>>| -> Result<(), Ended> {
-            let delay = at.map(at::delay).or(after);
-            client.add(name, keys, every, delay, priority, group_by.as_ref())?;
-            added += keys.len() as u64;
-            keys.clear();
-            Ok(())
-        };
-        let is_input = keys.is_empty();
-        let mut batch: Vec<Vec<u8>> = keys.into_iter().map(OsString::into_vec).filter(&mut fits).collect();
-        if is_input {
-            let separator = if null { b'\0' } else { b'\n' };
-            for key in io::stdin().lock().split(separator) {
-                let key = key.map_err(|e| Ended::With(1, format!("standard input: {e}")))?;
-                if !key.is_empty() && fits(&key) {
-                    batch.push(key);
-                }
-                if batch.len() >= AT_ONCE {
-                    write(&mut batch)?;
-                }
-            }
-        }
-        if !batch.is_empty() {
-            write(&mut batch)?;
-        }
+        let done = done.and_then(|()| adding.write());
+        let (added, refused) = (adding.added, adding.refused);
         if as_json {
-            writeln!(out, "{{\"added\":{added},\"refused\":{refused}}}")?;
+            write!(out, "{{\"added\":{added},\"refused\":{refused}")?;
+            if let Err(Broken { in_doubt, not_added_from, .. }) = &done {
+                let in_doubt =
+                    in_doubt.map_or("null".to_owned(), |(first, last)| format!("[{first},{last}]"));
+                write!(out, ",\"in_doubt\":{in_doubt},\"not_added_from\":{not_added_from}")?;
+            }
+            writeln!(out, "}}")?;
         }
+        done.map_err(|broken| Ended::With(1, broken.to_string()))?;
         Ok(u8::from(refused > 0))
     })
 }
@@ -208,7 +205,7 @@ fn retry(args: OneKey) -> u8 {
 
 fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
     let OneKey { queue, key } = args;
-    with(&queue, Makes::Nothing, |client, name, out| {
+    with(&queue, Makes::Changes, |client, name, out| {
         if !call(client, name, &key.into_vec())? {
             return unknown(out, queue.place.json);
         }
@@ -238,7 +235,7 @@ fn pauses(args: Paused, pause: bool) -> u8 {
 }
 
 fn purge(queue: &Queue) -> u8 {
-    with(queue, Makes::Nothing, |client, name, out| {
+    with(queue, Makes::Changes, |client, name, out| {
         let purged = client.purge(name)?;
         if queue.place.json {
             writeln!(out, "{{\"purged\":{purged}}}")?;
@@ -251,7 +248,8 @@ fn purge(queue: &Queue) -> u8 {
 
 /// The members of a JSON object.
 fn counts(stats: &Stats) -> String {
-    let Stats { ready, held, waiting, dead, oldest_ready, paused, who, groups } = stats;
+    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, groups } = stats;
+    let at_least: Vec<_> = at_least.iter().map(|name| json(name)).collect();
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
     let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
     let who = match who {
@@ -261,13 +259,19 @@ fn counts(stats: &Stats) -> String {
         }
     };
     let groups = groups.as_ref().map_or(String::new(), |Groups { paused, with_rules, cap }| {
-        let cap = cap.map_or("null".to_owned(), |cap| cap.to_string());
+        let cap = cap.filter(is_cap).map_or("null".to_owned(), |cap| cap.to_string());
         format!(",\"groups\":{{\"paused\":{paused},\"with_rules\":{with_rules},\"cap\":{cap}}}")
     });
     format!(
-        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}",
+        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}",
+        at_least.join(","),
         seconds(oldest_ready)
     )
+}
+
+/// A server's largest number is any number.
+fn is_cap(cap: &usize) -> bool {
+    *cap != usize::MAX
 }
 
 fn stats(queue: &Queue) -> u8 {
@@ -277,13 +281,13 @@ fn stats(queue: &Queue) -> u8 {
             writeln!(out, "{{{}}}", counts(&stats))?;
             return Ok(0);
         }
-        let Stats { ready, held, waiting, dead, oldest_ready, paused, who, groups } = stats;
-        writeln!(out, "ready    {ready}")?;
-        if let Some(held) = held {
+        writeln!(out, "ready    {}", stats.ready())?;
+        if let Some(held) = stats.held() {
             writeln!(out, "held     {held}")?;
         }
-        writeln!(out, "waiting  {waiting}")?;
-        writeln!(out, "dead     {dead}")?;
+        writeln!(out, "waiting  {}", stats.waiting())?;
+        writeln!(out, "dead     {}", stats.dead())?;
+        let Stats { oldest_ready, paused, who, groups, .. } = stats;
         if let Some(age) = oldest_ready {
             writeln!(out, "oldest   {}", duration::show(age))?;
         }
@@ -300,6 +304,7 @@ fn stats(queue: &Queue) -> u8 {
             }
         }
         if let Some(Groups { paused, with_rules, cap }) = groups {
+            let cap = cap.filter(is_cap);
             if paused > 0 || with_rules > 0 || cap.is_some() {
                 let cap = cap.map_or("no cap".to_owned(), |cap| format!("cap {cap}"));
                 writeln!(

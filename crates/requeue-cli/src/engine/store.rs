@@ -8,6 +8,7 @@ use requeue_postgres::{GroupState, LONGEST_KEY, Postgres};
 use requeue_sqlite::Client;
 
 use crate::group_by::GroupBy;
+use crate::show::quoted;
 
 /// An engine, opened.
 #[derive(Debug)]
@@ -23,11 +24,40 @@ pub(crate) struct Stats {
     pub(crate) held: Option<u64>,
     pub(crate) waiting: u64,
     pub(crate) dead: u64,
+    /// Those of the counts above that a server did not count to their end.
+    pub(crate) at_least: Vec<&'static str>,
     pub(crate) oldest_ready: Option<Duration>,
     pub(crate) paused: bool,
     pub(crate) who: Who,
     /// A file keeps no groups.
     pub(crate) groups: Option<Groups>,
+}
+
+/// How far a server counts, so that it does not take long.
+const COUNTED: u64 = 100_000;
+
+/// The counts as people read them.
+impl Stats {
+    pub(crate) fn ready(&self) -> String {
+        self.shown("ready", self.ready)
+    }
+
+    pub(crate) fn held(&self) -> Option<String> {
+        self.held.map(|held| self.shown("held", held))
+    }
+
+    pub(crate) fn waiting(&self) -> String {
+        self.shown("waiting", self.waiting)
+    }
+
+    pub(crate) fn dead(&self) -> String {
+        self.shown("dead", self.dead)
+    }
+
+    fn shown(&self, name: &str, count: u64) -> String {
+        let more = if self.at_least.contains(&name) { "+" } else { "" };
+        format!("{count}{more}")
+    }
 }
 
 /// How many groups are paused, how many have a weight or a cap of their own, and the cap of the others.
@@ -72,6 +102,25 @@ impl Store {
         }
     }
 
+    /// Whether it is a file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+
+    /// Whoever only looks, or changes what is there, makes no queue: a name that was misspelt is told of.
+    ///
+    /// # Errors
+    ///
+    /// There is no queue of this name.
+    fn known(&mut self, queue: &str) -> Asked<()> {
+        if self.queues()?.iter().any(|name| name == queue) {
+            return Ok(());
+        }
+        let queue = quoted(queue.as_bytes());
+        let why = format!("there is no queue {queue}; the first `requeue add --queue {queue}` makes it");
+        Err(EngineError::NotApplied(why.into()))
+    }
+
     /// The most bytes that a key may have, if there is a limit.
     pub(crate) fn longest_key(&self) -> Option<usize> {
         match self {
@@ -82,6 +131,9 @@ impl Store {
 
     /// The groups that are paused or have rules of their own; `None` for a file, which keeps none.
     pub(crate) fn groups(&mut self, queue: &str) -> Asked<Option<Vec<GroupState>>> {
+        if self.keeps_groups() {
+            self.known(queue)?;
+        }
         match self {
             Self::File(_) => Ok(None),
             Self::Server(server) => server.client(queue).groups().wait().map(Some),
@@ -94,6 +146,7 @@ impl Store {
     }
 
     pub(crate) fn list(&mut self, queue: &str) -> Asked<Vec<Listed>> {
+        self.known(queue)?;
         match self {
             Self::File(file) => file.list(queue),
             Self::Server(server) => server.client(queue).list().wait(),
@@ -103,11 +156,20 @@ impl Store {
     pub(crate) fn queues(&mut self) -> Asked<Vec<String>> {
         match self {
             Self::File(file) => file.queues(),
-            Self::Server(server) => server.queues().wait(),
+            Self::Server(server) => server.queues().wait().map_err(|e| match e {
+                // the other calls look for the schema first, and say it like this
+                EngineError::NotApplied(why) | EngineError::Unknown(why)
+                    if why.to_string().contains("\"requeue.queue\" does not exist") =>
+                {
+                    EngineError::NotApplied("the schema `requeue` is not there: say `requeue migrate`".into())
+                }
+                e => e,
+            }),
         }
     }
 
     pub(crate) fn state(&mut self, queue: &str, key: &Vec<u8>) -> Asked<Option<Listed>> {
+        self.known(queue)?;
         match self {
             Self::File(file) => file.state(queue, key),
             Self::Server(server) => server.client(queue).state(key).wait(),
@@ -115,6 +177,7 @@ impl Store {
     }
 
     pub(crate) fn cancel(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+        self.known(queue)?;
         match self {
             Self::File(file) => file.cancel(queue, key),
             Self::Server(server) => server.client(queue).cancel(key).wait(),
@@ -122,6 +185,7 @@ impl Store {
     }
 
     pub(crate) fn retry(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+        self.known(queue)?;
         match self {
             Self::File(file) => file.retry(queue, key),
             Self::Server(server) => server.client(queue).retry(key).wait(),
@@ -145,6 +209,7 @@ impl Store {
     }
 
     pub(crate) fn purge(&mut self, queue: &str) -> Asked<u64> {
+        self.known(queue)?;
         match self {
             Self::File(file) => file.purge(queue),
             Self::Server(server) => server.client(queue).purge().wait(),
@@ -152,6 +217,12 @@ impl Store {
     }
 
     pub(crate) fn stats(&mut self, queue: &str) -> Asked<Stats> {
+        self.known(queue)?;
+        self.counts(queue)
+    }
+
+    /// The same of a queue that is known to be there.
+    pub(crate) fn counts(&mut self, queue: &str) -> Asked<Stats> {
         Ok(match self {
             Self::File(file) => {
                 let stats = file.stats(queue)?;
@@ -160,6 +231,7 @@ impl Store {
                     held: None,
                     waiting: stats.waiting,
                     dead: stats.dead,
+                    at_least: Vec::new(),
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
@@ -168,12 +240,20 @@ impl Store {
             }
             Self::Server(server) => {
                 let stats = server.client(queue).stats().wait()?;
+                let counts = [
+                    ("ready", stats.ready.max(stats.inbox)),
+                    ("held", stats.held),
+                    ("waiting", stats.waiting),
+                    ("dead", stats.dead),
+                ];
+                let at_least = counts.into_iter().filter(|(_, count)| *count >= COUNTED);
                 Stats {
                     // what no process has taken in yet is in line as well
                     ready: stats.ready + stats.inbox,
                     held: Some(stats.held),
                     waiting: stats.waiting,
                     dead: stats.dead,
+                    at_least: at_least.map(|(name, _)| name).collect(),
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Owners(stats.owners, stats.oldest_snapshot),

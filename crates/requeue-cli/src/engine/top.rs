@@ -8,7 +8,7 @@ use requeue::EngineError;
 
 use super::args::{Makes, Top};
 use super::store::{Stats, Store, Who};
-use super::{Ended, counts, with_engine};
+use super::{Ended, counts, plain, with_engine};
 use crate::duration;
 use crate::show::{json, quoted};
 
@@ -29,7 +29,8 @@ pub(super) fn top(args: &Top) -> u8 {
             let look = if place.json { objects(client) } else { table(client) };
             let look = match look {
                 // a server that is there at first may be away for a while
-                Err(e) if looks > 0 => format!("{e}\n"),
+                Err(e) if looks > 0 && place.json => format!("{{\"error\":{}}}\n", json(&plain(&e))),
+                Err(e) if looks > 0 => format!("{}\n", plain(&e)),
                 look => look?,
             };
             show(out, &look, screen)?;
@@ -56,7 +57,7 @@ fn show(out: &mut dyn Write, look: &str, screen: bool) -> Result<(), Ended> {
 fn objects(client: &mut Store) -> Result<String, EngineError> {
     let mut all = String::new();
     for name in client.queues()? {
-        let _ = writeln!(all, "{{\"queue\":{},{}}}", json(&name), counts(&client.stats(&name)?));
+        let _ = writeln!(all, "{{\"queue\":{},{}}}", json(&name), counts(&client.counts(&name)?));
     }
     Ok(all)
 }
@@ -69,8 +70,10 @@ fn table(client: &mut Store) -> Result<String, EngineError> {
     );
     let mut snapshot = None;
     for name in client.queues()? {
-        let Stats { ready, held, waiting, dead, oldest_ready, paused, who, .. } = client.stats(&name)?;
-        let held = held.map_or("-".to_owned(), |held| held.to_string());
+        let stats = client.counts(&name)?;
+        let (ready, waiting, dead) = (stats.ready(), stats.waiting(), stats.dead());
+        let held = stats.held().unwrap_or_else(|| "-".to_owned());
+        let Stats { oldest_ready, paused, who, .. } = stats;
         let oldest = oldest_ready.map_or("-".to_owned(), duration::show);
         if let Who::Owners(_, age) = who {
             snapshot = age.filter(|age| *age >= LONG);

@@ -37,10 +37,17 @@ fn a_closed_standard_output_is_an_error_of_every_command_that_writes_to_it() {
 #[test]
 fn a_closed_standard_input_is_an_error_of_a_command_that_reads_it() {
     let why = "requeue: standard input is closed; open it, or read from /dev/null\n";
-    for line in ["run echo <&-", "run --dry-run echo <&-", "run --watch . --stdin echo <&-"] {
+    for line in [
+        "run echo <&-",
+        "run --dry-run echo <&-",
+        "run --watch . --stdin echo <&-",
+        "add --engine sqlite:q.db <&-",
+    ] {
         let done = shell(line);
         assert_eq!((done.status, done.text(), done.err.as_str()), (2, "", why), "{line}");
     }
+    let done = shell("add --engine sqlite:q.db a <&-");
+    assert_eq!((done.status, done.err.as_str()), (0, ""), "it reads nothing");
     let done = shell("run --watch . --dry-run echo <&-");
     assert_eq!((done.status, done.text()), (0, "echo ./in\n"), "{}", done.err);
 }

@@ -125,7 +125,13 @@ fn queues_are_counted_paused_and_purged_by_their_names() {
         serde_json::from_str(&well(dir, &["stats", "--json", "--queue", queue])).unwrap()
     };
     assert_eq!((&stats("x")["ready"], &stats("x")["paused"]), (&1.into(), &true.into()));
-    assert_eq!((&stats("y")["ready"], &stats("y")["paused"]), (&0.into(), &false.into()));
+    assert_eq!(stats("x")["at_least"], serde_json::json!([]), "a file counts to the end");
+    let none = "requeue: there is no queue y; the first `requeue add --queue y` makes it\n";
+    for args in [&["stats"][..], &["ls"], &["state", "k"]] {
+        let said = requeue(dir, &[args, &["--queue", "y"]].concat(), b"");
+        assert_eq!(said, (1, String::new(), none.to_owned()), "{args:?}");
+    }
+    assert_eq!(well(dir, &["ls", "--queues"]), "x\n");
     well(dir, &["resume", "--queue", "x"]);
     assert!(well(dir, &["stats", "--queue", "x"]).contains("paused   no\nrunner   none\n"));
     let top = well(dir, &["top", "--times", "1"]);
@@ -180,7 +186,8 @@ fn a_full_device_and_a_closed_pipe_are_told_by_the_status() {
     let engine = format!("sqlite:{}", dir.path().join("q.db").display());
     let ended = command.args(["ls", "--engine", &engine]).stdout(full).output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(String::from_utf8(ended.stderr).unwrap().contains("No space left"));
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert!(err.starts_with("requeue: standard output: No space left"), "{err}");
 }
 
 #[test]

@@ -15,17 +15,17 @@ use std::io::Write as _;
 type Ended = (i32, String, String);
 
 /// A database, as `--engine` names it.
-struct Database(String);
+pub(crate) struct Database(pub(crate) String);
 
 impl Database {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let cluster = Cluster::shared()?;
         let name = cluster.database().rsplit('=').next().unwrap().to_owned();
         let host = cluster.folder().to_str().unwrap().replace('/', "%2F");
         Some(Self(format!("postgres://postgres@{host}/{name}")))
     }
 
-    fn requeue(&self, args: &[&str], input: &[u8]) -> Ended {
+    pub(crate) fn requeue(&self, args: &[&str], input: &[u8]) -> Ended {
         let mut child = Command::new(env!("CARGO_BIN_EXE_requeue"))
             .args(args)
             .env("REQUEUE_ENGINE", &self.0)
@@ -41,19 +41,29 @@ impl Database {
     }
 
     /// Begins to work, with a script for each key.
-    fn work(&self, args: &[&str], script: &str) -> Job {
+    pub(crate) fn work(&self, args: &[&str], script: &str) -> Job {
         let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
         command.arg("work").args(args).args(["--", "sh", "-c", script, "sh"]).env("REQUEUE_ENGINE", &self.0);
         start(command)
     }
 
     /// What psql prints for this.
-    fn sql(&self, sql: &str) -> String {
+    pub(crate) fn sql(&self, sql: &str) -> String {
         let name = self.0.rsplit('/').next().unwrap();
         Cluster::shared().unwrap().sql(name, sql)
     }
 
-    fn well(&self, args: &[&str]) -> String {
+    /// Where the server's socket is.
+    pub(crate) fn folder(&self) -> &'static std::path::Path {
+        Cluster::shared().unwrap().folder()
+    }
+
+    /// The same, as it stands in the engine's name.
+    pub(crate) fn host(&self) -> String {
+        self.folder().to_str().unwrap().replace('/', "%2F")
+    }
+
+    pub(crate) fn well(&self, args: &[&str]) -> String {
         let (status, out, err) = self.requeue(args, b"");
         assert_eq!((status, &*err), (0, ""), "{args:?}");
         out

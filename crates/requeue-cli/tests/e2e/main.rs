@@ -18,6 +18,7 @@ mod joblog;
 mod keys;
 mod left;
 mod listen;
+mod operators;
 mod outcomes;
 mod output;
 mod pacing;

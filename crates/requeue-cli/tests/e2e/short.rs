@@ -179,6 +179,25 @@ fn a_thread_that_cannot_be_had_is_told_of_and_is_no_panic() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn an_engine_that_gets_no_thread_says_so_and_is_no_panic() {
+    // The shell becomes the command, so that no other process of its user is there.
+    for (number, args) in [(6, "ls"), (7, "work true")] {
+        let mut bash = Command::new("bash");
+        if become_nobody_else(&mut bash, number).is_none() {
+            return;
+        }
+        let line = format!("ulimit -u 1; exec \"$0\" {args}");
+        bash.args(["-c", &line, env!("CARGO_BIN_EXE_requeue")]);
+        bash.env("REQUEUE_ENGINE", "postgres://a@localhost/b");
+        let done = run(bash, b"");
+        assert_eq!(done.status, 1, "{}", done.err);
+        assert!(done.err.starts_with("requeue: no thread could be started: "), "{}", done.err);
+        assert_eq!(done.err.lines().count(), 1, "{}", done.err);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn without_a_thread_for_the_progress_there_is_none_and_no_panic() {
     let (ours, theirs) = terminal();
     let Some((mut command, _others)) = beside_others(4, 3, "-j1 true") else { return };

@@ -69,6 +69,16 @@ fn of_work() {
             Some(WORK),
         ),
         (
+            &["work", server, "--max-delay", "1ms", "echo"],
+            "--max-delay (1ms) is shorter than --base-delay, which is 1s where it is not given: give both",
+            Some(WORK),
+        ),
+        (
+            &["work", server, "--base-delay", "10m", "echo"],
+            "--base-delay (10m) is longer than --max-delay, which is 5m where it is not given: give both",
+            Some(WORK),
+        ),
+        (
             &["work", "--engine=sqlite:q.db", "--lease", "5s", "echo"],
             "--lease has no meaning for a file: one process works on it",
             Some(WORK),

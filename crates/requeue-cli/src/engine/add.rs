@@ -1,0 +1,183 @@
+//! `requeue add`: keys on their way into the queue.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use memchr::memchr_iter;
+use requeue::EngineError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::args::Add;
+use super::at;
+use super::store::Store;
+use crate::run::refuse;
+
+/// So many keys are written in one transaction at most.
+const AT_ONCE: usize = 1000;
+const CHUNK: usize = 64 * 1024;
+
+/// Keys that are written together, and how far that has come.
+pub(super) struct Adding<'a> {
+    client: &'a mut Store,
+    queue: &'a str,
+    how: &'a Add,
+    /// What the numbers count.
+    unit: &'static str,
+    batch: Vec<Vec<u8>>,
+    /// The number of the first line that stands in the batch.
+    first: u64,
+    /// So many lines were taken.
+    taken: u64,
+    pub(super) added: u64,
+    pub(super) refused: u64,
+}
+
+/// Why the rest of the keys was not added, and what is known of them.
+pub(super) struct Broken {
+    why: String,
+    added: u64,
+    unit: &'static str,
+    /// Nobody knows whether these were added: the first and the last of them.
+    pub(super) in_doubt: Option<(u64, u64)>,
+    /// None from this one on was added.
+    pub(super) not_added_from: u64,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, added, unit, in_doubt, not_added_from } = self;
+        let keys = if *added == 1 { "1 key is added".to_owned() } else { format!("{added} keys are added") };
+        write!(f, "{why}; {keys}, ")?;
+        match in_doubt {
+            Some((first, last)) if first == last => write!(f, "{unit} {first} may be, ")?,
+            Some((first, last)) => write!(f, "{unit}s {first} to {last} may be, ")?,
+            None => {}
+        }
+        write!(f, "none from {unit} {not_added_from} on is")
+    }
+}
+
+impl<'a> Adding<'a> {
+    pub(super) fn new(client: &'a mut Store, queue: &'a str, how: &'a Add) -> Self {
+        let unit = if how.keys.is_empty() { "line" } else { "key" };
+        Self { client, queue, how, unit, batch: Vec::new(), first: 1, taken: 0, added: 0, refused: 0 }
+    }
+
+    /// Notes a key, and writes if there are enough of them. One that the engine does not keep is named, and the others are
+    /// added.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write).
+    pub(super) fn take(&mut self, key: Vec<u8>) -> Result<(), Broken> {
+        self.taken += 1;
+        if let Some(longest) = self.client.longest_key().filter(|longest| key.len() > *longest) {
+            let (name, length) = (crate::show::key(&key), key.len());
+            refuse(1, &format!("{name}: this key has {length} bytes, and a server keeps {longest} at most"));
+            self.refused += 1;
+            return Ok(());
+        }
+        if self.batch.is_empty() {
+            self.first = self.taken;
+        }
+        self.batch.push(key);
+        if self.batch.len() >= AT_ONCE { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what is noted.
+    ///
+    /// # Errors
+    ///
+    /// It was not written, or nobody knows whether it was.
+    pub(super) fn write(&mut self) -> Result<(), Broken> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let Add { every, after, at, priority, group_by, .. } = self.how;
+        let delay = at.map(at::delay).or(*after);
+        let written = self.client.add(self.queue, &self.batch, *every, delay, *priority, group_by.as_ref());
+        match written {
+            Ok(()) => {
+                self.added += self.batch.len() as u64;
+                self.batch.clear();
+                Ok(())
+            }
+            // A server may have written them and failed behind that, as it was to wake those who wait.
+            Err(e) => {
+                let is_sure = self.client.is_file() && matches!(e, EngineError::NotApplied(_));
+                let in_doubt = (!is_sure).then_some((self.first, self.taken));
+                let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
+                Err(self.broken(e.to_string(), in_doubt, not_added_from))
+            }
+        }
+    }
+
+    fn broken(&self, why: String, in_doubt: Option<(u64, u64)>, not_added_from: u64) -> Broken {
+        Broken { why, added: self.added, unit: self.unit, in_doubt, not_added_from }
+    }
+
+    /// Takes the lines of standard input. What was read is written before the next line is waited for: whoever sends one
+    /// from time to time has it in the queue at once, and of a long input each transaction gets as much as there is.
+    ///
+    /// # Errors
+    ///
+    /// As for [`write`](Self::write), or the input can't be read further.
+    pub(super) fn read(&mut self, separator: u8) -> Result<(), Broken> {
+        let stdin = rustix::stdio::stdin();
+        let (mut chunk, mut rest) = (vec![0; CHUNK], Vec::new());
+        loop {
+            if !has_more(stdin) {
+                self.write()?;
+            }
+            let read = match rustix::io::read(stdin, &mut chunk[..]) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    wait(stdin);
+                    continue;
+                }
+                Err(e) => {
+                    self.write()?;
+                    let why = format!("standard input: {}", io::Error::from(e));
+                    return Err(self.broken(why, None, self.taken + 1));
+                }
+            };
+            let mut begin = 0;
+            for end in memchr_iter(separator, &chunk[..read]) {
+                rest.extend_from_slice(&chunk[begin..end]);
+                begin = end + 1;
+                self.take_line(std::mem::take(&mut rest))?;
+            }
+            rest.extend_from_slice(&chunk[begin..read]);
+        }
+        if !rest.is_empty() {
+            self.take_line(rest)?;
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: Vec<u8>) -> Result<(), Broken> {
+        if line.is_empty() {
+            // no key, but it counts as a line
+            self.taken += 1;
+            return Ok(());
+        }
+        self.take(line)
+    }
+}
+
+/// Whether a read would not wait. Where the system can't say so, as if.
+fn has_more(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+}
+
+/// Waits for input that somebody has told the system not to wait for.
+fn wait(fd: BorrowedFd<'_>) {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    // who reads looks again
+    let _ = poll(&mut fds, None);
+}
