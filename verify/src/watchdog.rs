@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How long a test may take before it counts as hung. No test waits for time
 /// to pass, so that what is still running after this is stuck, however slow
 /// the machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs `test` under a watchdog.
 ///

@@ -1,5 +1,10 @@
 //! The rules of engines on a file. Those that concern files alone are in the crate's own `tests/rules.rs`.
 
+#[path = "../../crates/requeue-sqlite/tests/common/mod.rs"]
+#[allow(dead_code)]
+mod common;
+
+use common::once_free;
 use requeue::{Builder, GroupRules};
 use requeue_sqlite::{Queue, Sqlite};
 use requeue_verify::engines::{Engine, Grouped, State, group};
@@ -16,7 +21,7 @@ type Front = Builder<String, Vec<u32>>;
 
 impl File {
     fn open_as(&self, front: impl FnOnce(Front) -> Front + Send + 'static) -> Queue<String, Vec<u32>> {
-        let file = Sqlite::open(self.0.path().join("q.db")).expect("nobody has it");
+        let file = once_free(|| Sqlite::open(self.0.path().join("q.db"))).expect("nobody has it");
         let queue = file.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new));
         queue.front(front).open().expect("it is whole")
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 fn stress(name: &'static str, rounds: u64, round: fn(Random)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let (factor, first) = (number("REQUEUE_STRESS").unwrap_or(1), number("REQUEUE_SEED").unwrap_or(1));
-    run_for(name, Duration::from_secs(120 + 60 * factor), move || {
+    run_for(name, Duration::from_secs(300 + 60 * factor), move || {
         for seed in first..first + rounds * factor {
             // Told by the harness only where the test fails.
             println!("seed {seed}");

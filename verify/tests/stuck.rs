@@ -20,7 +20,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 /// A wait that takes longer has failed.
-const GUARD: Duration = Duration::from_secs(20);
+const GUARD: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Within this time a wake-up that is not answered goes to the next who waits.
 const PASSED_ON: Duration = Duration::from_millis(10);

@@ -8,7 +8,7 @@ use requeue::engine::Status;
 use requeue::{Add, Outcome, Run, Worker};
 use requeue_postgres::{GroupRules, Queue};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
@@ -79,9 +79,9 @@ impl Session {
 }
 
 /// Many sessions at once, which claim a few keys each time and end the runs with the next claim, until there are none or
-/// `over`. The groups of the keys in the order in which they were handed out: claims do not overlap, so that the fences of
-/// one are all before those of the next.
-fn work(db: &Database, sessions: u64, over: impl Fn() -> bool + Sync) -> Vec<String> {
+/// `over`, which gets what a session was given last. The groups of the keys in the order in which they were handed out: claims
+/// do not overlap, so that the fences of one are all before those of the next.
+fn work(db: &Database, sessions: u64, over: impl Fn(&[Given]) -> bool + Sync) -> Vec<String> {
     let claims = Mutex::new(Vec::new());
     std::thread::scope(|threads| {
         for nth in 0..sessions {
@@ -95,7 +95,7 @@ fn work(db: &Database, sessions: u64, over: impl Fn() -> bool + Sync) -> Vec<Str
                         // one of them wants several rounds at once
                         let most =
                             i32::try_from(random >> 33).unwrap_or(0) % if nth == 0 { 90 } else { 9 } + 1;
-                        let given = session.next(if over() { 0 } else { most }, &ends).await;
+                        let given = session.next(if over(&ends) { 0 } else { most }, &ends).await;
                         if given.is_empty() {
                             return;
                         }
@@ -156,7 +156,7 @@ fn b3_groups_take_turns_by_weight_whoever_asks() {
     for (group, weight) in &weights {
         fills(&db, group, 150 * u32::try_from(*weight).expect("small"));
     }
-    let order = work(&db, 4, || false);
+    let order = work(&db, 4, |_| false);
     assert_eq!(order.len(), 150 * 14);
     is_fair(&order, &weights);
 }
@@ -169,6 +169,8 @@ fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
     fills(&db, "busy", 80_000);
     fills(&db, "also", 30_000);
     let gone = AtomicBool::new(false);
+    let [added, served, all_served] = [(); 3].map(|()| AtomicUsize::new(0));
+    let of_some = |key: &[u8]| key.starts_with(b"g");
     let order = std::thread::scope(|threads| {
         threads.spawn(|| {
             // one key of each of forty groups, again and again
@@ -176,16 +178,28 @@ fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
                 let adds = Session::new(&db).await.client;
                 for nth in 0..20 {
                     for group in 0..40 {
+                        // it waits for who works, which may be slower
+                        until("a turn of each", || added.load(SeqCst) <= served.load(SeqCst) + 40);
                         adds.batch_execute(&fill(&format!("g{group}"), nth, 1)).await.expect("it is up");
+                        added.fetch_add(1, SeqCst);
                     }
                 }
             });
             gone.store(true, SeqCst);
         });
-        work(&db, 3, || gone.load(SeqCst))
+        work(&db, 3, |given| {
+            served.fetch_add(given.iter().filter(|it| of_some(&it.0)).count(), SeqCst);
+            all_served.fetch_add(given.len(), SeqCst);
+            // who works waits for it as well, so that the groups that always wait do not run dry
+            until("more keys", || {
+                let keys = added.load(SeqCst);
+                gone.load(SeqCst) || keys > served.load(SeqCst) || all_served.load(SeqCst) <= 75 * (keys + 1)
+            });
+            gone.load(SeqCst)
+        })
     });
-    let all = order.iter().filter(|group| group.starts_with('g')).count();
-    assert!(all >= 700, "{all} of 800 have run beside {} keys of groups that always wait", order.len() - all);
+    let all = order.iter().filter(|group| of_some(group.as_bytes())).count();
+    assert!(all >= 750, "{all} of 800 have run beside {} keys of groups that always wait", order.len() - all);
     let busy = order.iter().filter(|group| *group == "busy").count();
     assert!(busy < 80_000, "the groups that always wait have run dry");
     is_fair(&order, &weights);
@@ -214,43 +228,26 @@ fn b3_caps_hold_for_all_processes_together_whatever_becomes_of_them() {
     for group in ["a", "b", "wide", "free"] {
         fills(&db, group, 150);
     }
-    let over = AtomicBool::new(false);
-    let most = Mutex::new(BTreeMap::<String, u32>::new());
+    let most = Mutex::new(BTreeMap::new());
     std::thread::scope(|threads| {
-        threads.spawn(|| {
-            block_on(async {
-                let watch = Session::new(&db).await.client;
-                let held = "select convert_from(substr(grp, 5), 'UTF8'), count(*) from requeue.item where state = 2 group by 1";
-                while !over.load(SeqCst) {
-                    for row in watch.query(held, &[]).await.expect("it is up") {
-                        let held = u32::try_from(row.get::<_, i64>(1)).expect("few");
-                        let mut most = most.lock().expect("no panic");
-                        let most = most.entry(row.get(0)).or_default();
-                        *most = held.max(*most);
-                    }
-                }
-            });
-        });
-        let sessions: Vec<_> = (0..3)
-            .map(|nth| {
-                let db = &db;
-                threads.spawn(move || block_on(claims_and_dies(db, nth)))
-            })
-            .collect();
-        let ended: Vec<_> = sessions.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-        over.store(true, SeqCst);
-        assert!(ended.iter().all(Result::is_ok));
+        for nth in 0..3 {
+            let (db, most) = (&db, &most);
+            threads.spawn(move || block_on(claims_and_dies(db, nth, most)));
+        }
     });
     let most = most.into_inner().expect("no panic");
-    // a look now and then, which need not have met the peak
+    // looks after each claim, which need not have met the peak
     for (group, cap) in [("a", 3), ("b", 3), ("wide", 5)] {
         assert!(most.get(group).is_some_and(|held| *held <= cap), "held at once: {most:?}");
     }
     assert_eq!(db.sql("select count(*) from requeue.item"), "0");
 }
 
-/// A process that ends some of its runs and, now and then, dies: what it held goes to others, or back in line.
-async fn claims_and_dies(db: &Database, nth: usize) {
+/// A process that ends some of its runs and, now and then, dies: what it held goes to others, or back in line. After each claim it
+/// looks how many keys of each group are held, by whomever, and notes the most.
+async fn claims_and_dies(db: &Database, nth: usize, most: &Mutex<BTreeMap<String, i64>>) {
+    let looks =
+        "select convert_from(substr(grp, 5), 'UTF8'), count(*) from requeue.item where state = 2 group by 1";
     let mut session = Session::new(db).await;
     let mut held: Vec<Given> = Vec::new();
     for step in nth.. {
@@ -258,6 +255,11 @@ async fn claims_and_dies(db: &Database, nth: usize) {
         let given = session.next(9, &ends).await;
         let none = given.is_empty() && held.is_empty();
         held.extend(given);
+        for row in session.client.query(looks, &[]).await.expect("it is up") {
+            let mut most = most.lock().expect("no panic");
+            let most = most.entry(row.get(0)).or_default();
+            *most = (*most).max(row.get(1));
+        }
         if step % 7 == 0 {
             let other = Session::new(db).await;
             let fences: Vec<i64> = held.iter().take(2).map(|it| it.1).collect();

@@ -71,7 +71,7 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
         while copies < 20 {
             copies += u32::from(renews(&db));
             // each waits for those who work, on a machine that may have much else to do
-            if copies < 20 && began.elapsed() > 5 * LONG {
+            if copies < 20 && began.elapsed() > LONG {
                 over.store(true, SeqCst);
                 panic!("{copies} copies");
             }
@@ -88,7 +88,8 @@ fn e25_nothing_is_lost_while_tables_are_copied_beside_a_held_snapshot() {
         assert!(report.complete, "{report:?}");
         assert_eq!(q.ends_refused(), 0);
     }
-    assert!(renews(&db));
+    // somebody else may look at the table just then (autovacuum does): it is not waited for
+    until("a copy", || renews(&db));
     assert_eq!(db.sql("select pg_relation_size('requeue.item')"), "0", "dead rows are left behind");
     // which vacuum can't do
     db.sql("insert into requeue.item(queue, key, state) select 1, int4send(n), 0 from generate_series(1, 1000) n");
@@ -115,7 +116,7 @@ fn a_transaction_that_has_read_the_table_is_waited_for_only_every_ten_seconds() 
     db.sql("update requeue.meta set renewed = clock_timestamp() + interval '1 h'");
     db.sql(RENEW);
     assert_eq!(file(&db), before, "it is not tried again yet");
-    assert!(renews(&db));
+    until("a copy", || renews(&db));
 }
 
 /// A dump whose snapshot is older than its locks, as pg_dump's is: what another session has locked holds it up in between.
@@ -142,7 +143,7 @@ fn a_dump_that_waits_for_another_table_is_whole() {
     let rows = copied.lines().skip(1).take_while(|line| *line != "\\.").count();
     assert_eq!(rows, 1000);
     until("no dump any more", || db.sql("select requeue.is_dumped()") == "f");
-    assert!(renews(&db));
+    until("a copy", || renews(&db));
 }
 
 #[test]

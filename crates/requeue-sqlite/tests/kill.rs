@@ -5,6 +5,9 @@
 //! began. In the end every key has a run that began after the last accepted trigger of that key did.
 //! `REQUEUE_KILLS` says how many children are killed.
 
+mod common;
+
+use self::common::{LONG, once_free};
 use requeue::{Outcome, Run, Worker};
 use requeue_sqlite::{Queue, Sqlite};
 use std::collections::HashMap;
@@ -25,7 +28,7 @@ fn nanos() -> u64 {
 }
 
 fn open(dir: &Path) -> Queue<u64> {
-    Sqlite::open(dir.join("q.db")).unwrap().queue("kills").open().unwrap()
+    once_free(|| Sqlite::open(dir.join("q.db"))?.queue("kills").open()).unwrap()
 }
 
 fn log(dir: &Path, name: &str) -> File {
@@ -133,10 +136,10 @@ fn check(dir: &Path) {
     };
     let began = std::time::Instant::now();
     while !is_idle() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not come to rest");
+        assert!(began.elapsed() < LONG, "it does not come to rest");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(worker.stop(Duration::from_secs(10)).wait().complete);
+    assert!(worker.stop(LONG).wait().complete);
     let ((acked, triggers), (ran, runs)) = (last(&dir.join("acked")), last(&dir.join("ran")));
     for (key, at) in &acked {
         let seen = ran.get(key);

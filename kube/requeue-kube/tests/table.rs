@@ -826,7 +826,7 @@ async fn a_real_server_answers_as_the_table_says_and_as_the_fake_one() {
     assert_eq!(ask(&client, &made, &none).await.0, 201);
     let namespace = call("", "POST", "/api/v1/namespaces", 201).body(json!({"metadata": {"name": "table"}}));
     assert_eq!(ask(&client, &namespace, &none).await.0, 201);
-    let end = std::time::Instant::now() + Duration::from_secs(60);
+    let end = std::time::Instant::now() + Duration::from_secs(300);
     while ask(&client, &call("", "GET", SITES, 200), &none).await.0 != 200 {
         assert!(std::time::Instant::now() < end, "the kind does not come");
         tokio::time::sleep(Duration::from_millis(50)).await;

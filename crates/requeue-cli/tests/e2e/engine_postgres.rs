@@ -291,11 +291,12 @@ fn groups_of_a_server_take_turns_and_are_capped_and_paused() {
 fn a_program_whose_lease_is_lost_is_ended_and_its_key_goes_to_another() {
     let Some(db) = Database::new() else { return };
     db.well(&["migrate"]);
-    let slow = db.work(&["-j1", "--lease", "1s"], "echo begun; exec sleep 1000");
+    let slow = db.work(&["-j1", "--lease", "20s"], "echo begun; exec sleep 1000");
     db.well(&["add", "k"]);
     until("its run", || slow.out_seen(b"begun"));
-    // as a machine that was asleep
+    // as a machine that was asleep for longer than its lease
     slow.signal(Signal::STOP);
+    db.sql("update requeue.owner set lease_until = '-infinity'");
     let other = db.work(&["-j1"], "echo $1 attempt $REQUEUE_ATTEMPT");
     until("the other's run", || other.out_seen(b"k attempt 2"));
     until("its end", || db.sql("select count(*) from requeue.item") == "0");
@@ -345,7 +346,7 @@ fn a_process_that_works_exports_what_the_server_knows_of_its_queue() {
     db.well(&["add", "--queue", "orders", "--after", "1h", "late", "later"]);
     let dir = dir();
     let file = dir.path().join("metrics");
-    let args = ["--queue", "orders", "-j1", "--lease", "20s", "--listen", "0", "--metrics-to"];
+    let args = ["--queue", "orders", "-j1", "--lease", "1h", "--listen", "0", "--metrics-to"];
     let job = db.work(&[&args[..], &[file.to_str().unwrap()]].concat(), "echo ran $1");
     let address = job.address();
     db.well(&["add", "--queue", "orders", "now"]);
@@ -357,7 +358,7 @@ fn a_process_that_works_exports_what_the_server_knows_of_its_queue() {
     until("a look after that", || {
         let (status, _, text) = fetch(&address, "/metrics");
         assert_eq!(status, 200);
-        assert_eq!(shows(&text, "requeue_lease_seconds"), Some(20.0));
+        assert_eq!(shows(&text, "requeue_lease_seconds"), Some(3600.0));
         let [up, waiting, ready, owners] = ["up", "waiting_keys", "ready_keys", "owners"]
             .map(|it| shows(&text, &format!("requeue_engine_{it}")));
         [up, waiting, ready, owners] == [Some(1.0), Some(2.0), Some(0.0), Some(1.0)]

@@ -82,8 +82,13 @@ fn without_room_the_output_is_not_kept_and_not_lost() {
 #[test]
 fn a_run_that_fails_or_is_killed_shows_its_output_too() {
     let dir = dir();
-    let text = "echo before; case $0 in a) exit 3;; b) kill -9 $$;; *) sleep 1000;; esac";
+    let text = "echo before $0; : > $D/$0; case $0 in a) exit 3;; b) kill -9 $$;; *) sleep 1000;; esac";
     let args = ["-j1", "-q", "--group", "--max-attempts", "1", "--timeout", "2s"];
     let done = run(script(&args, dir.path(), text), b"a\nb\nc\n");
-    assert_eq!((done.status, done.text()), (1, "before\nbefore\nbefore\n"), "{}", done.err);
+    assert_eq!(done.status, 1, "{}", done.err);
+    for key in ["a", "b", "c"] {
+        // On a busy machine its time may be over before it has written anything.
+        let wrote = dir.path().join(key).exists();
+        assert!(!wrote || done.lines().contains(&&*format!("before {key}")), "{}", done.text());
+    }
 }

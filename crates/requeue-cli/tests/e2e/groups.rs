@@ -76,7 +76,7 @@ fn no_more_runs_of_a_group_go_on_than_its_cap() {
 #[test]
 fn runs_of_a_group_start_as_often_as_its_rate_says_and_those_of_others_go_before() {
     let dir = dir();
-    let args = ["--group-by", ":", "--group-rate", "1/h", "-j2", "--summary", "json"];
+    let args = ["--group-by", ":", "--group-rate", "1/h", "-j2", "--log", "json", "--summary", "json"];
     let mut job = start(script(&args, dir.path(), "echo $REQUEUE_KEY >> $D/ran"));
     let ran = dir.path().join("ran");
     let ran = || std::fs::read_to_string(&ran).unwrap_or_default();
@@ -88,6 +88,8 @@ fn runs_of_a_group_start_as_often_as_its_rate_says_and_those_of_others_go_before
     let mut lines: Vec<_> = ran().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     assert_eq!(lines, ["a:1", "b:1", "c:1"]);
+    // the second signal stops what runs
+    job.said_times("\"event\":\"done\"", 3);
     job.signal(Signal::INT);
     job.said("working off");
     job.signal(Signal::INT);

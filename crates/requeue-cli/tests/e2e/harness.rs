@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Only a command that hangs is waited for so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Only a command that hangs is waited for so long, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `requeue run` with these arguments.
 pub(crate) fn requeue(args: &[&str]) -> Command {
@@ -297,6 +297,18 @@ pub(crate) fn alive(pid: &str) -> bool {
         Ok(stat) => !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'),
         Err(_) => false,
     }
+}
+
+/// Makes a file that can be executed, if the system knows how.
+///
+/// Another process writes it: what a test writes itself is open for a moment in each program that another test starts just
+/// then, and a file that somebody has open for writing is not executed ("text file busy").
+pub(crate) fn executable(path: &Path, content: &[u8]) {
+    let mut cat = Command::new("sh");
+    cat.args(["-c", "cat >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(path);
+    let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all(content).unwrap();
+    assert!(cat.wait().unwrap().success());
 }
 
 pub(crate) fn read(path: impl AsRef<Path>) -> String {

@@ -18,7 +18,7 @@ fn every_run_has_a_line_that_says_how_it_ended() {
     let log = dir.path().join("log");
     let text =
         "case $REQUEUE_KEY$REQUEUE_ATTEMPT in twice1) exit 3;; dies*) kill -9 $$;; slow*) sleep 1000;; esac";
-    let more = ["--max-attempts", "2", "--base-delay", "1ms", "--timeout", "10s"];
+    let more = ["--max-attempts", "2", "--base-delay", "1ms", "--timeout", "1h"];
     let done = logged(&log, &more, text, b"ok\ntwice\ndies\n");
     assert_eq!(done.status, 1, "{}", done.err);
     let done = logged(&log, &["--timeout", "1ms", "--max-attempts", "1"], text, b"slow\n");

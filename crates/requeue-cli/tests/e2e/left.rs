@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::harness::{Gate, Job, dir, read, requeue, run, script, start};
+use crate::harness::{Gate, Job, dir, executable, read, requeue, run, script, start};
 
 /// One worker: `held` waits at the gate, the others are not begun.
 fn held(dir: &Path, args: &[&str], gate: &Gate) -> Job {
@@ -142,8 +142,7 @@ fn a_program_that_cannot_be_executed_leaves_its_keys_by_name() {
     let dir = dir();
     let left = dir.path().join("left");
     let program = dir.path().join("program");
-    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&program, b"#!/no/such/interpreter\n");
     let args = ["-j1", "--left-to", left.to_str().unwrap(), program.to_str().unwrap()];
     let done = run(requeue(&args), b"a\nb\n");
     assert_eq!(done.status, 126, "{}", done.err);

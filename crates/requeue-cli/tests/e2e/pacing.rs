@@ -9,9 +9,10 @@ const HARDLY_EVER: &str = "0.000001";
 
 #[test]
 fn a_rate_holds_for_the_starts_of_all_runs_and_a_duplicate_costs_nothing() {
-    let mut job = start(requeue(&["-j4", "--rate", HARDLY_EVER, "--summary", "json", "echo"]));
+    let mut job =
+        start(requeue(&["-j4", "--rate", HARDLY_EVER, "--log", "json", "--summary", "json", "echo"]));
     job.send(b"first\n");
-    crate::harness::until("the first run", || job.out_seen(b"first\n"));
+    job.said("\"event\":\"done\"");
     for _ in 0..10 {
         job.put(b"second\n");
     }
@@ -29,7 +30,12 @@ fn a_rate_holds_for_the_starts_of_all_runs_and_a_duplicate_costs_nothing() {
 fn a_rate_counts_retries_too() {
     let dir = dir();
     let args = ["--rate", HARDLY_EVER, "--base-delay", "0s", "--summary", "json", "--drain-timeout", "100ms"];
-    let done = run(script(&args, dir.path(), "echo $REQUEUE_ATTEMPT; exit 1"), b"a\n");
+    let mut job = start(script(&args, dir.path(), "echo $REQUEUE_ATTEMPT; exit 1"));
+    job.send(b"a\n");
+    // the time for the rest counts from the end of the input
+    job.said("a: exit status 1");
+    job.close();
+    let done = job.done();
     assert_eq!((done.status, done.text()), (1, "1\n"), "{}", done.err);
     assert_eq!((done.number("runs"), done.number("retries"), done.number("left")), (1, 1, 1));
 }
@@ -45,9 +51,9 @@ fn runs_start_at_the_rate() {
 
 #[test]
 fn a_rate_may_be_that_of_a_minute_and_the_end_does_not_wait_for_it() {
-    let mut job = start(requeue(&["-j4", "--rate", "1/m", "--summary", "json", "echo"]));
+    let mut job = start(requeue(&["-j4", "--rate", "1/m", "--log", "json", "--summary", "json", "echo"]));
     job.send(b"first\nsecond\nthird\n");
-    crate::harness::until("the first run", || job.out_seen(b"first\n"));
+    job.said("\"event\":\"done\"");
     job.signal(Signal::INT);
     job.said("working off");
     job.signal(Signal::INT);

@@ -1,6 +1,6 @@
 //! What PROGRAM gets: arguments, environment, input, a group of its own.
 
-use crate::harness::{Gate, dir, read, requeue, run, script, start, until};
+use crate::harness::{Gate, dir, executable, read, requeue, run, script, start, until};
 
 #[test]
 fn the_key_is_appended_or_takes_its_places() {
@@ -128,13 +128,6 @@ fn many_workers_are_not_short_of_descriptors() {
     std::fs::write(dir.path().join("go"), "").unwrap();
     let done = job.done();
     assert_eq!((done.status, done.number("runs")), (0, 60), "{}", done.err);
-}
-
-/// A file that can be executed, if the system knows how.
-fn executable(path: &std::path::Path, content: &[u8]) {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::write(path, content).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Wrong command lines, programs that cannot be run, and what does not run anything.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use crate::harness::{dir, requeue, run};
+use crate::harness::{dir, executable, requeue, run};
 
 #[test]
 fn wrong_invocations_end_with_2_and_name_what_is_wrong() {
@@ -109,8 +108,7 @@ fn a_negative_value_is_refused_by_its_option() {
 fn a_program_whose_interpreter_is_missing_is_126() {
     let dir = dir();
     let program = dir.path().join("script");
-    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&program, b"#!/no/such/interpreter\n");
     let done = run(requeue(&[program.to_str().unwrap()]), b"a\n");
     assert_eq!(done.status, 126, "{}", done.err);
     assert!(done.err.contains("interpreter"), "{}", done.err);
@@ -133,8 +131,7 @@ fn a_program_that_cannot_be_executed_is_126() {
     std::fs::write(&file, "#!/bin/sh\necho ran\n").unwrap();
     cannot_run(file.to_str().unwrap(), 126, "permission denied");
     // Text would be a script for sh, see `program.rs`.
-    std::fs::write(&file, "no\0program\n").unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&file, b"no\0program\n");
     cannot_run(file.to_str().unwrap(), 126, "format");
 }
 
@@ -142,8 +139,7 @@ fn a_program_that_cannot_be_executed_is_126() {
 fn a_relative_path_and_the_search_path_are_honoured() {
     let dir = dir();
     let file = dir.path().join("tool");
-    std::fs::write(&file, "#!/bin/sh\necho $0 $1\n").unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&file, b"#!/bin/sh\necho $0 $1\n");
     let mut command = requeue(&["./tool"]);
     command.current_dir(dir.path());
     assert_eq!(run(command, b"k\n").text(), "./tool k\n");

@@ -1,5 +1,6 @@
 //! Each call of the disk fails, one after another, in a life of which it is known what it does.
 
+use crate::common::LONG;
 use crate::disk::{Call, Fault};
 use crate::{Mounted, ledger, number, world};
 use requeue::{EngineError, Fence, Outcome, Run, Worker};
@@ -10,7 +11,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const GUARD: Duration = Duration::from_secs(60);
 
 /// Which triggers of the test's were accepted (`Some(true)`), refused (`Some(false)`), or may have been.
 type Answers = BTreeMap<u64, Option<bool>>;
@@ -37,7 +37,7 @@ fn until_idle(q: &Queue<u64, ledger::Numbers>, keys: std::ops::Range<u64>) {
     let began = Instant::now();
     for key in keys {
         while q.state(&key).is_some() {
-            assert!(began.elapsed() < GUARD, "{key} does not come to its end: {:?}", q.state(&key));
+            assert!(began.elapsed() < LONG, "{key} does not come to its end: {:?}", q.state(&key));
             std::thread::sleep(Duration::from_micros(100));
         }
     }
@@ -84,7 +84,7 @@ fn play(fault: &Fault, while_it_opens: bool) -> bool {
     }
     let last_fence = runs.try_iter().map(|(_, fence)| fence).max();
     mounted.disk.cut();
-    assert!(worker.stop(GUARD).wait().complete);
+    assert!(worker.stop(LONG).wait().complete);
     drop(client);
     let gone = std::thread::spawn(move || drop((worker, q)));
     mounted.boot();
@@ -103,9 +103,9 @@ fn play(fault: &Fault, while_it_opens: bool) -> bool {
     let q = world::open(&path).unwrap();
     let (worker, runs) = work(&q);
     q.add(20).wait().unwrap();
-    let (key, fence) = runs.recv_timeout(GUARD).unwrap();
+    let (key, fence) = runs.recv_timeout(LONG).unwrap();
     assert!(key == 20 && Some(fence) > last_fence, "E10: {fence:?} after {last_fence:?}");
-    assert!(worker.stop(GUARD).wait().complete);
+    assert!(worker.stop(LONG).wait().complete);
     gone.join().unwrap();
     failed > 0
 }

@@ -20,6 +20,8 @@
 //! a commit that failed with IOERR is called not applied. One that nobody had put there was found as well: what a
 //! statement with `returning` wrote was taken for written before it was committed.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod disk;
 mod faults;
 mod ledger;

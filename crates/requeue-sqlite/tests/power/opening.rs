@@ -1,6 +1,7 @@
 //! Others add while the queue is being opened, and somebody looks for what they add all the time.
 
 use crate::Mounted;
+use crate::common::{LONG, once_free};
 use requeue_sqlite::{Client, Sqlite};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -33,11 +34,11 @@ fn e2_what_others_add_as_the_queue_is_being_opened_is_in_its_line() {
             let first = (round - 1) * EACH;
             let path = &path;
             let adds = threads.spawn(move || (first..first + EACH).for_each(|key| client_add(path, key)));
-            let q = file.queue::<u64>("opened").open().unwrap();
+            let q = once_free(|| file.queue::<u64>("opened").open()).unwrap();
             adds.join().unwrap();
             let began = Instant::now();
             while (q.len() as u64) < round * EACH {
-                if began.elapsed() > Duration::from_secs(10) {
+                if began.elapsed() > LONG {
                     let rows = client.list("opened").unwrap().len();
                     panic!("round {round}: {} keys are in line, and {rows} in the file", q.len());
                 }

@@ -1,5 +1,6 @@
 //! What goes on while the power is cut: workers whose runs fail now and then, threads that trigger, and another process.
 
+use crate::common::{LONG, once_free};
 use crate::disk::{Disk, Seeded};
 use crate::ledger::{HOT, Kind, Ledger, Numbers, THREADS, kind, own, wall};
 use requeue::limiter::Exponential;
@@ -12,15 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const GUARD: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
 
 pub(crate) type Q = Queue<u64, Numbers>;
 
 pub(crate) fn open(path: &Path) -> Result<Q, EngineError> {
-    let backoff = Exponential::new(MS, 20 * MS).unwrap();
+    let backoff = || Exponential::new(MS, 20 * MS).unwrap();
     let merge = |old: &mut Numbers, new: Numbers| old.extend(new);
-    Sqlite::open(path)?.queue_with("power", merge).limiter(backoff).open()
+    once_free(|| Sqlite::open(path)?.queue_with("power", merge).limiter(backoff()).open())
 }
 
 /// One process, from its beginning to a power cut.
@@ -95,7 +95,7 @@ impl World {
             self.ledger.entry(key).acked = number;
         }
         while !self.ledger.owed().is_empty() && !self.disk.is_cut() {
-            assert!(began.elapsed() < GUARD, "it does not come to rest: {:#?}", self.ledger.owed());
+            assert!(began.elapsed() < LONG, "it does not come to rest: {:#?}", self.ledger.owed());
             std::thread::sleep(MS);
         }
     }
@@ -104,7 +104,7 @@ impl World {
     /// to what it has open, which is nothing any more.
     pub(crate) fn end(mut self) -> JoinHandle<()> {
         self.calm();
-        assert!(self.worker.stop(GUARD).wait().complete);
+        assert!(self.worker.stop(LONG).wait().complete);
         std::thread::spawn(move || drop(self))
     }
 }
