@@ -265,7 +265,8 @@ impl Client {
                     office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every, &groups]).await?;
                 }
                 sleepers.wake(queue);
-                office.query(WAKE, &[&queue, &sleepers.name]).await?;
+                // the keys are there, whatever becomes of this: who is not woken looks within a second
+                let _ = office.query(WAKE, &[&queue, &sleepers.name]).await;
                 Ok(())
             })
         })

@@ -450,8 +450,9 @@ impl Postgres {
     pub fn queues(&self) -> Op<Vec<String>> {
         let office = self.hub.office.clone();
         self.hub.call(async move {
-            let names =
-                office.lock().await.query("select name from requeue.queue order by name", &[]).await?;
+            let mut office = office.lock().await;
+            known(&mut office).await?;
+            let names = office.query("select name from requeue.queue order by name", &[]).await?;
             Ok(names.iter().map(|row| row.get(0)).collect())
         })
     }

@@ -104,9 +104,8 @@ impl<'a> Adding<'a> {
                 self.batch.clear();
                 Ok(())
             }
-            // A server may have written them and failed behind that, as it was to wake those who wait.
             Err(e) => {
-                let is_sure = self.client.is_file() && matches!(e, EngineError::NotApplied(_));
+                let is_sure = matches!(e, EngineError::NotApplied(_));
                 let in_doubt = (!is_sure).then_some((self.first, self.taken));
                 let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
                 Err(self.broken(e.to_string(), in_doubt, not_added_from))
@@ -180,4 +179,25 @@ fn wait(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     // who reads looks again
     let _ = poll(&mut fds, None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Broken;
+
+    #[test]
+    fn lines_that_may_be_added_are_named() {
+        let said = |added, in_doubt| {
+            let why = "the server does not answer".to_owned();
+            Broken { why, added, unit: "line", in_doubt, not_added_from: 1003 }.to_string()
+        };
+        assert_eq!(
+            said(2, Some((3, 1002))),
+            "the server does not answer; 2 keys are added, lines 3 to 1002 may be, none from line 1003 on is"
+        );
+        assert_eq!(
+            said(1, Some((1002, 1002))),
+            "the server does not answer; 1 key is added, line 1002 may be, none from line 1003 on is"
+        );
+    }
 }

@@ -102,11 +102,6 @@ impl Store {
         }
     }
 
-    /// Whether it is a file.
-    pub(crate) fn is_file(&self) -> bool {
-        matches!(self, Self::File(_))
-    }
-
     /// Whoever only looks, or changes what is there, makes no queue: a name that was misspelt is told of.
     ///
     /// # Errors
@@ -156,15 +151,7 @@ impl Store {
     pub(crate) fn queues(&mut self) -> Asked<Vec<String>> {
         match self {
             Self::File(file) => file.queues(),
-            Self::Server(server) => server.queues().wait().map_err(|e| match e {
-                // the other calls look for the schema first, and say it like this
-                EngineError::NotApplied(why) | EngineError::Unknown(why)
-                    if why.to_string().contains("\"requeue.queue\" does not exist") =>
-                {
-                    EngineError::NotApplied("the schema `requeue` is not there: say `requeue migrate`".into())
-                }
-                e => e,
-            }),
+            Self::Server(server) => server.queues().wait(),
         }
     }
 
