@@ -65,8 +65,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
@@ -153,11 +153,11 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l bound -d 'Keep 
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l queue -d 'The name of the queue [default: default]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing. On a server in all processes together and from then on; `none` takes back a rate that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'

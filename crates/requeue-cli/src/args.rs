@@ -210,11 +210,11 @@ PROGRAM, what the end of a run means, signals, files and the exit status are tho
   end with is refused: TERM comes when two thirds of --lease are over, and KILL after --grace,
   but before the lease ends, however long --grace is. A program of a process that itself
   could not run for so long (its machine was asleep) is killed as soon as it can.
-  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes.
-  --rate and --group-cap hold at once; --group-cap none takes the cap back. --base-delay and
-  --max-delay, where one of them is given (the other is as its default says then), hold for
-  processes that start after that: one that works already keeps what it has until it starts
-  again. Groups are those that `requeue add --group-by` gave the keys.
+  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes,
+  and `requeue stats` tells them. --rate and --group-cap hold at once; --rate none and --group-cap
+  none take them back. --base-delay and --max-delay hold for processes that start after that: one
+  that works already keeps what it has until it starts again. What is not given stays as it is
+  stored; a new queue has 5ms and 1000s. Groups are those that `requeue add --group-by` gave the keys.
   REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
   adds keys itself is told the engine in another way, such as a file that only it can read.
   At the end the keys that gave up are named. Without --failed-to no more than 10000 of them
@@ -255,6 +255,11 @@ fn for_work(arg: Arg) -> Arg {
         "group_cap" => arg.help(
             "With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from \
              then on. `none` takes back a cap that a server has",
+        ),
+        "rate" => arg.help(
+            "At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again \
+             while it waits costs nothing. On a server in all processes together and from then on; `none` takes back a rate that \
+             a server has",
         ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
         "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
@@ -469,8 +474,8 @@ pub(crate) struct Run {
     pub(crate) workers: Option<NonZeroUsize>,
 
     /// At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing
-    #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, help_heading = "Running")]
-    pub(crate) rate: Option<f64>,
+    #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = rate_or_none, help_heading = "Running")]
+    pub(crate) rate: Option<Rate>,
 
     /// A run that takes longer than D fails: TERM, then KILL, to its process group
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Running")]
@@ -480,11 +485,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
-    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server, without --max-delay too, what its queue has, 5ms at first]
+    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry [default: 5m; on a server, without --base-delay too, what its queue has, 1000s at first]
+    /// The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
@@ -680,7 +685,10 @@ impl Run {
         if let Some(option) = self.needs_watch() {
             return Err(format!("{option} needs --watch PATH"));
         }
-        if self.base_delay() > self.max_delay() {
+        // a server knows what is not given
+        let given = self.base_delay.is_some() && self.max_delay.is_some();
+        let is_stored = matches!(self.engine(), Some(Engine::Server(_)));
+        if self.base_delay() > self.max_delay() && (given || !is_stored) {
             let (base, max) = (duration::show(self.base_delay()), duration::show(self.max_delay()));
             return Err(match (self.base_delay, self.max_delay) {
                 (None, _) => format!(
@@ -858,6 +866,21 @@ fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
 }
 
+/// How many runs may start in a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rate {
+    Most(f64),
+    /// Any number, also where the server has a rate for the queue.
+    NoLimit,
+}
+
+fn rate_or_none(text: &str) -> Result<Rate, String> {
+    if text == "none" {
+        return Ok(Rate::NoLimit);
+    }
+    starts(text).map(Rate::Most).map_err(|why| format!("{why}; or none"))
+}
+
 /// As for workers, or any number.
 fn group_cap(text: &str) -> Result<NonZeroUsize, String> {
     if text == "none" {
@@ -954,7 +977,7 @@ mod tests {
     #[test]
     fn a_rate_is_a_number_of_starts_in_a_second_a_minute_or_an_hour() {
         for (text, rate) in [("10", 10.0), ("0.5", 0.5), ("10/s", 10.0), ("90/m", 1.5), ("1800/h", 0.5)] {
-            assert_eq!(parse(&["--rate", text, "true"]).unwrap().rate, Some(rate), "{text}");
+            assert_eq!(parse(&["--rate", text, "true"]).unwrap().rate, Some(Rate::Most(rate)), "{text}");
         }
         for text in [
             "0", "0/m", "-1", "1/d", "/m", "1/", "1/ m", "1/s/s", "inf", "nan", "1e3", "1000001", "0.001/h",

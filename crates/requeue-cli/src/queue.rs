@@ -10,7 +10,7 @@ use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
 use requeue_postgres::{GroupRules, QueueBuilder};
 use requeue_prometheus::QueueSink;
 
-use crate::args::{Engine, Run};
+use crate::args::{Engine, Rate, Run};
 use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
 use crate::listen;
@@ -48,12 +48,12 @@ pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (
 /// What the options ask of a queue on a server: it is stored there, for all processes.
 pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueBuilder<Key, Cause> {
     let builder = args.lease().into_iter().fold(builder, QueueBuilder::lease);
-    let builder = match (args.base_delay, args.max_delay) {
-        (None, None) => builder,
-        _ => builder.backoff(args.base_delay(), args.max_delay()),
+    let builder = builder.backoff(args.base_delay, args.max_delay);
+    let builder = match args.rate {
+        None => builder,
+        Some(Rate::NoLimit) => builder.no_dispatch_rate(),
+        Some(Rate::Most(rate)) => builder.dispatch_rate(rate, at_once(rate)),
     };
-    let builder =
-        args.rate.into_iter().fold(builder, |builder, rate| builder.dispatch_rate(rate, at_once(rate)));
     let Some(group_by) = args.group_by.clone() else { return builder };
     let rules = args.group_cap.into_iter().fold(GroupRules::new(), |rules, most| rules.cap(most.get()));
     builder.group_by_with(move |key: &Key| group_by.group(key), rules)
@@ -91,7 +91,10 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
     Ok(Box::new(move |builder| {
         let builder = grouped(limited(builder.timers_absorbed(true).in_backoff(in_backoff)));
         let builder = if priority { builder.priorities() } else { builder };
-        let builder = rate.into_iter().fold(builder, |builder, rate| builder.rate(rate, at_once(rate)));
+        let builder = match rate {
+            None | Some(Rate::NoLimit) => builder,
+            Some(Rate::Most(rate)) => builder.rate(rate, at_once(rate)),
+        };
         let builder = max_wait.into_iter().fold(builder, Builder::max_wait);
         let builder = bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
         told(builder)

@@ -157,7 +157,7 @@ fn control(
         },
         template,
         format: Format::new(&args),
-        tally: Tally::new(!args.works || args.failed_to.is_some()),
+        tally: if args.works { Tally::of_an_engine(args.failed_to.is_some()) } else { Tally::default() },
         log: Arc::clone(&log),
         sink,
         intake,

@@ -49,7 +49,10 @@ struct Fates {
     owed: HashMap<Key, Owed>,
     /// By the last word on each key: a later run that ends well takes it out.
     gave_up: HashMap<Key, (u64, GaveUp)>,
-    /// How many are kept at most, if there is a limit, and how often a key gave up beyond it.
+    /// Whether an engine keeps and counts what is owed, and nothing of it is kept here: another process may run a key
+    /// that failed in this one, which hears nothing of that.
+    kept_elsewhere: bool,
+    /// How many keys that gave up are kept at most, if there is a limit, and how often a key gave up beyond it.
     most: Option<usize>,
     beyond: usize,
     /// The next place in either order.
@@ -86,10 +89,14 @@ impl Owed {
 }
 
 impl Tally {
-    /// One that keeps all keys that give up, or the first ones.
-    pub(crate) fn new(keeps_all: bool) -> Self {
+    /// One for keys that come from an engine, which goes on for months: of the keys that give up it keeps all, or the
+    /// first ones.
+    pub(crate) fn of_an_engine(keeps_all: bool) -> Self {
         let tally = Self::default();
-        tally.fates().most = (!keeps_all).then_some(KEPT);
+        let mut fates = tally.fates();
+        fates.most = (!keeps_all).then_some(KEPT);
+        fates.kept_elsewhere = true;
+        drop(fates);
         tally
     }
 
@@ -125,12 +132,18 @@ impl Tally {
     /// The key must run, or run again. Said before the queue is told, which may hand it
     /// out at once.
     pub(crate) fn owe(&self, key: &[u8], beside: Beside) {
-        self.fates().owe(key).next = beside;
+        let mut fates = self.fates();
+        if !fates.kept_elsewhere {
+            fates.owe(key).next = beside;
+        }
     }
 
     /// The key must run, and the queue does not know what this run had any more.
     pub(crate) fn let_go(&self, key: &[u8], beside: Beside) {
         let mut fates = self.fates();
+        if fates.kept_elsewhere {
+            return;
+        }
         let owed = fates.owe(key);
         owed.gone.join(beside);
         owed.next = Beside::default();
@@ -292,9 +305,17 @@ mod tests {
             assert_eq!(tally.gave_up_count(), KEPT + 7);
             tally.take_fates().0.into_iter().map(|g| g.key).collect()
         };
-        let (few, all) = (Tally::new(false), Tally::new(true));
+        let (few, all) = (Tally::of_an_engine(false), Tally::of_an_engine(true));
         assert_eq!((names(&few).len(), few.gave_up_beyond()), (KEPT, 7));
         assert_eq!((names(&all).len(), all.gave_up_beyond()), (KEPT + 7, 0));
+    }
+
+    #[test]
+    fn what_is_owed_to_keys_of_an_engine_is_not_kept() {
+        let tally = Tally::of_an_engine(true);
+        tally.owe(b"a", Beside::default());
+        tally.let_go(b"b", Beside::default());
+        assert_eq!(tally.take_fates().1.len(), 0);
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl fmt::Debug for Client {
 /// assert_eq!(pg.client("orders").stats().wait()?.ready, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
     /// In line.
@@ -92,6 +92,11 @@ pub struct Stats {
     pub groups_paused: u64,
     /// Groups that have a weight or a cap of their own.
     pub groups_with_rules: u64,
+    /// What a key that failed once waits for, and the longest that one waits: [`QueueBuilder::backoff`](crate::QueueBuilder::backoff).
+    pub backoff: (Duration, Duration),
+    /// How many keys a second are handed out at most, and how many at once, if there is a limit:
+    /// [`QueueBuilder::dispatch_rate`](crate::QueueBuilder::dispatch_rate).
+    pub dispatch_rate: Option<(f64, u32)>,
 }
 
 /// A group of a queue that is paused, or has rules of its own: [`Client::groups`].
@@ -500,8 +505,9 @@ impl Client {
 /// How many keys of a queue do what, each counted up to `most`; it fails after `limit`.
 pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Duration) -> Result<Stats, Failed> {
     let stats =
-        "select ready, held, waiting, inbox, dead, oldest_us, paused, owners, expired, lease_us, snapshot_us,
-                 group_cap, paused_groups, ruled_groups from requeue.stats($1, $2)";
+        "select ready, held, waiting, inbox, dead, oldest_us, s.paused, owners, expired, lease_us, snapshot_us,
+                 group_cap, paused_groups, ruled_groups, u.base_us, u.max_us, u.rate, u.burst
+         from requeue.stats($1, $2) s left join requeue.queue u on u.id = $1";
     let rows = link.query_for(stats, &[&queue, &most], limit).await?;
     let Some(row) = rows.first() else { return Ok(Stats::default()) };
     let time = |nth: usize| row.get::<_, Option<i64>>(nth).map(age);
@@ -520,6 +526,10 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
         group_cap: row.get::<_, Option<i32>>(11).map(cap),
         groups_paused: count(row, 12),
         groups_with_rules: count(row, 13),
+        backoff: (time(14).unwrap_or_default(), time(15).unwrap_or_default()),
+        dispatch_rate: row
+            .get::<_, Option<f64>>(16)
+            .map(|rate| (rate, row.get::<_, Option<f64>>(17).unwrap_or(1.0) as u32)),
     })
 }
 

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::desk::{Trigger, fits, micros};
 use crate::dial::{Hub, known};
 use crate::groups::{GroupOf, GroupRules, Rules};
-use crate::link::Failed;
+use crate::link::{Failed, Link};
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
 use crate::typed::{Param, with_types};
@@ -24,8 +24,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Json;
+use tokio_postgres::{GenericClient, Row};
 
 type Customize<K, V> = Box<dyn FnOnce(Builder<K, V>) -> Builder<K, V> + Send>;
 type MergeValues<V> = dyn Fn(&mut V, V) + Send + Sync;
@@ -45,8 +45,10 @@ pub struct QueueBuilder<K: Key, V = ()> {
     merge: Arc<MergeValues<V>>,
     lease: Duration,
     prefetch: usize,
-    backoff: Option<Backoff>,
-    rate: Option<(f64, u32)>,
+    base: Option<Duration>,
+    max: Option<Duration>,
+    /// `Some(None)`: the one that is stored is taken back.
+    rate: Option<Option<(f64, u32)>>,
     group: Option<GroupOf<K>>,
     rules: Vec<Result<Rules, EngineError>>,
     customize: Vec<Customize<K, V>>,
@@ -72,7 +74,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             merge: Arc::new(merge),
             lease: Duration::from_secs(30),
             prefetch: 0,
-            backoff: None,
+            base: None,
+            max: None,
             rate: None,
             group: None,
             rules: Vec::new(),
@@ -111,7 +114,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 
     /// What keys that fail wait for: `base`, doubled for each failure in a row, `max` at most. It is stored with the queue, for
-    /// all processes that open it after this. A new queue has 5 ms and 1,000 s.
+    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 5 ms and 1,000 s.
+    ///
+    /// # Errors
+    ///
+    /// [`open`](Self::open) refuses a `base` above `max`, whichever of them is stored, and stores neither.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -121,13 +128,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// let q = pg.queue::<u64>("orders").backoff(base, max).open().wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
-        self.backoff = Some(Backoff { base, max });
+    pub fn backoff(mut self, base: impl Into<Option<Duration>>, max: impl Into<Option<Duration>>) -> Self {
+        (self.base, self.max) = (base.into(), max.into());
         self
     }
 
     /// At most so many keys a second are handed out, by all processes together, and `burst` at once. It is stored with the
-    /// queue, and holds at once for all processes.
+    /// queue, and holds at once for all processes, until [`no_dispatch_rate`](Self::no_dispatch_rate).
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -136,7 +143,20 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn dispatch_rate(mut self, per_second: f64, burst: u32) -> Self {
-        self.rate = Some((per_second, burst));
+        self.rate = Some(Some((per_second, burst)));
+        self
+    }
+
+    /// Takes back the [rate](Self::dispatch_rate) that is stored with the queue, at once for all processes.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// let q = pg.queue::<u64>("orders").no_dispatch_rate().open().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn no_dispatch_rate(mut self) -> Self {
+        self.rate = Some(None);
         self
     }
 
@@ -237,12 +257,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 
     async fn opens(self) -> Result<Queue<K, V>, EngineError> {
-        let Self { hub, name, merge, lease, prefetch, backoff, rate, group, rules, customize } = self;
+        let Self { hub, name, merge, lease, prefetch, base, max, rate, group, rules, customize } = self;
         let refused = |why: String| EngineError::NotApplied(why.into());
         if lease < SHORTEST {
             return Err(refused(format!("a lease of {lease:?}: it is 300 ms at least")));
         }
-        if let Some((per_second, burst)) = rate {
+        if let Some(Some((per_second, burst))) = rate {
             if !(per_second.is_finite() && per_second > 0.0 && burst > 0) {
                 return Err(refused(format!(
                     "a rate of {per_second} a second and {burst} at once hands out nothing"
@@ -250,30 +270,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             }
         }
         let rules = rules.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let (base, max) = (backoff.map(|it| micros(it.base)), backoff.map(|it| micros(it.max)));
-        let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
         let mut office = hub.office.lock().await;
         known(&mut office).await?;
         let opened = office.query("select requeue.open($1)", &[&name]).await?;
         let number: i32 = opened.first().map_or(0, |row| row.get(0));
-        let set = "update requeue.queue set base_us = coalesce($2, base_us), max_us = coalesce($3, max_us),
-                   rate = coalesce($4, rate), burst = coalesce($5, burst) where id = $1 returning base_us, max_us";
-        let get = "select base_us, max_us from requeue.queue where id = $1";
-        let limits = if backoff.is_some() || rate.is_some() {
-            office.query(set, &[&number, &base, &max, &per_second, &burst]).await?
-        } else {
-            office.query(get, &[&number]).await?
-        };
+        let backoff = backoff(&mut office, number, (base, max), rate).await?;
         for rules in rules {
             rules.store(&mut office, number).await?;
         }
         drop(office);
-        let micros = |nth: usize| {
-            limits
-                .first()
-                .map_or(Duration::ZERO, |row| Duration::from_micros(row.get::<_, i64>(nth).unsigned_abs()))
-        };
-        let backoff = Backoff { base: micros(0), max: micros(1) };
         let pen = Arc::new(Pen::<K>::new(number, backoff));
         let in_memory = merge.clone();
         let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
@@ -299,6 +304,43 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         hub.spawn(|closing| pumps(lease, taps, link, closing));
         Ok(Queue { handle: Arc::new(Handle { inner, name, left, _figures: figures, hub }) })
     }
+}
+
+/// Stores what is given of the back-off and the rate, and gives the back-off that the queue has then.
+async fn backoff(
+    office: &mut Link,
+    queue: i32,
+    (base, max): (Option<Duration>, Option<Duration>),
+    rate: Option<Option<(f64, u32)>>,
+) -> Result<Backoff, EngineError> {
+    let read = |row: &Row| {
+        let time = |nth: usize| Duration::from_micros(row.get::<_, i64>(nth).unsigned_abs());
+        Backoff { base: time(0), max: time(1) }
+    };
+    let set = "update requeue.queue set base_us = coalesce($2, base_us), max_us = coalesce($3, max_us),
+               rate = case when $4 then $5 else rate end, burst = case when $4 then $6 else burst end
+               where id = $1 and coalesce($2, base_us) <= coalesce($3, max_us) returning base_us, max_us";
+    let get = "select base_us, max_us from requeue.queue where id = $1";
+    if base.is_some() || max.is_some() || rate.is_some() {
+        let (base, max) = (base.map(micros), max.map(micros));
+        let (is_said, rate) = (rate.is_some(), rate.flatten());
+        let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
+        let stored = office.query(set, &[&queue, &base, &max, &is_said, &per_second, &burst]).await?;
+        if let Some(row) = stored.first() {
+            return Ok(read(row));
+        }
+    }
+    let stored = office.query(get, &[&queue]).await?;
+    let stored =
+        stored.first().map(read).ok_or_else(|| EngineError::NotApplied("the queue is gone".into()))?;
+    let (base, max) = (base.unwrap_or(stored.base), max.unwrap_or(stored.max));
+    if base > max {
+        let why = format!(
+            "back-off: the first delay, {base:?}, is longer than the longest, {max:?}: what is not said is stored"
+        );
+        return Err(EngineError::NotApplied(why.into()));
+    }
+    Ok(stored)
 }
 
 /// The queue in memory, for the pump. What it upgrades has no [`Handle`] in it: the engine's thread never has the last one.

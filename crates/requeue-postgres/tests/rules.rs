@@ -1101,6 +1101,46 @@ fn e9_backoff_is_stored_with_the_queue() {
 }
 
 #[test]
+fn e9_half_of_a_backoff_leaves_the_other_and_one_that_contradicts_itself_is_not_stored() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let stored = || pg.client("orders").stats().wait().expect("it is up").backoff;
+    let opens = |base, max| pg.queue::<String>("orders").backoff(base, max).open().wait().map(drop);
+    opens(None, Some(HOUR)).expect("up");
+    assert_eq!(stored(), (Duration::from_millis(5), HOUR));
+    opens(Some(HOUR / 2), None).expect("up");
+    assert_eq!(stored(), (HOUR / 2, HOUR));
+    for (base, max) in [(Some(2 * HOUR), None), (None, Some(HOUR / 3)), (Some(2 * HOUR), Some(HOUR))] {
+        let refused = opens(base, max).expect_err("it contradicts itself");
+        assert!(refused.to_string().contains("is longer than the longest"), "{refused}");
+        assert_eq!(stored(), (HOUR / 2, HOUR));
+    }
+    opens(None, None).expect("what is stored is sound");
+}
+
+#[test]
+fn e9_a_rate_is_told_and_taken_back() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let stored = || pg.client("orders").stats().wait().expect("it is up").dispatch_rate;
+    let q: Queue<String> = pg.queue("orders").dispatch_rate(1e-6, 1).open().wait().expect("up");
+    assert_eq!(stored(), Some((1e-6, 1)));
+    for key in ["a", "b"] {
+        add(&q, key);
+    }
+    let (worker, ran) = works(&q);
+    ran.recv_timeout(LONG).expect("one");
+    // who says nothing of it does not change it
+    drop(pg.queue::<String>("orders").open().wait().expect("up"));
+    assert_eq!(stored(), Some((1e-6, 1)));
+    assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "1");
+    drop(pg.queue::<String>("orders").no_dispatch_rate().open().wait().expect("up"));
+    assert_eq!(stored(), None);
+    ran.recv_timeout(LONG).expect("the other one, though its turn was days away");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
 fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
     let Some(db) = Database::bare() else { return };
     let (a, b) = (db.connect(), db.connect());
@@ -1112,6 +1152,43 @@ fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
     let newer = a.queue::<String>("orders").open().wait().expect_err("it is newer");
     assert!(matches!(newer, EngineError::Version { found: 1000, .. }), "{newer}");
     assert!(matches!(a.migrate().wait(), Err(EngineError::Version { .. })));
+}
+
+#[test]
+fn e29_a_role_that_owns_nothing_works_and_one_that_has_less_adds() {
+    let Some(db) = Database::new() else { return };
+    let documented =
+        include_str!("../../../docs/ENGINES.md").split("```sql\n").find(|it| it.starts_with("grant usage"));
+    let (grants, _) =
+        documented.and_then(|it| it.split_once("```")).expect("the rights are in the documentation");
+    db.sql("create role worker login; create role shop login");
+    let of = |role: &str| db.url.replace("user=postgres", &format!("user={role}"));
+    let worker = Postgres::connect(&of("worker")).wait().expect("it is up");
+    let refused = worker.queue::<String>("orders").open().wait().expect_err("it has no rights");
+    assert!(refused.to_string().contains("permission denied"), "{refused}");
+    drop(open(&db.connect()));
+    db.sql(grants);
+    let q = open(&worker);
+    let (workers, ran) = works(&q);
+    add(&q, "a");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "a");
+    until("nobody has anything to do", || db.sql("select count(*) from requeue.owner where idle") == "1");
+    block_on(async {
+        let shop = common::client(&of("shop")).await;
+        shop.execute("select requeue.add_tx('orders', 'b')", &[]).await.expect("it may add");
+        let more = shop.execute("delete from requeue.item", &[]).await.expect_err("it may do no more");
+        assert!(more.as_db_error().is_some_and(|e| e.message().contains("permission denied")), "{more}");
+    });
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "b");
+    assert!(workers.stop(LONG).wait().complete);
+    let table = || db.sql("select pg_relation_filenode('requeue.item')");
+    let before = table();
+    until("the table's copy", || {
+        // as if there had been many visits of dead versions since now
+        let seen = "array[-1e12, 0, extract(epoch from clock_timestamp()) * 1e6]::bigint[]";
+        db.sql(&format!("set role worker; select requeue.renew({seen})"));
+        table() != before
+    });
 }
 
 #[test]

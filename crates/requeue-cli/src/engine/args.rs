@@ -75,7 +75,8 @@ pub(crate) enum Command {
         long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
                       `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
                       until a process that works has taken it in. A server counts to 100000: `100000+` is that many or more, and \
-                      with --json \"at_least\" names the counts that go on. The cap is that of groups that have none of their own.\n\n\
+                      with --json \"at_least\" names the counts that go on. The cap is that of groups that have none of their own. The back-off and the rate are those that the server keeps for all \
+                      processes.\n\n\
                       The status is 1 if there is no such queue.",
         after_help = ENGINES
     )]

@@ -9,7 +9,7 @@ mod top;
 use self::add::{Adding, Broken};
 use self::args::{Add, Ls, Makes, OneKey, Paused, Place, Queue};
 pub(crate) use self::args::{Command, DEFAULT, ENGINE, named};
-use self::store::{Groups, Stats, Store, Who};
+use self::store::{Groups, Limits, Stats, Store, Who};
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
@@ -248,7 +248,7 @@ fn purge(queue: &Queue) -> u8 {
 
 /// The members of a JSON object.
 fn counts(stats: &Stats) -> String {
-    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, groups } = stats;
+    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, groups, limits } = stats;
     let at_least: Vec<_> = at_least.iter().map(|name| json(name)).collect();
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
     let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
@@ -262,11 +262,24 @@ fn counts(stats: &Stats) -> String {
         let cap = cap.filter(is_cap).map_or("null".to_owned(), |cap| cap.to_string());
         format!(",\"groups\":{{\"paused\":{paused},\"with_rules\":{with_rules},\"cap\":{cap}}}")
     });
+    let limits = limits.as_ref().map_or(String::new(), |Limits { base_delay, max_delay, rate }| {
+        let (base, max) = (base_delay.as_secs_f64(), max_delay.as_secs_f64());
+        let rate = rate.map_or("null".to_owned(), |rate| rate.to_string());
+        format!(",\"base_delay_seconds\":{base},\"max_delay_seconds\":{max},\"rate\":{rate}")
+    });
     format!(
-        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}",
+        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}{limits}",
         at_least.join(","),
         seconds(oldest_ready)
     )
+}
+
+/// A rate as people give it to `--rate`, rounded.
+fn starts(rate: f64) -> String {
+    let in_seconds = [(1.0, "s"), (60.0, "m"), (3_600.0, "h")];
+    let (seconds, unit) =
+        in_seconds.into_iter().find(|(seconds, _)| rate * seconds >= 1.0).unwrap_or((3_600.0, "h"));
+    format!("{}/{unit}", (rate * seconds * 1_000.0).round() / 1_000.0)
 }
 
 /// A server's largest number is any number.
@@ -287,7 +300,7 @@ fn stats(queue: &Queue) -> u8 {
         }
         writeln!(out, "waiting  {}", stats.waiting())?;
         writeln!(out, "dead     {}", stats.dead())?;
-        let Stats { oldest_ready, paused, who, groups, .. } = stats;
+        let Stats { oldest_ready, paused, who, groups, limits, .. } = stats;
         if let Some(age) = oldest_ready {
             writeln!(out, "oldest   {}", duration::show(age))?;
         }
@@ -311,6 +324,13 @@ fn stats(queue: &Queue) -> u8 {
                     out,
                     "groups   {paused} paused, {with_rules} with rules of their own, others {cap}"
                 )?;
+            }
+        }
+        if let Some(Limits { base_delay, max_delay, rate }) = limits {
+            let (base, max) = (duration::show(base_delay), duration::show(max_delay));
+            writeln!(out, "back-off {base} to {max}")?;
+            if let Some(rate) = rate {
+                writeln!(out, "rate     {}", starts(rate))?;
             }
         }
         Ok(0)
@@ -405,4 +425,16 @@ fn tell_group(out: &mut dyn Write, group: &GroupState, as_json: bool) -> io::Res
         write!(out, "  cap {cap}")?;
     }
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_rate_is_told_by_the_second_the_minute_or_the_hour() {
+        for (rate, told) in
+            [(50.0, "50/s"), (1.5, "1.5/s"), (0.5, "30/m"), (20.0 / 3_600.0, "20/h"), (1e-6, "0.004/h")]
+        {
+            assert_eq!(super::starts(rate), told);
+        }
+    }
 }

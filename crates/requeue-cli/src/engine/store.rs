@@ -31,6 +31,8 @@ pub(crate) struct Stats {
     pub(crate) who: Who,
     /// A file keeps no groups.
     pub(crate) groups: Option<Groups>,
+    /// A file keeps none: they are those of the process that works on it.
+    pub(crate) limits: Option<Limits>,
 }
 
 /// How far a server counts, so that it does not take long.
@@ -65,6 +67,14 @@ pub(crate) struct Groups {
     pub(crate) paused: u64,
     pub(crate) with_rules: u64,
     pub(crate) cap: Option<usize>,
+}
+
+/// What a server keeps with a queue for all processes.
+pub(crate) struct Limits {
+    pub(crate) base_delay: Duration,
+    pub(crate) max_delay: Duration,
+    /// Runs that start in a second.
+    pub(crate) rate: Option<f64>,
 }
 
 pub(crate) enum Who {
@@ -223,6 +233,7 @@ impl Store {
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
                     groups: None,
+                    limits: None,
                 }
             }
             Self::Server(server) => {
@@ -248,6 +259,11 @@ impl Store {
                         paused: stats.groups_paused,
                         with_rules: stats.groups_with_rules,
                         cap: stats.group_cap,
+                    }),
+                    limits: Some(Limits {
+                        base_delay: stats.backoff.0,
+                        max_delay: stats.backoff.1,
+                        rate: stats.dispatch_rate.map(|(rate, _)| rate),
                     }),
                 }
             }

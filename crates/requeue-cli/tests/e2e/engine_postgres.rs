@@ -176,7 +176,7 @@ fn groups_that_are_paused_or_have_rules_are_listed_and_counted() {
     assert_eq!(json[1], serde_json::json!({"group": "a", "paused": true, "weight": 3, "cap": 10}));
     assert_eq!(json[3], serde_json::json!({"group": "wide", "paused": false, "weight": null, "cap": "none"}));
     let stats = db.well(&["stats"]);
-    assert!(stats.ends_with("groups   2 paused, 3 with rules of their own, others cap 4\n"), "{stats}");
+    assert!(stats.contains("\ngroups   2 paused, 3 with rules of their own, others cap 4\n"), "{stats}");
     let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();
     assert_eq!(stats["groups"], serde_json::json!({"paused": 2, "with_rules": 3, "cap": 4}));
     // a group that was only paused has nothing to tell then
@@ -323,6 +323,37 @@ fn what_fails_comes_back_as_the_queue_says_and_gives_up_at_last() {
     let done = job.done();
     assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
     assert!(done.err.contains("3 runs, 0 coalesced, 2 retries, 1 gave up, 0 left"), "{}", done.err);
+}
+
+#[test]
+fn back_off_and_rate_are_kept_by_the_server_told_and_taken_back() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--after", "1h", "k"]);
+    let told = || {
+        let stats = db.well(&["stats"]);
+        let (_, limits) = stats.split_once("back-off ").expect("a server has one");
+        limits.to_owned()
+    };
+    assert_eq!(told(), "5ms to 16m40s\n");
+    let worked = |options: &[&str]| {
+        let job = db.work(options, "true");
+        until("it has begun", || db.well(&["stats"]).contains("owners   1"));
+        job.signal(Signal::TERM);
+        assert_eq!(job.done().status, 0);
+    };
+    // what is not said stays as it is
+    worked(&["--max-delay", "1m", "--rate", "90/m"]);
+    assert_eq!(told(), "5ms to 1m\nrate     1.5/s\n");
+    worked(&["--base-delay", "2s"]);
+    assert_eq!(told(), "2s to 1m\nrate     1.5/s\n");
+    let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();
+    let limits = ["base_delay_seconds", "max_delay_seconds", "rate"].map(|it| stats[it].as_f64().unwrap());
+    assert_eq!(limits, [2.0, 60.0, 1.5]);
+    let (status, _, err) = db.requeue(&["work", "--max-delay", "1s", "--", "true"], b"");
+    assert!(status == 1 && err.contains("the first delay, 2s, is longer than the longest, 1s"), "{err}");
+    worked(&["--rate", "none"]);
+    assert_eq!(told(), "2s to 1m\n");
 }
 
 #[test]
