@@ -21,8 +21,15 @@ use tokio_postgres::types::Json;
 
 /// At most so many keys are written by one statement.
 const AT_ONCE: usize = 1000;
-/// Counts go up to this for who asks, so that they do not take long in a queue of millions: about 25 ms.
-const MOST: i32 = 100_000;
+/// Each count of [`Stats`] goes up to this, so that it does not take long in a queue of millions (about 25 ms). A count that is
+/// so large says that there are so many keys or more.
+///
+/// ```
+/// assert_eq!(requeue_postgres::MOST_COUNTED, 100_000);
+/// ```
+pub const MOST_COUNTED: u64 = 100_000;
+/// The same, as it is sent.
+const MOST: i32 = MOST_COUNTED as i32;
 
 /// A queue of a server as a process has it that does not work on it: it adds, lists, cancels, counts.
 ///
@@ -52,7 +59,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How many keys of a queue do what. Each count goes up to 100,000.
+/// How many keys of a queue do what. Each count goes up to [`MOST_COUNTED`].
 ///
 /// ```no_run
 /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -350,7 +357,10 @@ impl Client {
         self.one(retry, Some(key.to_bytes().into()), |row| row.get(0))
     }
 
-    /// Hands out no key of the queue, in no process.
+    /// Hands out no key of the queue, in no process, until [`resume`](Self::resume).
+    ///
+    /// Keys that are claimed by then are still run: also those that no worker has begun
+    /// ([`prefetch`](crate::QueueBuilder::prefetch)), and those of a claim that is on its way when this is answered.
     ///
     /// # Errors
     ///

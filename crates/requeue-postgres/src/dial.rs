@@ -400,6 +400,9 @@ impl Postgres {
     /// Begins to open the queue of this name, whose triggers may carry values. The server keeps them as JSON, and the process
     /// that runs the key merges them, the older first.
     ///
+    /// `merge`, and what reads keys and values (`Key::from_bytes`, `Deserialize`), must be quick. They run on the engine's thread: the
+    /// claims, adds and leases of all queues of this handle wait for them meanwhile.
+    ///
     /// If `merge` panics, the key gives up.
     ///
     /// ```no_run

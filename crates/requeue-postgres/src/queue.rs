@@ -336,7 +336,8 @@ async fn backoff(
     let (base, max) = (base.unwrap_or(stored.base), max.unwrap_or(stored.max));
     if base > max {
         let why = format!(
-            "back-off: the first delay, {base:?}, is longer than the longest, {max:?}: what is not said is stored"
+            "back-off: the first delay ({base:?}) is longer than the longest delay ({max:?}). A value you did not give \
+             is the one stored with the queue."
         );
         return Err(EngineError::NotApplied(why.into()));
     }
@@ -620,10 +621,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         Op::of(answer)
     }
 
-    /// Adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks nothing, so that
-    /// two transactions that add the same keys do not wait for each other.
+    /// Adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks nothing that
+    /// another transaction waits for, also where both add the same keys.
     ///
     /// Programs in other languages say `select requeue.add_tx('orders', 'order-4711')`.
+    ///
+    /// While a process that works on the queue sleeps, the transaction notifies it. That has two consequences in PostgreSQL:
+    ///
+    /// * Transactions that notify commit one after another: one whose commit hangs holds the others up.
+    /// * `prepare transaction` is refused after it. A program with two-phase commit (XA) adds in a transaction of its own.
     ///
     /// # Errors
     ///
@@ -822,7 +828,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.pen.refused.load(Relaxed)
     }
 
-    /// Why no keys can be claimed now, and no ends of runs sent; `None` while that goes well. It is tried again all the time.
+    /// Why the last call that claims keys and sends ends of runs failed; `None` if it went well. It is tried again all the time.
+    ///
+    /// It is `None` also after failures that the process mends by itself with the next call: the lease was lost (a new one is
+    /// taken), or the server can't keep a value that a handler has put back (the key comes back with the values that its run
+    /// had). It says nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -837,8 +847,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.pen.trouble().clone()
     }
 
-    /// Whether the server knows of the ends of all runs that have ended here. What it does not know of when the process ends
-    /// runs again. The last handle of a server waits for it, for 5 seconds at most.
+    /// Whether the server knows of the ends of all runs that have ended here. A run whose end has not reached the server when
+    /// the process exits runs again. The last handle of a server waits for it, for 5 seconds at most.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

@@ -34,6 +34,12 @@ impl IntoOutcome for Ended {
 
 /// Calls for runs of a queue on PostgreSQL, in a transaction of the handler's own, in the same database.
 ///
+/// In a transaction at `repeatable read` or `serializable`, call [`guard`](Self::guard) first, before any other statement. The
+/// engine copies the queue's tables from time to time while a snapshot is held. A transaction whose snapshot is older than such a copy
+/// sees an empty table, so that both calls answer [`EngineError::LeaseLost`] although the lease is kept. A run that has called
+/// `guard` keeps the table from being copied until its transaction ends. (A copy may go on just as `guard` is called. After
+/// `lock table requeue.item in access share mode` as the very first statement that can't happen either.)
+///
 /// ```no_run
 /// use requeue::{BoxError, Run};
 /// use requeue_postgres::{Ended, RunExt};
@@ -65,6 +71,8 @@ pub trait RunExt {
     fn guard<C: GenericClient + Sync>(&self, tx: &C) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     /// Ends the run well, if and when the transaction commits. If it is rolled back the run has failed.
+    ///
+    /// While another process sleeps the transaction notifies it, so that PostgreSQL refuses `prepare transaction` after this.
     ///
     /// # Errors
     ///

@@ -351,7 +351,10 @@ fn back_off_and_rate_are_kept_by_the_server_told_and_taken_back() {
     let limits = ["base_delay_seconds", "max_delay_seconds", "rate"].map(|it| stats[it].as_f64().unwrap());
     assert_eq!(limits, [2.0, 60.0, 1.5]);
     let (status, _, err) = db.requeue(&["work", "--max-delay", "1s", "--", "true"], b"");
-    assert!(status == 1 && err.contains("the first delay, 2s, is longer than the longest, 1s"), "{err}");
+    assert!(
+        status == 1 && err.contains("the first delay (2s) is longer than the longest delay (1s)"),
+        "{err}"
+    );
     worked(&["--rate", "none"]);
     assert_eq!(told(), "2s to 1m\n");
 }
