@@ -48,14 +48,15 @@ pub(super) struct Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { why, added, unit, in_doubt, not_added_from } = self;
-        let keys = if *added == 1 { "1 key is added".to_owned() } else { format!("{added} keys are added") };
-        write!(f, "{why}; {keys}, ")?;
+        let keys =
+            if *added == 1 { "1 key was added".to_owned() } else { format!("{added} keys were added") };
+        write!(f, "{why}; {keys}; ")?;
         match in_doubt {
-            Some((first, last)) if first == last => write!(f, "{unit} {first} may be, ")?,
-            Some((first, last)) => write!(f, "{unit}s {first} to {last} may be, ")?,
+            Some((first, last)) if first == last => write!(f, "{unit} {first} may have been added; ")?,
+            Some((first, last)) => write!(f, "{unit}s {first} to {last} may have been added; ")?,
             None => {}
         }
-        write!(f, "none from {unit} {not_added_from} on is")
+        write!(f, "nothing from {unit} {not_added_from} on was added")
     }
 }
 
@@ -105,8 +106,9 @@ impl<'a> Adding<'a> {
                 Ok(())
             }
             Err(e) => {
-                let is_sure = matches!(e, EngineError::NotApplied(_));
-                let in_doubt = (!is_sure).then_some((self.first, self.taken));
+                // the others say that nothing has changed
+                let is_unsure = matches!(e, EngineError::Unknown(_) | EngineError::Codec(_));
+                let in_doubt = is_unsure.then_some((self.first, self.taken));
                 let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
                 Err(self.broken(e.to_string(), in_doubt, not_added_from))
             }
@@ -193,11 +195,11 @@ mod tests {
         };
         assert_eq!(
             said(2, Some((3, 1002))),
-            "the server does not answer; 2 keys are added, lines 3 to 1002 may be, none from line 1003 on is"
+            "the server does not answer; 2 keys were added; lines 3 to 1002 may have been added; nothing from line 1003 on was added"
         );
         assert_eq!(
             said(1, Some((1002, 1002))),
-            "the server does not answer; 1 key is added, line 1002 may be, none from line 1003 on is"
+            "the server does not answer; 1 key was added; line 1002 may have been added; nothing from line 1003 on was added"
         );
     }
 }

@@ -226,7 +226,7 @@ fn no_groups(option: &str) -> Ended {
 
 fn pauses(args: Paused, pause: bool) -> u8 {
     let Paused { queue, group } = args;
-    with(&queue, Makes::File, |client, name, _| {
+    with(&queue, Makes::Changes, |client, name, _| {
         if group.is_some() && !client.keeps_groups() {
             return Err(no_groups("--group"));
         }

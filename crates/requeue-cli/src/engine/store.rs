@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::EngineError;
 use requeue::engine::Listed;
-use requeue_postgres::{GroupState, LONGEST_KEY, Postgres};
+use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres};
 use requeue_sqlite::Client;
 
 use crate::group_by::GroupBy;
@@ -34,9 +34,6 @@ pub(crate) struct Stats {
     /// A file keeps none: they are those of the process that works on it.
     pub(crate) limits: Option<Limits>,
 }
-
-/// How far a server counts, so that it does not take long.
-const COUNTED: u64 = 100_000;
 
 /// The counts as people read them.
 impl Stats {
@@ -191,6 +188,7 @@ impl Store {
 
     /// Pauses the queue or, where it keeps groups, one of these; or ends a pause.
     pub(crate) fn pause(&mut self, queue: &str, group: Option<Vec<u8>>, pause: bool) -> Asked<()> {
+        self.known(queue)?;
         match (self, group, pause) {
             (Self::File(file), _, true) => file.pause(queue),
             (Self::File(file), _, false) => file.resume(queue),
@@ -244,7 +242,7 @@ impl Store {
                     ("waiting", stats.waiting),
                     ("dead", stats.dead),
                 ];
-                let at_least = counts.into_iter().filter(|(_, count)| *count >= COUNTED);
+                let at_least = counts.into_iter().filter(|(_, count)| *count >= MOST_COUNTED);
                 Stats {
                     // what no process has taken in yet is in line as well
                     ready: stats.ready + stats.inbox,

@@ -131,6 +131,11 @@ fn queues_are_counted_paused_and_purged_by_their_names() {
         let said = requeue(dir, &[args, &["--queue", "y"]].concat(), b"");
         assert_eq!(said, (1, String::new(), none.to_owned()), "{args:?}");
     }
+    for args in ["pause", "resume", "purge"] {
+        let (status, out, err) = requeue(dir, &[args, "--queue", "y"], b"");
+        assert_eq!((status, &*out), (1, ""), "{args}");
+        assert!(err.contains("nothing has changed: there is no queue y; "), "{args}: {err}");
+    }
     assert_eq!(well(dir, &["ls", "--queues"]), "x\n");
     well(dir, &["resume", "--queue", "x"]);
     assert!(well(dir, &["stats", "--queue", "x"]).contains("paused   no\nrunner   none\n"));
@@ -162,9 +167,9 @@ fn what_is_wrong_is_named_and_nothing_is_made_of_it() {
     let ended = command.arg("stats").env_remove("REQUEUE_ENGINE").output().unwrap();
     let err = String::from_utf8(ended.stderr).unwrap();
     assert!(ended.status.code() == Some(2) && err.contains("REQUEUE_ENGINE"), "{err}");
-    for args in
-        [&["ls"][..], &["state", "a"], &["cancel", "a"], &["retry", "a"], &["purge"], &["stats"], &["check"]]
-    {
+    let looks = [&["ls"][..], &["state", "a"], &["stats"], &["check"]];
+    let changes = [&["cancel", "a"][..], &["retry", "a"], &["purge"], &["pause"], &["resume"]];
+    for args in looks.into_iter().chain(changes) {
         let (status, err) = said(args);
         assert!(status == 1 && err.contains("q.db: there is no such file"), "{args:?}: {err}");
     }

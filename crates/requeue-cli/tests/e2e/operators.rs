@@ -123,10 +123,21 @@ fn lines_are_added_as_they_come_and_a_failure_says_how_far_that_came() {
         "{}",
         done.err
     );
-    let said = "; 1500 keys are added, none from line 1502 on is\n";
+    let said = "; 1500 keys were added; nothing from line 1502 on was added\n";
     assert!(done.err.starts_with("requeue: ") && done.err.ends_with(said), "{}", done.err);
     assert_eq!(done.err.lines().count(), 1, "{}", done.err);
     assert_eq!(db.sql("select count(*) from gone.item"), "1500");
+}
+
+#[test]
+fn where_the_schema_is_a_newer_one_it_is_sure_that_nothing_was_added() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.sql("update requeue.meta set version = version + 1");
+    let (status, out, err) = db.requeue(&["add", "--json", "k"], b"");
+    let added = "{\"added\":0,\"refused\":0,\"in_doubt\":null,\"not_added_from\":1}\n";
+    assert_eq!((status, &*out), (1, added), "{err}");
+    assert!(err.ends_with("; 0 keys were added; nothing from key 1 on was added\n"), "{err}");
 }
 
 #[test]
@@ -172,7 +183,8 @@ fn whoever_looks_makes_no_queue_and_is_told_that_there_is_none() {
         let said = db.requeue(&[args, &["--queue", "typo"]].concat(), b"");
         assert_eq!(said, (1, String::new(), format!("requeue: {none}")), "{args:?}");
     }
-    for args in [&["cancel", "k"][..], &["retry", "k"], &["purge"]] {
+    let group = ["pause", "--group", "g"];
+    for args in [&["cancel", "k"][..], &["retry", "k"], &["purge"], &["pause"], &["resume"], &group] {
         let said = db.requeue(&[args, &["--queue", "typo"]].concat(), b"");
         assert_eq!(said, (1, String::new(), format!("requeue: nothing has changed: {none}")), "{args:?}");
     }
