@@ -134,7 +134,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'P
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server keys keep the groups that `requeue add --group-by` gave them, and this is only said for --group-cap' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
@@ -237,12 +237,12 @@ complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Whe
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help'
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'One JSON object a line'

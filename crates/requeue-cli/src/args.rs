@@ -203,18 +203,22 @@ PROGRAM, what the end of a run means, signals, files and the exit status are tho
 `requeue run`: see there. What is special here:
 
   In its environment PROGRAM has REQUEUE_FENCE, a number that grows from run to run of a
-  key: whatever it writes to may refuse a smaller one than it has seen. REQUEUE_PAYLOAD has
-  the values of the triggers as JSON, a line each, if they had any.
-  A process has a lease on a server. If it cannot extend it (the network is cut, the machine
-  was stopped) its programs are ended before other processes get their keys, and what they
-  end with is refused: TERM comes when two thirds of --lease are over, and KILL after --grace,
-  but before the lease ends, however long --grace is. A program of a process that itself
-  could not run for so long (its machine was asleep) is killed as soon as it can.
+  key: the system that PROGRAM writes to can use it to reject writes of older runs.
+  REQUEUE_PAYLOAD has the values of the triggers as JSON, a line each, if they had any.
+  A process has a lease on a server. If it cannot extend it (the network is cut) its programs
+  are ended before other processes get their keys, and what they end with is refused: TERM
+  comes when two thirds of --lease are over, and KILL after --grace, but before the lease
+  ends, however long --grace is. A process that did not run for so long cannot do that: other
+  processes may have its keys. If it was stopped, it kills its programs as soon as it goes on.
+  If its machine was asleep, it does not notice, because its clock stood still. It hears of it
+  when it next extends the lease, up to a third of --lease after it woke; then TERM comes, and
+  KILL after --grace, or after a quarter of --lease if that is shorter.
   Back-off, rate and the cap of groups are stored with the queue on a server, for all processes,
   and `requeue stats` tells them. --rate and --group-cap hold at once; --rate none and --group-cap
-  none take them back. --base-delay and --max-delay hold for processes that start after that: one
-  that works already keeps what it has until it starts again. What is not given stays as it is
-  stored; a new queue has 5ms and 1000s. Groups are those that `requeue add --group-by` gave the keys.
+  none take them back. --base-delay and --max-delay hold for processes that start after that: a
+  running process keeps its delays until it is restarted. An option that is not given leaves the
+  stored value unchanged; a new queue has 5ms and 1000s. Groups are those that
+  `requeue add --group-by` gave the keys.
   REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
   adds keys itself is told the engine in another way, such as a file that only it can read.
   At the end the keys that gave up are named. Without --failed-to no more than 10000 of them
@@ -249,8 +253,8 @@ fn for_work(arg: Arg) -> Arg {
         "group_by" => arg.help(
             "In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the \
              whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that \
-             it does not match are one group. On a server keys keep the groups that `requeue add --group-by` gave them, and this \
-             is only said for --group-cap",
+             it does not match are one group. On a server this option is needed only because --group-cap requires it; it \
+             does not change any key's group, which `requeue add --group-by` gave it",
         ),
         "group_cap" => arg.help(
             "With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from \
@@ -295,24 +299,20 @@ impl Work {
                 "a trigger makes its key run as soon as it can",
             ),
         ];
-        let stored =
-            "on a server the back-off is the queue's, for all processes: --base-delay and --max-delay";
+        let stored = "the back-off is the queue's, for all processes: say --base-delay and --max-delay";
         let on_server = [
             (run.limiter.is_some(), "--limiter", stored),
             (run.retry_rate.is_some(), "--retry-rate", stored),
             (run.jitter.is_some(), "--jitter", stored),
-            (
-                run.group_rate.is_some(),
-                "--group-rate",
-                "a server has a cap and weights for groups, and no rate",
-            ),
-            (run.max_wait.is_some(), "--max-wait", "a server does not raise keys by their age"),
+            (run.group_rate.is_some(), "--group-rate", "it has a cap and weights for groups, and no rate"),
+            (run.max_wait.is_some(), "--max-wait", "it does not raise keys by their age"),
         ];
         let is_server = matches!(engine, Engine::Server(_));
-        let wrong =
-            given.into_iter().chain(on_server.into_iter().filter(|_| is_server)).find(|(given, ..)| *given);
-        if let Some((_, option, why)) = wrong {
+        if let Some((_, option, why)) = given.into_iter().find(|(given, ..)| *given) {
             return Err(format!("{option} has no meaning for work: {why}"));
+        }
+        if let Some((_, option, why)) = on_server.into_iter().find(|(given, ..)| *given && is_server) {
+            return Err(format!("{option} has no meaning for a server: {why}"));
         }
         if lease.is_some() && !is_server {
             return Err("--lease has no meaning for a file: one process works on it".to_owned());

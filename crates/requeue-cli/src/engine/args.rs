@@ -29,8 +29,8 @@ pub(crate) enum Command {
         long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
                       server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.\n\n\
                       Lines of standard input are added as they come: in transactions of up to 1000, and whenever no further line \
-                      is there yet. If that fails it is said how many keys are added, which lines may be, and from which one on \
-                      none is; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
+                      is there yet. If that fails it is said how many keys were added, which lines may have been added, and \
+                      from which line on nothing was; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
                       ends the command at once and says nothing: what was added by then is in the queue, and the up to 1000 \
                       lines behind it are there all or none. To add a key twice is no harm.",
         after_help = ENGINES
@@ -61,10 +61,19 @@ pub(crate) enum Command {
     )]
     Retry(OneKey),
 
-    #[command(about = "Hand out no key of a durable queue, until it is resumed", after_help = ENGINES)]
+    #[command(
+        about = "Hand out no key of a durable queue, until it is resumed",
+        long_about = "Hand out no key of a durable queue, until it is resumed. On a server, keys that a process has claimed by then are \
+                      still run. The status is 1 if there is no such queue.",
+        after_help = ENGINES
+    )]
     Pause(Paused),
 
-    #[command(about = "End a pause", after_help = ENGINES)]
+    #[command(
+        about = "End a pause",
+        long_about = "End a pause. The status is 1 if there is no such queue.",
+        after_help = ENGINES
+    )]
     Resume(Paused),
 
     #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
@@ -75,8 +84,8 @@ pub(crate) enum Command {
         long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
                       `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
                       until a process that works has taken it in. A server counts to 100000: `100000+` is that many or more, and \
-                      with --json \"at_least\" names the counts that go on. The cap is that of groups that have none of their own. The back-off and the rate are those that the server keeps for all \
-                      processes.\n\n\
+                      with --json the member \"at_least\" lists the counts that stopped at 100000. The cap is that of groups that have none of \
+                      their own. The back-off and the rate are those that the server keeps for all processes.\n\n\
                       The status is 1 if there is no such queue.",
         after_help = ENGINES
     )]
@@ -138,7 +147,13 @@ pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
         Some(("postgres" | "postgresql", _)) => {
             Err("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned())
         }
-        _ => Err(format!("--engine {engine:?}: write sqlite:FILE or postgres://USER@HOST/DATABASE")),
+        // of the rest any part may be a password
+        _ => {
+            let is_word = |scheme: &&str| scheme.bytes().all(|it| it.is_ascii_alphanumeric());
+            let scheme = engine.split_once("://").map(|(scheme, _)| scheme).filter(is_word);
+            let told = scheme.map_or(String::new(), |scheme| format!(" {scheme}://…"));
+            Err(format!("--engine{told}: write sqlite:FILE or postgres://USER@HOST/DATABASE"))
+        }
     }
 }
 

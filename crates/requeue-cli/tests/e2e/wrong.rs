@@ -45,7 +45,18 @@ fn of_work() {
         (&["work"], "the following required arguments were not provided:\n  <PROGRAM [ARG]>...", Some(WORK)),
         (
             &["work", "--engine", "redis://x", "echo"],
-            "--engine \"redis://x\": write sqlite:FILE or postgres://USER@HOST/DATABASE",
+            "--engine redis://…: write sqlite:FILE or postgres://USER@HOST/DATABASE",
+            Some(WORK),
+        ),
+        // what may be a password is not repeated
+        (
+            &["work", "--engine", "pgsql://u:secret@h/d", "echo"],
+            "--engine pgsql://…: write sqlite:FILE or postgres://USER@HOST/DATABASE",
+            Some(WORK),
+        ),
+        (
+            &["work", "--engine", "host=db password=s3://secret", "echo"],
+            "--engine: write sqlite:FILE or postgres://USER@HOST/DATABASE",
             Some(WORK),
         ),
         (
@@ -65,16 +76,16 @@ fn of_work() {
         ),
         (
             &["work", server, "--limiter", "exponential", "echo"],
-            "--limiter has no meaning for work: on a server the back-off is the queue's, for all processes: --base-delay and --max-delay",
+            "--limiter has no meaning for a server: the back-off is the queue's, for all processes: say --base-delay and --max-delay",
             Some(WORK),
         ),
         (
-            &["work", server, "--max-delay", "1ms", "echo"],
+            &["work", "--engine=sqlite:q.db", "--max-delay", "1ms", "echo"],
             "--max-delay (1ms) is shorter than --base-delay, which is 1s where it is not given: give both",
             Some(WORK),
         ),
         (
-            &["work", server, "--base-delay", "10m", "echo"],
+            &["work", "--engine=sqlite:q.db", "--base-delay", "10m", "echo"],
             "--base-delay (10m) is longer than --max-delay, which is 5m where it is not given: give both",
             Some(WORK),
         ),
