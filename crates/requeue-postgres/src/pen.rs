@@ -315,6 +315,13 @@ impl<K: Key> Pen<K> {
         given.chain(next).chain(freed).chain(runs.ends.iter().map(|end| end.fence)).collect()
     }
 
+    /// The fences of the runs that go on, and have not ended on the server: not even by a transaction of the handler's.
+    pub(crate) fn going_on(&self) -> Vec<i64> {
+        let runs = self.runs();
+        let go_on = |given: &&Given| !given.lost && !given.in_transaction;
+        runs.given.values().filter(go_on).map(|given| given.fence).collect()
+    }
+
     /// All runs have lost their leases.
     pub(crate) fn lose_all(&self) {
         let mut runs = self.runs();

@@ -14,7 +14,7 @@ use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, watch};
@@ -61,10 +61,8 @@ pub(crate) struct Lease<K> {
     held: Mutex<Option<Held>>,
     /// How often the lease was lost.
     pub(crate) losses: AtomicU64,
-    /// The owner whose loss was counted last.
-    counted: AtomicI64,
-    /// The lease may be over: the pump is to begin anew.
-    lost: AtomicBool,
+    /// The owner that was lost last, whose runs were told to end.
+    lost: AtomicI64,
     /// Turns true when the pump has ended, and the lease is given up.
     over: watch::Sender<bool>,
 }
@@ -78,8 +76,7 @@ impl<K> Lease<K> {
             hears,
             held: Mutex::default(),
             losses: AtomicU64::new(0),
-            counted: AtomicI64::new(NOBODY),
-            lost: AtomicBool::new(false),
+            lost: AtomicI64::new(NOBODY),
             over: watch::Sender::new(false),
         }
     }
@@ -106,11 +103,16 @@ impl<K> Lease<K> {
 impl<K: Key> Lease<K> {
     /// The runs of this owner are others' by now, or soon. Several find that out.
     fn loses(&self, owner: i64, taps: &impl Taps) {
-        if self.counted.swap(owner, Relaxed) != owner {
+        if self.lost.swap(owner, Relaxed) != owner {
             self.losses.fetch_add(1, Relaxed);
         }
         self.pen.lose_all();
         taps.lost();
+    }
+
+    /// Whether the runs of this owner were told to end.
+    fn has_lost(&self, owner: i64) -> bool {
+        owner != NOBODY && self.lost.load(Relaxed) == owner
     }
 }
 
@@ -173,7 +175,6 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         }
         if is_gone {
             if lease.held().take_if(|held| held.owner == owner).is_some() {
-                lease.lost.store(true, Relaxed);
                 lease.loses(owner, &*taps);
                 lease.pen.signal.notify_one();
             }
@@ -215,6 +216,8 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         asleep: false,
         full: 0,
         folds: false,
+        apart: 0,
+        locked: 0,
         closing,
     };
     pump.works().await;
@@ -237,6 +240,10 @@ struct Pump<K, T> {
     full: u32,
     /// The next call is to fold triggers of users' transactions in.
     folds: bool,
+    /// So many ends in front are sent one by one: the server could not store something of a call that had them all.
+    apart: usize,
+    /// So many times in a row keys of ends were locked.
+    locked: u32,
     closing: watch::Receiver<bool>,
 }
 
@@ -246,6 +253,8 @@ struct Next {
     claimed: usize,
     /// The fences of the runs whose ends were accepted.
     accepted: HashSet<i64>,
+    /// Those of the runs whose keys somebody had locked: their ends are to be sent again.
+    locked: HashSet<i64>,
     /// Until the next timer, or the next token.
     due: Option<Duration>,
     /// There are triggers of users' transactions, which a call without ends folds in.
@@ -256,7 +265,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
     async fn works(&mut self) {
         let signal = self.lease.pen.signal.clone();
         loop {
-            if self.lease.lost.swap(false, Relaxed) {
+            if self.lease.has_lost(self.owner) {
+                // and what the last call has brought
+                self.lease.loses(self.owner, &*self.taps);
                 self.is_nobody();
             }
             for claimed in self.lease.pen.freed() {
@@ -269,8 +280,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(MOST) };
             // with ends the server folds nothing in
-            let folds = self.folds && wanted > 0;
-            let ends = self.lease.pen.ends(if folds { 0 } else { MOST });
+            let folds = self.folds && wanted > 0 && self.apart == 0;
+            // nor does a claim that fails keep ends from the server
+            let (most, wanted) = if self.apart > 0 { (1, 0) } else { (MOST, wanted) };
+            let mut ends = self.lease.pen.ends(if folds { 0 } else { most });
             let sent = ends.len();
             if sent == 0 && wanted == 0 {
                 self.sleeps(&signal, LOOKS).await;
@@ -282,6 +295,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
             match self.next(wanted, &ends).await {
                 Ok(next) => {
                     *self.lease.pen.trouble() = None;
+                    self.apart = self.apart.saturating_sub(sent);
+                    let is_locked = |end: &End| next.locked.contains(&end.fence);
+                    let (locked, ends): (Vec<End>, Vec<End>) = ends.into_iter().partition(is_locked);
+                    self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
+                    self.lease.pen.again(locked);
                     self.lease.pen.arrived();
                     let is_refused = |end: &&End| !end.may_have_ended && !next.accepted.contains(&end.fence);
                     let refused = ends.iter().filter(is_refused).count();
@@ -299,17 +317,20 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                     self.folds = next.folds;
                     // there may be ends that were left out, or triggers
-                    if sent < MOST && next.claimed < wanted.max(1) && !folds && !next.folds {
-                        self.sleeps(&signal, next.due.unwrap_or(LOOKS).min(LOOKS)).await;
+                    if sent < most && next.claimed < wanted.max(1) && !folds && !next.folds {
+                        let locked =
+                            (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
+                        let at_most = [next.due, locked].into_iter().flatten().fold(LOOKS, Duration::min);
+                        self.sleeps(&signal, at_most).await;
                     }
                 }
                 Err(failed) => {
-                    let is_data = matches!(failed, Failed::Data(_));
-                    self.lease.pen.again(if is_data {
-                        ends.into_iter().map(without_value).collect()
-                    } else {
-                        ends
-                    });
+                    if let (Failed::Data(_), [end]) = (&failed, &mut *ends) {
+                        can_be_stored(end);
+                    } else if let Failed::Data(_) = failed {
+                        self.apart = sent;
+                    }
+                    self.lease.pen.again(ends);
                     self.lease.pen.arrived();
                     *self.lease.pen.trouble() = failed.why();
                     match failed {
@@ -355,14 +376,20 @@ impl<K: Key, T: Taps> Pump<K, T> {
         (self.owner, self.asleep) = (NOBODY, false);
     }
 
+    /// What the owner had is not settled: its runs may go on until its lease is over.
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
         self.asleep = false;
+        self.old.clear();
         *self.lease.held() = None;
     }
 
     /// Becomes an owner, and settles what those had that it was before.
     async fn joins(&mut self) -> Result<(), Failed> {
+        if !self.link.is_up() {
+            // this may be another server by now
+            self.link.query("select requeue.epoch()", &[]).await?;
+        }
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
             let sent = Instant::now();
@@ -374,14 +401,22 @@ impl<K: Key, T: Taps> Pump<K, T> {
             self.joined = sent;
         }
         while let Some(old) = self.old.last().copied() {
+            if self.lease.has_lost(old) {
+                self.old.pop();
+                continue;
+            }
             let fences = self.lease.pen.fences();
             let settle = "select requeue.settle($1, $2, $3, $4)";
             let rows = self.link.query(settle, &[&self.lease.pen.queue, &old, &self.owner, &fences]).await?;
             self.old.pop();
-            let is_gone = rows.first().is_some_and(|row| row.get::<_, i32>(0) < 0);
-            if is_gone && self.old.is_empty() {
-                // it was the last one with runs, and they are others'
-                self.lease.loses(old, &*self.taps);
+            let kept: HashSet<i64> =
+                rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect();
+            let is_short =
+                self.old.is_empty() && self.lease.pen.going_on().iter().any(|it| !kept.contains(it));
+            if is_short || self.lease.has_lost(old) {
+                // Runs are others' by now. Or they were told to end while they went over to this owner, whose lease must run
+                // out then as that of the old one would have.
+                return Err(Failed::LeaseLost);
             }
         }
         let held = self.lease.held().map(|held| held.owner);
@@ -418,13 +453,18 @@ impl<K: Key, T: Taps> Pump<K, T> {
         for row in &answer {
             match row.get::<_, i32>(0) {
                 0 => {
-                    said.accepted.insert(row.get(2));
+                    let fence: i64 = row.get(2);
+                    let said = if fence < 0 { &mut said.locked } else { &mut said.accepted };
+                    said.insert(fence.abs());
                 }
                 1 => {
                     said.claimed += 1;
                     self.taps.give(claimed(row));
                 }
-                2 => said.due = Some(Duration::from_micros(row.get::<_, i64>(2).unsigned_abs())),
+                2 => {
+                    let due = Duration::from_micros(row.get::<_, i64>(2).unsigned_abs());
+                    said.due = said.due.into_iter().chain([due]).min();
+                }
                 _ => said.folds = true,
             }
         }
@@ -461,12 +501,17 @@ impl<K: Key, T: Taps> Pump<K, T> {
     }
 }
 
-/// The server can't keep a value that a handler has put back: the key comes back with those that the run had.
-fn without_value(mut end: End) -> End {
-    if let How::Back { due, failures, attempt, value: Some(_) } = end.how {
-        end.how = How::Failed { due, failures, attempt };
+/// The server can't keep a value that a handler has put back, or letters of an error: the key comes back with the values that the
+/// run had, and the error has others in their place.
+fn can_be_stored(end: &mut End) {
+    match &mut end.how {
+        How::Back { due, failures, attempt, value: Some(_) } => {
+            let (due, failures, attempt) = (*due, *failures, *attempt);
+            end.how = How::Failed { due, failures, attempt };
+        }
+        How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii(), "?"),
+        _ => {}
     }
-    end
 }
 
 fn claimed(row: &Row) -> Claimed {

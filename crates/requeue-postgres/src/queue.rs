@@ -136,6 +136,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     /// At most so many keys a second are handed out, by all processes together, and `burst` at once. It is stored with the
     /// queue, and holds at once for all processes, until [`no_dispatch_rate`](Self::no_dispatch_rate).
     ///
+    /// # Errors
+    ///
+    /// [`open`](Self::open) refuses a rate below 10⁻⁶ or above 10⁶ keys a second, a burst of 0 or above 2³¹, and a burst of more keys than
+    /// come in 10⁹ s.
+    ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
     /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
@@ -263,9 +268,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             return Err(refused(format!("a lease of {lease:?}: it is 300 ms at least")));
         }
         if let Some(Some((per_second, burst))) = rate {
-            if !(per_second.is_finite() && per_second > 0.0 && burst > 0) {
+            let can_be_kept = (1e-6..=1e6).contains(&per_second)
+                && (1..=i32::MAX.unsigned_abs()).contains(&burst)
+                && f64::from(burst) / per_second <= 1e9;
+            if !can_be_kept {
                 return Err(refused(format!(
-                    "a rate of {per_second} a second and {burst} at once hands out nothing"
+                    "a rate of {per_second} keys a second and {burst} at once: it is from 0.000001 to 1000000 a second, at least 1 at \
+                     once, and no more at once than come in 1000000000 s"
                 )));
             }
         }

@@ -105,7 +105,9 @@ create table requeue.inbox(
   value jsonb,
   grp bytea, -- the group's name
   at timestamptz not null default clock_timestamp(),
-  -- what no index of item can keep must not be accepted: every claim would fail on it
+  -- what item can't keep must not be accepted: every claim would fail on it
+  constraint delays_of_transactions_are_at_most_190000_years check (delay_us <= 6000000000000000000),
+  constraint priorities_of_transactions_have_16_bits check (rank between -32767 and 32768),
   constraint keys_of_transactions_have_at_most_2600_bytes check (octet_length(key) <= 2600),
   constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
@@ -157,6 +159,8 @@ create function requeue.ring(name bytea) returns bytea language sql immutable st
 -- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
 -- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
 -- would make key = any(..) a filter over the whole queue.
+-- On a standby nothing is accepted, nor is a trigger known there: what it shows may be long past.
+-- A key that is raised to the rank with a floor gets a new place: its old one may lie before the floor, see advance().
 -- A key is locked by somebody else for as long as its run is guarded in a transaction of the handler's. Who waits for that is
 -- refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
 create function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null,
@@ -166,6 +170,7 @@ set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cach
 set lock_timeout = '8s' as $$
 declare t timestamptz := clock_timestamp(); known bytea[] := '{}';
 begin
+  if pg_is_in_recovery() then raise read_only_sql_transaction using message = 'the server is a standby'; end if;
   if vs is null and every is null then
     known := array(
       select u.key from unnest(ks, ds, rs) u(key, d, r)
@@ -192,7 +197,8 @@ begin
     ) p order by p.key -- rows are locked in one order in all transactions
   on conflict (queue, key) do update set
     state = case when i.state = 0 and excluded.state = 1 then 1 else i.state end,
-    pos = case when i.state = 0 and excluded.state = 1 then excluded.pos else i.pos end,
+    pos = case when i.state = 0 and excluded.state = 1 then excluded.pos
+      when i.state = 1 and i.grp is null and i.rank > 0 and excluded.rank = 0 then nextval('requeue.pos_seq') else i.pos end,
     since = case when i.state = 0 and excluded.state = 1 then excluded.since else i.since end,
     attempt = case when i.state = 0 and excluded.state = 1 then 0 else i.attempt end,
     dirty = i.dirty or (i.state = 2 and excluded.state = 1),
@@ -202,7 +208,8 @@ begin
     value = case when excluded.value is null then i.value else coalesce(i.value, '[]') || excluded.value end
   where (excluded.state = 1 and (i.state = 0 or i.state = 2 and not i.dirty))
     or (excluded.due_at is not null and (i.due_at is null or excluded.due_at < i.due_at))
-    or excluded.rank < i.rank or excluded.value is not null or excluded.every_us is distinct from i.every_us
+    or excluded.rank < i.rank or excluded.value is not null
+    or excluded.every_us is not null and excluded.every_us is distinct from i.every_us
   returning i.key, (case when i.state = 1 and i.since = t then 1 when i.state = 2 and i.dirty then 2
     when i.due_at is not null then 3 else 4 end)::smallint;
   -- behind the keys, as claim() locks them
@@ -232,16 +239,36 @@ returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
     array[(extract(epoch from delay) * 1000000)::bigint], array[-priority], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
--- Folds triggers of committed transactions in.
+-- Folds triggers of committed transactions in: up to `most`, or those whose values have 16 MB as they are stored, because arrays
+-- have a limit. One process after another does it, so that the values of a key are joined in the order in which they came. A key that
+-- is held and locked, because its run is guarded in a transaction of the handler's, keeps its triggers here until that ends:
+-- whoever waited for it would hand out no other key.
 create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare r record;
+declare r record; ids tid[]; ks bytea[]; held tid[]; locked bytea[] := '{}';
 begin
+  perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
+  select array_agg(x.ctid), array_agg(distinct x.key) into ids, ks from (
+    select b.ctid, b.key, sum(coalesce(pg_column_size(b.value), 0)) over (order by b.id) - coalesce(pg_column_size(b.value), 0) as before
+    from requeue.inbox b where b.ctid = any(array(
+      select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))) x
+    where x.before < 16777216;
+  if ids is null then return; end if;
+  if exists(select 1 from unnest(ks) u(k) cross join lateral (
+      select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1) x) then
+    begin
+      held := array(select x.id from unnest(ks) u(k) cross join lateral (
+        select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1 for update skip locked) x);
+      raise exception using errcode = 'RQ003';
+    exception when sqlstate 'RQ003' then
+      null; -- gives these locks back: add() takes them in its order
+    end;
+    locked := array(select u.k from unnest(ks) u(k) cross join lateral (
+      select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 and not i.ctid = any(held) limit 1) x);
+  end if;
   -- in one call, which locks rows in one order
   with taken as (
-    delete from requeue.inbox b where b.ctid = any(array(
-      select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))
-    returning b.*)
+    delete from requeue.inbox b where b.ctid = any(ids) and not b.key = any(locked) returning b.*)
   select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
     array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
       -- the clock may have been set back meanwhile
@@ -254,14 +281,15 @@ begin
 end $$;
 
 -- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server
--- then, or another table), numbers would come twice: a new time begins far beyond.
+-- then, or another table), numbers would come twice: a new time begins far beyond. Whoever connects calls it before it claims. A server
+-- that was promoted just now has its new timeline as the end of its recovery, until its first checkpoint is done.
 create function requeue.epoch() returns void language plpgsql as $$
 declare now_ record;
 begin
-  select timeline_id, system_identifier, 'requeue.meta'::regclass::oid as home into now_
-    from pg_control_checkpoint(), pg_control_system();
+  select greatest(timeline_id, min_recovery_end_timeline) as timeline, system_identifier, 'requeue.meta'::regclass::oid as home into now_
+    from pg_control_checkpoint(), pg_control_recovery(), pg_control_system();
   if exists(select 1 from requeue.meta where (timeline, system, home) is distinct from now_) then
-    update requeue.meta set timeline = now_.timeline_id, system = now_.system_identifier, home = now_.home
+    update requeue.meta set timeline = now_.timeline, system = now_.system_identifier, home = now_.home
       where (timeline, system, home) is distinct from now_;
     if found then
       perform setval('requeue.fence_seq', nextval('requeue.fence_seq') + 4294967296),
@@ -271,7 +299,6 @@ begin
 end $$;
 
 create function requeue.join_(q int, who text, lease_us bigint) returns bigint language sql as $$
-  select requeue.epoch();
   insert into requeue.owner(queue, name, lease_until)
     values (q, who, clock_timestamp() + lease_us * interval '1 us') returning id $$;
 
@@ -286,32 +313,39 @@ end $$;
 create function requeue.sleeps(o bigint, asleep boolean) returns void language sql as $$
   update requeue.owner set idle = asleep where id = o and idle <> asleep $$;
 
--- Ends runs, and answers the fences of those whose ends were accepted; the others are not the key's runs any more. `how` is
--- 0 done, 1 the key comes back (after `ds` microseconds, with these failures and attempts, and with the values `vs` in front
--- of newer ones), 2 given up because of `errs`, 3 put back as it was before the run.
+-- Ends runs, and answers the fences of those whose ends were accepted. `how` is 0 done, 1 the key comes back (after `ds`
+-- microseconds, with these failures and attempts, and with the values `vs` in front of newer ones), 2 given up because of `errs`,
+-- 3 put back as it was before the run, 4 as 1 with the values that the run had. Fences of runs whose keys somebody has locked
+-- are answered as negative numbers: their ends are to be told again. The others are not the key's runs any more.
 create function requeue.finish(q int, ks bytea[], fs bigint[], how smallint[], ds bigint[], fails int[], atts int[],
   vs jsonb[], errs text[]) returns setof bigint language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare t timestamptz := clock_timestamp(); n int; m int; ids tid[];
+declare t timestamptz := clock_timestamp(); m int; ids tid[]; mine bigint[]; gone bytea[]; ended bigint[]; some_locked boolean;
 begin
   perform pg_current_xact_id();
-  -- rows are locked in one order in all transactions
-  ids := array(select x.id from (select u.k, u.f from unnest(ks, fs) u(k, f) order by u.k) u cross join lateral (
-    select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f limit 1 for update) x);
+  -- nobody is waited for: a run may be guarded in a transaction that its process has forgotten
+  select array_agg(x.id), array_agg(u.f) into ids, mine from unnest(ks, fs) u(k, f) cross join lateral (
+    select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f limit 1 for update skip locked) x;
+  some_locked := cardinality(mine) is distinct from cardinality(fs); -- or are others' by now
+  if some_locked then
+    return query select -u.f from unnest(ks, fs) u(k, f) cross join lateral (
+      select 1 from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f limit 1) x where not coalesce(u.f = any(mine), false);
+  end if;
   if 0 = all(how) then
-    return query
-    delete from requeue.item d where d.ctid = any(ids) and not d.dirty and d.due_at is null and d.every_us is null
-      returning d.fence;
-    get diagnostics n = row_count;
-    if n = cardinality(ks) then
+    with gone_ as (delete from requeue.item d where d.ctid = any(ids) and not d.dirty and d.due_at is null and d.every_us is null
+      returning d.key, d.fence)
+    select array_agg(g.key), array_agg(g.fence) into gone, ended from gone_ g;
+    if gone is not null then
+      return query select unnest(ended);
       if exists(select 1 from requeue.dead d where d.queue = q) then
-        delete from requeue.dead d where d.ctid = any(array(select x.ctid from unnest(ks) u(k) cross join lateral (
+        delete from requeue.dead d where d.ctid = any(array(select x.ctid from unnest(gone) u(k) cross join lateral (
           select e.ctid from requeue.dead e where e.queue = q and e.key = u.k limit 1) x));
       end if;
-      return;
+      if cardinality(gone) = cardinality(ks) then return; end if;
     end if;
   end if;
   for m in 1..cardinality(ks) loop
+    continue when some_locked and not coalesce(fs[m] = any(mine), false);
     if how[m] = 2 then
       insert into requeue.dead(queue, key, value, failures, attempt, error, grp)
         select q, i.key, i.run_value, i.failures + 1, i.attempt, errs[m], i.grp from requeue.item i
@@ -408,6 +442,7 @@ end $$;
 -- What is to be done once a second by whoever works. 1000: there may be more of it.
 create function requeue.maintain(q int) returns int language plpgsql as $$
 begin
+  perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
   perform requeue.advance(q);
   return requeue.reap(1000);
 end $$;
@@ -457,7 +492,12 @@ begin
       and x.relid in ('requeue.floor'::regclass, 'requeue.queue'::regclass, 'requeue.owner'::regclass,
         'requeue.turn'::regclass) limit 1;
   end if;
-  if name is null or current_setting('transaction_isolation') <> 'read committed' then return seen; end if;
+  if name is null or not has_table_privilege('requeue.' || name, 'TRUNCATE')
+      or current_setting('transaction_isolation') <> 'read committed' then
+    return seen;
+  end if;
+  -- what waits for a replica is in no other session's snapshot yet
+  perform set_config('synchronous_commit', 'local', true);
   perform 1 from requeue.meta m where m.renewed < clock_timestamp() - interval '2 s' for update skip locked;
   if not found then return seen; end if;
   begin
@@ -468,11 +508,11 @@ begin
     get diagnostics n = row_count;
     if n <= 200000 then
       execute format('truncate requeue.%I', name);
-      execute format('insert into requeue.%I overriding system value select * from requeue_renewed', name);
+      execute format('insert into requeue.%I overriding system value select * from pg_temp.requeue_renewed', name);
     else
       later := '1 h';
     end if;
-    drop table requeue_renewed;
+    drop table pg_temp.requeue_renewed;
     if requeue.is_dumped() then raise lock_not_available; end if;
   exception when lock_not_available or deadlock_detected or insufficient_privilege then
     later := '10 s';
@@ -481,8 +521,9 @@ begin
   return now_;
 end $$;
 
--- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone gets nothing. Triggers of
--- users' transactions are folded in before, where `folds` says so.
+-- Hands out up to n keys to an owner, whose row it locks against reap() and settle(); one that is gone, or whose lease is over, gets
+-- nothing. Triggers of users' transactions are folded in before, where `folds` says so. Where the rate allows no more there is a
+-- row without a key, with the microseconds until the next token as `f`.
 --
 -- Where there are groups they take turns (rule B3). Those that have keys of a rank in line stand in a ring, which is the order
 -- of the index item_turn: the next one is looked up behind the group whose turn was the last. So groups come and go with their
@@ -494,17 +535,18 @@ end $$;
 create function requeue.claim(q int, o bigint, n int, folds boolean)
 returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; span interval; ids tid[]; part int := -1;
-  level int; served bytea; spare int; laps int;
+declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; ids tid[]; part int := -1;
+  level int; served bytea; spare int; laps int; wanted int := n;
 begin
-  perform 1 from requeue.owner w where w.id = o for key share;
+  perform 1 from requeue.owner w where w.id = o and w.lease_until > clock_timestamp() for key share;
   if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
   select * into qu from requeue.queue w where w.id = q;
   if qu.paused then return; end if;
   select * into fl from requeue.floor x where x.queue = q;
   if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
     perform requeue.fold(q, fl.inbox, 1000);
-    select * into qu from requeue.queue w where w.id = q; -- the first group may have come
+    select * into qu from requeue.queue w where w.id = q; -- the first group may have come, or a pause
+    if qu.paused then return; end if;
   end if;
   select x.due_at into t from requeue.item x where x.queue = q and x.due_at is not null order by x.due_at limit 1;
   if t <= clock_timestamp() then perform requeue.due(q, 1000); end if;
@@ -514,13 +556,12 @@ begin
   end if;
   if qu.rate is not null then
     t := clock_timestamp();
-    span := interval '1 s' / qu.rate;
     -- one key, where the clock was set back
-    qu.tat := greatest(case when qu.tat <= t then qu.tat else t - span end, t - qu.burst * span);
-    n := least(n, floor(extract(epoch from t - qu.tat) * qu.rate + 1e-9)::int);
-    if n <= 0 then return; end if;
+    qu.tat := greatest(case when qu.tat <= t then qu.tat else t - make_interval(secs => 1 / qu.rate) end,
+      t - make_interval(secs => qu.burst / qu.rate));
+    n := floor(least(n, extract(epoch from t - qu.tat) * qu.rate + 1e-9))::int;
   end if;
-  loop
+  while n > 0 loop
     if not qu.grouped then
       -- Of three parts of the line the middle one has a floor.
       if part = 0 then
@@ -606,25 +647,33 @@ begin
       exit when got >= n;
       laps := null;
     else
-      laps := case when laps = 0 then 1 else ceil((n - got)::numeric * laps / m) end;
+      -- more turns than keys are never wanted
+      laps := case when laps = 0 then 1 else least(n - got, ceil((n - got)::numeric * laps / m)) end;
     end if;
   end loop;
-  if qu.rate is not null and got > 0 then update requeue.queue set tat = qu.tat + got * span where id = q; end if;
+  if qu.rate is not null then
+    qu.tat := qu.tat + make_interval(secs => got / qu.rate);
+    if got > 0 then update requeue.queue set tat = qu.tat where id = q; end if;
+    if got >= n and n < wanted then
+      f := greatest(0, (extract(epoch from qu.tat - clock_timestamp()) + 1 / qu.rate) * 1000000)::bigint;
+      return next;
+    end if;
+  end if;
 end $$;
 
--- Ends runs and hands out the next ones in one transaction. `kind` is 0 for an end that was accepted (f), 1 for a key that is
+-- Ends runs and hands out the next ones in one transaction. `kind` is 0 for what finish() says of an end (f), 1 for a key that is
 -- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out, 3 where
 -- triggers of users' transactions are to be folded in: a call without ends does that.
 --
 -- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
--- finish(), settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
--- follows in it (timers, claims) leaves out what others have locked.
+-- settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
+-- follows in it (timers, claims) leaves out what others have locked. Who waits for a lock for long is refused before its process gives
+-- the connection up, as in add().
 create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
   atts int[], vs jsonb[], errs text[])
 returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off as $$
-declare got int := 0; due timestamptz; token timestamptz; folds boolean := cardinality(ks) = 0;
-  first bigint;
+set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set lock_timeout = '8s' as $$
+declare got int := 0; due timestamptz; t timestamptz; folds boolean := cardinality(ks) = 0; first bigint;
 begin
   if not folds then
     -- the owner before its keys, as reap() and settle() lock them; whether it is there is for claim() to say
@@ -637,17 +686,16 @@ begin
     end if;
   end if;
   if n > 0 then
-    return query select 1, c.k, c.f, c.att, c.fails, c.prio, c.val from requeue.claim(q, o, n, folds) c order by c.prio desc, c.place;
+    return query select case when c.k is null then 2 else 1 end, c.k, c.f, c.att, c.fails, c.prio, c.val
+      from requeue.claim(q, o, n, folds) c order by c.prio desc, c.place;
     get diagnostics got = row_count;
-    if got < n then
+    if got < n and not exists(select 1 from requeue.queue w where w.id = q and w.paused) then
       select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
-      -- null without a rate: greatest() would pass over that, and the process would not sleep
-      select greatest(w.tat + interval '1 s' / w.rate, clock_timestamp()) into token from requeue.queue w
-        where w.id = q and w.rate is not null;
-      due := least(due, token);
       if due is not null then
-        return query select 2, null::bytea, greatest(0, (extract(epoch from due - clock_timestamp()) * 1000000)::bigint),
-          0, 0, 0, null::jsonb;
+        -- what was due before the claim somebody has locked
+        t := clock_timestamp();
+        if due < t - interval '50 ms' then due := t + interval '200 ms'; end if;
+        return query select 2, null::bytea, greatest(0, (extract(epoch from due - t) * 1000000)::bigint), 0, 0, 0, null::jsonb;
       end if;
     end if;
     if not folds then
@@ -670,37 +718,37 @@ end $$;
 -- The same, and the run has ended well when the transaction commits.
 create function requeue.succeed(q int, k_ bytea, f_ bigint) returns void language plpgsql as $$
 begin
-  perform 1 from requeue.finish(q, array[k_], array[f_], array[0::smallint], array[0::bigint], array[0], array[0],
+  perform requeue.guard(q, k_, f_);
+  perform requeue.finish(q, array[k_], array[f_], array[0::smallint], array[0::bigint], array[0], array[0],
     array[null::jsonb], array[null::text]);
-  if not found then raise exception 'the run with fence % has lost its lease', f_ using errcode = 'RQ002'; end if;
   perform requeue.wake(q);
 end $$;
 
 -- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
 -- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
--- refused. -1: o was gone before, and all its runs.
-create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns int language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare c int;
+-- refused. It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
+create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '8s' as $$
 begin
   perform pg_current_xact_id();
   perform 1 from requeue.owner where id = o for update;
-  if not found then return -1; end if;
-  -- in the order in which all lock keys
-  perform 1 from requeue.item i where i.owner = o and i.state = 2 order by i.key for update;
-  if n is not null then
-    perform 1 from requeue.owner where id = n for key share;
-    if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
-    update requeue.item i set owner = n where i.owner = o and i.state = 2 and i.fence = any(fs);
+  if found then
+    -- in the order in which all lock keys
+    perform 1 from requeue.item i where i.owner = o and i.state = 2 order by i.key for update;
+    if n is not null then
+      perform 1 from requeue.owner where id = n for key share;
+      if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
+      update requeue.item i set owner = n where i.owner = o and i.state = 2 and i.fence = any(fs);
+    end if;
+    update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
+      attempt = greatest(0, i.attempt - 1), since = clock_timestamp(), run_value = null,
+      value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
+    where i.owner = o and i.state = 2;
+    if found then perform requeue.wake(q); end if;
+    delete from requeue.owner where id = o;
   end if;
-  update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
-    attempt = greatest(0, i.attempt - 1), since = clock_timestamp(), run_value = null,
-    value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
-  where i.owner = o and i.state = 2;
-  get diagnostics c = row_count;
-  delete from requeue.owner where id = o;
-  if c > 0 then perform requeue.wake(q); end if;
-  return c;
+  return array(select i.fence from requeue.item i where i.owner = n and i.state = 2 and i.fence = any(fs));
 end $$;
 
 -- What is known of keys: of one, or of the next `most` behind `after` in the order of the keys. Each has one row: a key whose last

@@ -72,7 +72,8 @@ impl Session {
             .query(next, &[&self.queue, &self.owner, &most, &keys, &fences, &how, &zeros, &nones, &none])
             .await
             .expect("it is up");
-        let accepted = rows.iter().filter(|row| row.get::<_, i32>(0) == 0).count();
+        let accepted =
+            rows.iter().filter(|row| row.get::<_, i32>(0) == 0 && row.get::<_, i64>(2) > 0).count();
         assert_eq!(accepted, ends.len(), "an end was refused");
         rows.iter().filter(|row| row.get::<_, i32>(0) == 1).map(|row| (row.get(1), row.get(2))).collect()
     }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use self::common::cluster::Cluster;
+use self::common::cluster::{Cluster, With};
 use self::common::{Database, LONG, Looks, block_on, until};
 use requeue::engine::Status;
 use requeue::{
@@ -511,7 +511,8 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0");
     // as kill -9 leaves it
     db.sql(
-        "select requeue.join_(1, 'dead', 1); select requeue.claim(1, (select max(id) from requeue.owner), 2, true)",
+        "select requeue.join_(1, 'dead', 3600000000); select requeue.claim(1, (select max(id) from requeue.owner), 2, true);
+         update requeue.owner set lease_until = '-infinity'",
     );
     let q = open(&db.connect());
     let (worker, ran) = works(&q);
@@ -522,11 +523,11 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
 }
 
 /// Ends these runs well, and claims up to nine keys, as owner 1 of queue 1; what the server says, a line each: `0` for an end that
-/// was accepted, `1 k` for a key, `3` where triggers are to be folded in.
+/// was accepted, `0 locked` for one that is to be told again, `1 k` for a key, `3` where triggers are to be folded in.
 async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<String> {
     let (keys, fences): (Vec<&[u8]>, Vec<i64>) =
         ends.iter().map(|(key, fence)| (key.as_bytes(), *fence)).unzip();
-    let next = "select kind || coalesce(' ' || convert_from(k, 'UTF8'), '') from requeue.next(1, 1, 9, $1, $2,
+    let next = "select kind || case when f < 0 then ' locked' else coalesce(' ' || convert_from(k, 'UTF8'), '') end from requeue.next(1, 1, 9, $1, $2,
                 array_fill(0::smallint, array[$3::int]), array_fill(0::bigint, array[$3]), array_fill(0, array[$3]), array_fill(0, array[$3]),
                 array_fill(null::jsonb, array[$3]), array_fill(null::text, array[$3])) order by 1";
     let count = i32::try_from(keys.len()).expect("few");
@@ -578,23 +579,50 @@ fn processes_that_end_runs_fold_each_others_triggers_in_and_wait_for_nobody() {
 }
 
 #[test]
-fn the_ends_of_runs_lock_keys_in_the_order_in_which_triggers_do() {
+fn the_end_of_a_run_whose_key_somebody_has_locked_is_told_again_and_keeps_no_others_back() {
     let Some(db) = Database::new() else { return };
     are_held(&db, &["z", "a", "b"]);
     block_on(async {
         let (mut user, ends) = (db.client().await, db.client().await);
         let lock = user.transaction().await.expect("it is up");
-        lock.batch_execute("select 1 from requeue.item where key = 'a' for update").await.expect("it is up");
+        lock.batch_execute("select requeue.guard(1, 'a', 2)").await.expect("it is up");
         let runs = [("z", 1), ("a", 2), ("b", 3)];
-        let (said, ()) = futures_util::future::join(next_of(&ends, &runs), async {
-            somebody_waits(&db).await;
-            // whoever waits for `a` has nothing behind it
-            db.sql("select 1 from requeue.item where key in ('b', 'z') for update nowait");
-            lock.rollback().await.expect("it is up");
-        })
-        .await;
-        assert_eq!(said, ["0", "0", "0"]);
+        assert_eq!(next_of(&ends, &runs).await, ["0", "0", "0 locked"]);
+        // one that is others' by now is not told again
+        assert_eq!(next_of(&ends, &[("a", 2), ("b", 3)]).await, ["0 locked"]);
+        lock.rollback().await.expect("it is up");
+        assert_eq!(next_of(&ends, &[("a", 2)]).await, ["0"]);
     });
+}
+
+#[test]
+fn e13_a_transaction_that_a_handler_leaves_open_keeps_only_its_own_key_back() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    add(&q, "forgotten");
+    let held = Held::on(&q, || Outcome::Done);
+    let (_, fence, _) = held.begins();
+    block_on(async {
+        let mut user = db.client().await;
+        let tx = user.transaction().await.expect("it is up");
+        tx.execute("select requeue.guard(1, 'forgotten', $1)", &[&(fence as i64)]).await.expect("it is up");
+        held.go_on.send(()).expect("a run waits");
+        // its end is on the way, again and again; others' keys come and go, by users' transactions as well
+        until("a call with its end", || !q.is_settled());
+        db.sql("select requeue.add_tx('orders', 'forgotten'), requeue.add_tx('orders', 'other')");
+        let other = held.begins();
+        assert_eq!(other.0, "other");
+        held.go_on.send(()).expect("a run waits");
+        until("its end", || db.sql("select count(*) from requeue.item") == "1");
+        assert_eq!(
+            db.sql("select count(*) from requeue.inbox"),
+            "1",
+            "the trigger waits for the transaction"
+        );
+        tx.rollback().await.expect("it is up");
+    });
+    assert_eq!(held.begins().0, "forgotten");
+    held.ends();
 }
 
 #[test]
@@ -706,7 +734,15 @@ fn e15_what_an_unanswered_claim_has_brought_goes_back_in_line() {
     db.sql("select requeue.join_(1, 'old', 3600000000), requeue.join_(1, 'new', 3600000000)");
     db.sql("select requeue.claim(1, 1, 9, true)");
     let known = db.sql("select fence from requeue.item where key = 'known'");
-    assert_eq!(db.sql(&format!("select requeue.settle(1, 1, 2, array[{known}::bigint])")), "1");
+    assert_eq!(
+        db.sql(&format!("select requeue.settle(1, 1, 2, array[{known}::bigint])")),
+        format!("{{{known}}}")
+    );
+    // told again, because the answer was lost
+    assert_eq!(
+        db.sql(&format!("select requeue.settle(1, 1, 2, array[{known}::bigint])")),
+        format!("{{{known}}}")
+    );
     assert_eq!(
         db.sql("select convert_from(key, 'UTF8'), state, owner from requeue.item order by key"),
         "known|2|2\nunknown|1|"
@@ -916,6 +952,27 @@ fn e22_an_idle_process_looks_once_a_second() {
     looks.has_slept();
     until("three more looks", || db.sql("select count(*) >= 5 from look") == "t");
     assert_eq!(db.sql("select count(*) from looks where early"), "0");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e22_an_idle_process_looks_once_a_second_also_with_a_rate_and_while_the_queue_is_paused() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q: Queue<String> = pg.queue("orders").dispatch_rate(1000.0, 100).open().wait().expect("up");
+    let (worker, ran) = works(&q);
+    add(&q, "k");
+    ran.recv_timeout(LONG).expect("a run");
+    until("it sleeps", || db.sql("select bool_and(idle) and count(*) = 1 from requeue.owner") == "t");
+    let looks = Looks::noted(|sql| db.sql(sql));
+    // there are tokens, and no keys
+    looks.has_slept();
+    // there is a timer that is due, and no key may go
+    q.client().pause().wait().expect("it is up");
+    db.sql("select requeue.add(1, array['due'::bytea], array[1::bigint], array[0])");
+    looks.has_slept();
+    q.client().resume().wait().expect("it is up");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "due");
     assert!(worker.stop(LONG).wait().complete);
 }
 
@@ -1137,6 +1194,133 @@ fn e9_a_rate_is_told_and_taken_back() {
     drop(pg.queue::<String>("orders").no_dispatch_rate().open().wait().expect("up"));
     assert_eq!(stored(), None);
     ran.recv_timeout(LONG).expect("the other one, though its turn was days away");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e9_a_rate_that_the_server_cannot_keep_is_refused_and_those_at_the_ends_are_kept() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let name = |rate: f64| format!("at {rate}");
+    let opens = |rate, burst| pg.queue::<String>(&name(rate)).dispatch_rate(rate, burst).open().wait();
+    let wrong = [
+        (f64::NAN, 1),
+        (0.0, 1),
+        (1e-7, 1),
+        (2e6, 1),
+        (f64::INFINITY, 1),
+        (1.0, 0),
+        (50.0, u32::MAX),
+        (1e-6, 1001),
+    ];
+    for (rate, burst) in wrong {
+        let refused = opens(rate, burst).map(drop).expect_err("it can't be kept");
+        assert!(refused.to_string().contains("keys a second and"), "{refused}");
+    }
+    for (rate, burst) in [(1e6, i32::MAX.unsigned_abs()), (1e-6, 1000), (3e5, 1)] {
+        let q = opens(rate, burst).expect("it can be kept");
+        let (worker, ran) = works(&q);
+        add(&q, "k");
+        ran.recv_timeout(LONG).expect("a run");
+        assert!(worker.stop(LONG).wait().complete);
+    }
+}
+
+#[test]
+fn b2_a_key_that_is_raised_to_the_usual_priority_is_handed_out() {
+    let Some(db) = Database::new() else { return };
+    let orders = db.connect().client("orders");
+    let add =
+        |key: &str, priority| orders.add_many(&[key.to_owned()], None, priority).wait().expect("it is up");
+    add("low", -5);
+    add("other", 0);
+    // what lies before the first key of the usual priority is not looked at any more
+    until("the floor has moved", || {
+        db.sql("select requeue.advance(1)");
+        db.sql("select pos from requeue.floor") == "2"
+    });
+    add("low", 0);
+    db.sql("select requeue.join_(1, 'test', 3600000000)");
+    assert_eq!(
+        db.sql("select convert_from(k, 'UTF8') from requeue.claim(1, 1, 9, true) order by place"),
+        "other\nlow"
+    );
+}
+
+#[test]
+fn e2_a_standby_accepts_nothing_not_even_what_it_knows() {
+    let Some(cluster) = Cluster::start_with("", With::Replica) else { return };
+    let url = cluster.database();
+    let pg = Postgres::connect(&url).wait().expect("it is up");
+    pg.migrate().wait().expect("a schema");
+    let key = ["k".to_owned()];
+    pg.client("orders").add_many(&key, None, 0).wait().expect("it is up");
+    let host = cluster.folder().display().to_string();
+    let standby = Postgres::connect(&url.replace(&host, &format!("{host}/s1"))).wait().expect("it is up");
+    until("the key is there", || standby.client("orders").list().wait().is_ok_and(|keys| keys.len() == 1));
+    let refused = standby.client("orders").add_many(&key, None, 0).wait().expect_err("it is a standby");
+    assert!(
+        matches!(&refused, EngineError::NotApplied(why) if why.to_string().contains("standby")),
+        "{refused}"
+    );
+}
+
+#[test]
+fn e10_what_no_claim_could_take_in_is_refused_in_the_users_transaction() {
+    let Some(db) = Database::new() else { return };
+    drop(open(&db.connect()));
+    block_on(async {
+        let user = db.client().await;
+        let adds = "select requeue.add_tx(1, array['k'::bytea], array[$1::bigint], array[$2::int])";
+        for (delay, rank) in [(i64::MAX, 0), (0_i64, i32::MIN), (0, 32_769)] {
+            let refused = user.execute(adds, &[&delay, &rank]).await.expect_err("it can't be kept");
+            let why = refused.as_db_error().and_then(|e| e.constraint()).expect("a rule of the table");
+            assert!(why.contains("of_transactions"), "{why}");
+        }
+        for (delay, rank) in [(6_000_000_000_000_000_000_i64, 0), (0, -32_767), (0, 32_768)] {
+            user.execute(adds, &[&delay, &rank]).await.expect("it is kept");
+        }
+    });
+    db.sql("select requeue.join_(1, 'test', 3600000000)");
+    assert_eq!(db.sql("select count(*) from requeue.claim(1, 1, 9, true)"), "1");
+}
+
+#[test]
+fn what_ends_well_is_not_told_of_as_given_up_whatever_ends_beside_it() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["a", "b"]);
+    db.sql("insert into requeue.dead(queue, key, failures, attempt) values (1, 'a', 3, 3), (1, 'b', 3, 3), (1, 'c', 3, 3)");
+    db.sql("select requeue.add(1, array['b'::bytea], array[0::bigint], array[0])");
+    block_on(async {
+        // the end of c is a zombie's
+        let ends = [("a", 1), ("b", 2), ("c", 3)];
+        assert_eq!(next_of(&db.client().await, &ends).await, ["0", "0", "1 b"]);
+    });
+    assert_eq!(db.sql("select convert_from(key, 'UTF8') from requeue.dead"), "c");
+}
+
+#[test]
+fn an_error_that_the_databases_encoding_lacks_letters_for_is_kept_without_them() {
+    let Some(cluster) = Cluster::shared() else { return };
+    cluster.sql(
+        "postgres",
+        "create database latin template template0 encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'",
+    );
+    let pg = Postgres::connect(&cluster.url("latin")).wait().expect("it is up");
+    pg.migrate().wait().expect("a schema");
+    let q = open(&pg);
+    let gives_up = |run: Run<String>| match run.key().as_str() {
+        "well" => Outcome::Done,
+        _ => Outcome::GiveUp("a → b: café".into()),
+    };
+    let worker = Worker::of(&q).workers(3).start_threads(gives_up).expect("threads");
+    for key in ["odd", "well", "odd too"] {
+        add(&q, key);
+    }
+    until("all have ended", || cluster.sql("latin", "select count(*) from requeue.item") == "0");
+    let errors =
+        cluster.sql("latin", "select convert_from(key, 'UTF8'), error from requeue.dead order by key");
+    assert_eq!(errors, "odd|a ? b: caf?\nodd too|a ? b: caf?");
     assert!(worker.stop(LONG).wait().complete);
 }
 
