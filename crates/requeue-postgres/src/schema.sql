@@ -558,8 +558,9 @@ begin
     t := clock_timestamp();
     -- one key, where the clock was set back
     qu.tat := greatest(case when qu.tat <= t then qu.tat else t - make_interval(secs => 1 / qu.rate) end,
-      t - make_interval(secs => qu.burst / qu.rate));
-    n := floor(least(n, extract(epoch from t - qu.tat) * qu.rate + 1e-9))::int;
+      -- times are rounded: no whole token may be lost by that
+      t - make_interval(secs => qu.burst / qu.rate) - interval '1 us');
+    n := floor(least(n, qu.burst, extract(epoch from t - qu.tat) * qu.rate + 1e-9))::int;
   end if;
   while n > 0 loop
     if not qu.grouped then
