@@ -1595,3 +1595,45 @@ fn e16_the_last_handle_gives_the_lease_up_also_while_the_engine_gives_a_key() {
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "the lease is given up");
     assert_eq!(db.sql("select state, attempt from requeue.item"), "1|0", "and the key is in line for others");
 }
+
+#[test]
+fn a_host_that_takes_connections_and_is_silent_leaves_time_for_the_next() {
+    let Some(db) = Database::new() else { return };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let (server, name) = (db.cluster.folder().display(), &db.name);
+    let hosts = format!("host=127.0.0.1,{server} port={port},5432 user=postgres dbname={name}");
+    let pg = Postgres::connect(&hosts).wait().expect("the other one answers");
+    assert_eq!(pg.queues().wait().expect("it is up"), Vec::<String>::new());
+}
+
+#[test]
+fn a_database_whose_sessions_begin_at_a_higher_isolation_level_is_as_any_other() {
+    let Some(db) = Database::new() else { return };
+    db.sql(&format!("alter database {} set default_transaction_isolation = 'serializable'", db.name));
+    db.sql(
+        "create table level(name text primary key);
+         create function notes() returns trigger language plpgsql as $$
+         begin
+           if current_setting('application_name') = 'requeue' then
+             insert into level values (current_setting('transaction_isolation')) on conflict do nothing;
+           end if;
+           return null;
+         end $$;
+         create trigger notes after insert or update or delete on requeue.item for each statement execute function notes();
+         create trigger notes after insert or update or delete on requeue.owner for each statement execute function notes()",
+    );
+    let (a, b) = (open(&db.connect()), open(&db.connect()));
+    let ((one, ran), (two, ran_too)) = (works(&a), works(&b));
+    for n in 0..50 {
+        for q in [&a, &b] {
+            add(q, &format!("k{}", n % 3));
+        }
+    }
+    until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
+    assert!(ran.try_iter().chain(ran_too.try_iter()).count() > 0);
+    assert_eq!(db.sql("select name from level"), "read committed");
+    for worker in [one, two] {
+        assert!(worker.stop(LONG).wait().complete);
+    }
+}
