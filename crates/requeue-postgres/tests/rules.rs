@@ -1637,3 +1637,40 @@ fn a_database_whose_sessions_begin_at_a_higher_isolation_level_is_as_any_other()
         assert!(worker.stop(LONG).wait().complete);
     }
 }
+
+#[test]
+fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease() {
+    let Some(db) = Database::new() else { return };
+    // there are always more keys of the dead
+    db.sql(
+        "select requeue.open('busy');
+         create table call(n int);
+         alter function requeue.maintain(int) rename to maintains;
+         create function requeue.maintain(q int) returns int language plpgsql as $$
+         begin
+           if q <> 1 then return requeue.maintains(q); end if;
+           insert into call values (1);
+           perform pg_sleep(0.01);
+           return 1000;
+         end $$",
+    );
+    let pg = db.connect();
+    // one that has prefetch claims, and has a lease
+    let opens = |name: &str, lease| {
+        let q: Queue<String> = pg.queue(name).lease(lease).prefetch(1).open().wait().expect("it is up");
+        q
+    };
+    let _busy = opens("busy", HOUR);
+    until("what is to be cleared up", || db.sql("select count(*) > 1 from call") == "t");
+    let _other = opens("other", Duration::from_secs(15));
+    let owner = || db.sql("select id from requeue.owner where queue = 2");
+    until("a lease", || !owner().is_empty());
+    let owner = owner();
+    let until_when = format!("select lease_until from requeue.owner where id = {owner}");
+    let first = db.sql(&until_when);
+    until("its extension", || {
+        let now = db.sql(&until_when);
+        assert!(!now.is_empty(), "it was lost");
+        now != first
+    });
+}
