@@ -1674,3 +1674,96 @@ fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease()
         now != first
     });
 }
+
+/// A key, or a value, that a program does not expect.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Brittle(String);
+
+impl Brittle {
+    fn of(text: String) -> Self {
+        assert!(!text.starts_with("bad"), "nobody writes that");
+        Self(text)
+    }
+}
+
+impl requeue::engine::Key for Brittle {
+    fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
+        self.0.as_bytes().into()
+    }
+    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
+        Ok(Self::of(String::from_utf8(bytes)?))
+    }
+}
+
+impl serde::Serialize for Brittle {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(to)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Brittle {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self::of)
+    }
+}
+
+#[test]
+fn a_key_gives_up_where_what_reads_it_or_its_value_panics_and_others_go_on() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue_with("orders", |_: &mut Brittle, _| ()).open().wait().expect("the schema is there");
+    let (tell, ran) = mpsc::channel();
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<Brittle, Brittle>| {
+        drop(tell.send(run.key().0.clone()));
+    });
+    let worker = worker.expect("threads");
+    let add = |key: &str, value: &str| {
+        q.add_with(Brittle(key.into()), Add::now().value(Brittle(value.into()))).wait().expect("it is up");
+    };
+    add("bad", "fine");
+    add("fine", "bad");
+    until("two that give up", || db.sql("select count(*) from requeue.dead") == "2");
+    assert_eq!(
+        db.sql("select error from requeue.dead order by key"),
+        "what reads the key panicked\nwhat reads the value panicked"
+    );
+    add("good", "fine");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run"), "good");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn as_many_keys_can_be_claimed_as_there_are() {
+    let Some(db) = Database::new() else { return };
+    let q = db.connect().queue("orders").prefetch(usize::MAX).open().wait().expect("the schema is there");
+    let (worker, ran) = works(&q);
+    add(&q, "k");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "k");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn a_priority_that_this_library_does_not_have_is_the_nearest() {
+    let Some(db) = Database::new() else { return };
+    db.sql(
+        "select requeue.add_tx('orders', 'high', priority => 100000);
+         select requeue.add_tx('orders', 'low', priority => -100000)",
+    );
+    let pg = db.connect();
+    let listed = || {
+        let mut listed = pg.client("orders").list().wait().expect("it is up");
+        listed.sort_by_key(|it| it.key.clone());
+        listed.iter().map(|it| it.priority).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), [i16::MAX, i16::MIN], "triggers that nobody has taken in");
+    let q: Queue<String> = pg.queue("orders").prefetch(3).open().wait().expect("the schema is there");
+    q.add_with("urgent".into(), Add::now().priority(7)).wait().expect("it is up");
+    until("three keys in memory", || q.in_memory().len() == 3);
+    assert_eq!(listed(), [i16::MAX, i16::MIN, 7]);
+    let held = Held::on(&q, || Outcome::Done);
+    for name in ["high", "urgent", "low"] {
+        assert_eq!(held.begins().0, name);
+        held.go_on.send(()).expect("a run waits");
+    }
+    assert!(held.worker.stop(LONG).wait().complete);
+}
