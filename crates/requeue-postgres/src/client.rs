@@ -1,6 +1,6 @@
 //! A queue, as a process has it that does not work on it.
 
-use crate::desk::{fits, micros};
+use crate::desk::{fits, micros, priority};
 use crate::dial::{Hub, known};
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
@@ -552,7 +552,6 @@ const PAGE: i32 = 20_000;
 /// both places, and not in none.
 async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
     let number = |row: &Row, nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
-    let priority = |row: &Row, nth: usize| i16::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
     let value = |row: &Row, nth: usize| {
         row.get::<_, Option<Json<Box<RawValue>>>>(nth).map(|Json(value)| value.get().to_owned())
     };
@@ -567,7 +566,7 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
             let mut listed = Listed::new(row.get(0), status);
             listed.due_in = (delay > 0).then(|| age(delay));
             listed.attempt = 1;
-            listed.priority = priority(row, 2);
+            listed.priority = priority(row.get(2));
             listed.value = value(row, 3);
             listed.age = age(row.get(4));
             after = row.get(5);
@@ -598,7 +597,7 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
             listed.every = row.get::<_, Option<i64>>(4).map(age);
             listed.failures = number(row, 5);
             listed.attempt = number(row, 6);
-            listed.priority = priority(row, 7);
+            listed.priority = priority(row.get(7));
             listed.value = value(row, 8);
             listed.age = age(row.get(9));
             listed.error = row.get(10);

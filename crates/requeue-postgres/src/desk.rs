@@ -77,6 +77,12 @@ pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(LONGEST).min(LONGEST)
 }
 
+/// A priority as the server has it: those of other programs may be out of this library's range.
+pub(crate) fn priority(stored: i32) -> i16 {
+    let clamped = stored.clamp(i16::MIN.into(), i16::MAX.into());
+    i16::try_from(clamped).unwrap_or_default()
+}
+
 impl Desk {
     pub(crate) fn new(sleepers: Arc<Sleepers>) -> Self {
         Self { sleepers, noted: Mutex::default(), wake: Notify::new() }

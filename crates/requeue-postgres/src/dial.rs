@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::link::{Dial, Driver, Failed, Heard, Link, Statements};
+use crate::link::{ANSWERS, Dial, Driver, Failed, Heard, Hosts, Link, Statements, words};
 use crate::queue::QueueBuilder;
 use crate::sleepers::Sleepers;
 use crate::words::Words;
@@ -10,15 +10,18 @@ use requeue::engine::{Answer, Key};
 use requeue::{BoxError, EngineError, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use tokio_postgres::config::{Host, LoadBalanceHosts};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
-use tokio_postgres::{AsyncMessage, Config, Socket};
+use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 /// What is sent to the server when the last handle is gone may take so long: ends of runs, and keys that are put back.
 const CLOSES: Duration = Duration::from_secs(5);
@@ -44,13 +47,14 @@ pub struct Postgres {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Postgres").field("hosts", &self.hub.config.get_hosts()).finish_non_exhaustive()
+        let hosts: Vec<_> = self.hub.hosts.iter().flat_map(Config::get_hosts).collect();
+        f.debug_struct("Postgres").field("hosts", &hosts).finish_non_exhaustive()
     }
 }
 
 /// What the queues of a server share.
 pub(crate) struct Hub {
-    config: Config,
+    hosts: Hosts,
     dial: Dial,
     statements: Statements,
     /// Whether notifications come in.
@@ -134,8 +138,32 @@ impl Hub {
 
     /// One more connection.
     pub(crate) fn link(&self) -> Link {
-        Link::new(self.config.clone(), self.dial.clone(), None, self.statements)
+        Link::new(self.hosts.clone(), self.dial.clone(), None, self.statements)
     }
+}
+
+/// Connects to the first host that answers. Each has its share of the time: one that is silent leaves some to the others.
+async fn reach<T>(
+    hosts: &[Config],
+    tls: &T,
+) -> Result<(tokio_postgres::Client, Connection<Socket, T::Stream>), Failed>
+where
+    T: MakeTlsConnect<Socket> + Clone,
+{
+    let share = ANSWERS / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+    let mut order: Vec<_> = hosts.iter().collect();
+    if hosts.iter().any(|host| host.get_load_balance_hosts() == LoadBalanceHosts::Random) {
+        order.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
+    }
+    let mut failed = Failed::silent();
+    for host in order {
+        failed = match tokio::time::timeout(share, host.connect(tls.clone())).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(e)) => Failed::Not(words(&e)),
+            Err(_) => Failed::silent(),
+        };
+    }
+    Err(failed)
 }
 
 /// How connections are made with this kind of TLS.
@@ -146,10 +174,10 @@ where
     T::TlsConnect: Send,
     <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
-    Arc::new(move |config: Config, heard: Option<Heard>| {
+    Arc::new(move |hosts: Hosts, heard: Option<Heard>| {
         let tls = tls.clone();
         Box::pin(async move {
-            let (client, mut connection) = config.connect(tls).await?;
+            let (client, mut connection) = reach(&hosts, &tls).await?;
             let driver: Driver = Box::pin(async move {
                 while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     if let (AsyncMessage::Notification(said), Some(heard)) = (message, &heard) {
@@ -164,7 +192,7 @@ where
 
 /// How a server is reached.
 struct Ways {
-    config: Config,
+    hosts: Hosts,
     statements: Statements,
     hears: Hears,
 }
@@ -172,7 +200,7 @@ struct Ways {
 /// Where notifications come in.
 enum Hears {
     /// On a connection made so.
-    At(Box<Config>),
+    At(Hosts),
     Nothing,
 }
 
@@ -181,7 +209,7 @@ impl Ways {
     fn of(mut words: Words) -> Result<Self, BoxError> {
         let mode = words.take("pool_mode");
         let direct = words.take_direct()?.map(read).transpose()?;
-        let config = read(words)?;
+        let hosts = read(words)?;
         let shares = match mode.as_deref() {
             None => direct.is_some(),
             Some("session") => false,
@@ -190,18 +218,48 @@ impl Ways {
         };
         Ok(match (shares, direct) {
             (false, direct) => {
-                let hears = Hears::At(Box::new(direct.unwrap_or_else(|| config.clone())));
-                Self { config, statements: Statements::Prepared, hears }
+                let hears = Hears::At(direct.unwrap_or_else(|| hosts.clone()));
+                Self { hosts, statements: Statements::Prepared, hears }
             }
             (true, direct) => {
-                let hears = direct.map_or(Hears::Nothing, |direct| Hears::At(Box::new(direct)));
-                Self { config, statements: Statements::Whole, hears }
+                let hears = direct.map_or(Hears::Nothing, Hears::At);
+                Self { hosts, statements: Statements::Whole, hears }
             }
         })
     }
 }
 
-fn read(words: Words) -> Result<Config, BoxError> {
+/// The hosts of a connection string.
+fn read(words: Words) -> Result<Hosts, BoxError> {
+    let all = parse(words.clone())?;
+    let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
+    let count = hosts.len().max(addresses.len());
+    let fits = |list: usize| list == 0 || list == count;
+    // what does not fit tokio-postgres refuses, and says why
+    if count < 2 || !fits(hosts.len()) || !fits(addresses.len()) || !(fits(ports.len()) || ports.len() == 1) {
+        return Ok([all].into());
+    }
+    let none = parse(words.without_hosts())?;
+    let one = |nth: usize| {
+        let mut one = none.clone();
+        match hosts.get(nth) {
+            Some(Host::Tcp(host)) => one.host(host),
+            #[cfg(unix)]
+            Some(Host::Unix(folder)) => one.host_path(folder),
+            None => &mut one,
+        };
+        if let Some(address) = addresses.get(nth) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(nth).or(ports.first()) {
+            one.port(*port);
+        }
+        one
+    };
+    Ok((0..count).map(one).collect())
+}
+
+fn parse(words: Words) -> Result<Config, BoxError> {
     match words.join().parse::<Config>() {
         Ok(mut config) => {
             if config.get_application_name().is_none() {
@@ -291,7 +349,7 @@ impl Postgres {
     }
 
     fn start(ways: Ways, dial: Dial) -> Op<Self> {
-        let Ways { config, statements, hears } = ways;
+        let Ways { hosts, statements, hears } = ways;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
@@ -315,16 +373,16 @@ impl Postgres {
         let sleepers: Arc<Sleepers> = Arc::default();
         let wakes = sleepers.clone();
         let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
-        let office = Link::new(config.clone(), dial.clone(), None, statements);
+        let office = Link::new(hosts.clone(), dial.clone(), None, statements);
         let (is_heard, pulse) = match hears {
-            Hears::At(direct) => (true, Link::new(*direct, dial.clone(), Some(heard), Statements::Prepared)),
-            Hears::Nothing => (false, Link::new(config.clone(), dial.clone(), None, statements)),
+            Hears::At(direct) => (true, Link::new(direct, dial.clone(), Some(heard), Statements::Prepared)),
+            Hears::Nothing => (false, Link::new(hosts.clone(), dial.clone(), None, statements)),
         };
         let hub = Hub {
             desk: Arc::new(Desk::new(sleepers.clone())),
             office: Arc::new(AsyncMutex::new(office)),
             pulse: Arc::new(AsyncMutex::new(pulse)),
-            config,
+            hosts,
             dial,
             statements,
             hears: is_heard,
@@ -483,5 +541,38 @@ pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
             let why = "the schema `requeue` is not there: call migrate(), or `requeue migrate`";
             Err(EngineError::NotApplied(why.into()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_tried_by_itself_with_all_that_the_string_says_otherwise() {
+        let all = |config: &str| read(Words::of(config)).expect("it can be read");
+        let one = |config: &str| config.parse::<Config>().expect("it can be read");
+        let named = "application_name=requeue";
+        assert_eq!(
+            *all("host=a,/b port=1,2 user=u"),
+            [one(&format!("user=u {named} host=a port=1")), one(&format!("user=u {named} host=/b port=2"))]
+        );
+        assert_eq!(
+            *all("hostaddr=10.0.0.1,10.0.0.2 port=1 host='a,b'"),
+            [
+                one(&format!("{named} host=a hostaddr=10.0.0.1 port=1")),
+                one(&format!("{named} host=b hostaddr=10.0.0.2 port=1"))
+            ]
+        );
+        assert_eq!(
+            *all("postgres://u:p@a:1,b/d?connect_timeout=3"),
+            [
+                one(&format!("postgres://u:p@a:1/d?connect_timeout=3&{named}")),
+                one(&format!("postgres://u:p@b/d?connect_timeout=3&{named}"))
+            ]
+        );
+        assert_eq!(*all("host=a"), [one(&format!("{named} host=a"))]);
+        // tokio-postgres says what is wrong
+        assert_eq!(all("host=a,b,c port=1,2").len(), 1);
     }
 }

@@ -17,11 +17,15 @@ use tokio_postgres::{Client, Config, Error, Row, Statement};
 /// A call that is not answered for so long has an unknown outcome, and its connection is given up: it may lead nowhere.
 pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
 
+const SILENT: &str = "the server does not answer";
+
 /// What a connection needs to go on: it is driven by a task of its own.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver), Error>> + Send>>;
+type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver), Failed>> + Send>>;
+/// The hosts of a connection string, each with all that the string says otherwise.
+pub(crate) type Hosts = Arc<[Config]>;
 /// Makes connections. It is told the channel that notifications go to.
-pub(crate) type Dial = Arc<dyn Fn(Config, Option<Heard>) -> Dialed + Send + Sync>;
+pub(crate) type Dial = Arc<dyn Fn(Hosts, Option<Heard>) -> Dialed + Send + Sync>;
 /// What is done with a notification's payload.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -49,7 +53,7 @@ impl From<Failed> for EngineError {
 }
 
 /// What the server said, with its detail: tokio-postgres shows "db error" alone.
-fn words(error: &Error) -> BoxError {
+pub(crate) fn words(error: &Error) -> BoxError {
     match error.as_db_error() {
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}").into(),
@@ -73,6 +77,11 @@ fn words(error: &Error) -> BoxError {
 }
 
 impl Failed {
+    /// The server does not answer, and was asked for nothing yet that changes anything.
+    pub(crate) fn silent() -> Self {
+        Self::Not(SILENT.into())
+    }
+
     /// In words; `None` if the server does what it should.
     pub(crate) fn why(&self) -> Option<String> {
         match self {
@@ -100,11 +109,13 @@ impl Failed {
 
 /// A connection, made when it is needed.
 pub(crate) struct Link {
-    config: Config,
+    hosts: Hosts,
     dial: Dial,
     heard: Option<Heard>,
     statements: Statements,
     live: Option<Arc<Live>>,
+    /// The task that makes the next one. Who waits for it may stop before it has ended, and the next one goes on to wait.
+    dialing: Option<JoinHandle<Result<Arc<Live>, Failed>>>,
     /// Those that were prepared on that connection.
     prepared: HashMap<&'static str, Statement>,
 }
@@ -137,13 +148,17 @@ impl Live {
         let failed = match answer {
             Ok(Ok(said)) => return Ok(said),
             Ok(Err(e)) => Failed::of(&e),
-            Err(_) => Failed::Maybe("the server does not answer".into()),
+            Err(_) => Failed::Maybe(SILENT.into()),
         };
         if matches!(failed, Failed::Maybe(_)) {
-            self.given_up.store(true, Relaxed);
-            self.driver.abort();
+            self.give_up();
         }
         Err(failed)
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
+        self.driver.abort();
     }
 }
 
@@ -196,9 +211,29 @@ impl Call {
     }
 }
 
+/// Makes a session ready to be used.
+async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Arc<Live>, Failed> {
+    let begins = async {
+        let (client, driver) = dialed.await?;
+        let live = Live { client, driver: tokio::spawn(driver), given_up: AtomicBool::new(false) };
+        if statements == Statements::Prepared {
+            // At a higher level, which a role or a database may have, adds and claims of the same keys would fail. What is set behind
+            // a pooler would be another client's.
+            let set = "set default_transaction_isolation = 'read committed'";
+            live.client.batch_execute(set).await.map_err(|e| Failed::Not(words(&e)))?;
+        }
+        if hears {
+            // what is refused here is done without: everybody looks once a second anyway
+            drop(live.client.batch_execute("listen requeue").await);
+        }
+        Ok(Arc::new(live))
+    };
+    tokio::time::timeout(ANSWERS, begins).await.unwrap_or_else(|_| Err(Failed::silent()))
+}
+
 impl Link {
-    pub(crate) fn new(config: Config, dial: Dial, heard: Option<Heard>, statements: Statements) -> Self {
-        Self { config, dial, heard, statements, live: None, prepared: HashMap::new() }
+    pub(crate) fn new(hosts: Hosts, dial: Dial, heard: Option<Heard>, statements: Statements) -> Self {
+        Self { hosts, dial, heard, statements, live: None, dialing: None, prepared: HashMap::new() }
     }
 
     /// The connection, if it stands.
@@ -221,21 +256,22 @@ impl Link {
             return Ok(live);
         }
         self.hang_up();
-        let dialed = (self.dial)(self.config.clone(), self.heard.clone());
-        let dialed = tokio::time::timeout(ANSWERS, dialed).await;
-        let dialed = dialed.map_err(|_| Failed::Not("the server does not answer".into()))?;
-        let (client, driver) = dialed.map_err(|e| Failed::Not(words(&e)))?;
-        let live = Arc::new(Live { client, driver: tokio::spawn(driver), given_up: AtomicBool::new(false) });
-        if self.heard.is_some() {
-            // what is refused here is done without: everybody looks once a second anyway
-            drop(tokio::time::timeout(ANSWERS, live.client.batch_execute("listen requeue")).await);
-        }
+        let dialing = self.dialing.get_or_insert_with(|| {
+            let dialed = (self.dial)(self.hosts.clone(), self.heard.clone());
+            tokio::spawn(begin(dialed, self.heard.is_some(), self.statements))
+        });
+        let dialed = dialing.await;
+        self.dialing = None;
+        let live = dialed.map_err(|e| Failed::Not(e.into()))??;
         self.live = Some(live.clone());
         Ok(live)
     }
 
+    /// Gives the connection up, whoever has a statement on it.
     fn hang_up(&mut self) {
-        self.live = None;
+        if let Some(live) = self.live.take() {
+            live.give_up();
+        }
         self.prepared.clear();
     }
 
@@ -252,7 +288,10 @@ impl Link {
                 let statement = match prepared {
                     Ok(Ok(statement)) => statement,
                     Ok(Err(e)) => return Err(Failed::Not(words(&e))),
-                    Err(_) => return Err(Failed::Not("the server does not answer".into())),
+                    Err(_) => {
+                        self.hang_up();
+                        return Err(Failed::silent());
+                    }
                 };
                 self.prepared.insert(sql, statement.clone());
                 statement
@@ -270,7 +309,8 @@ impl Link {
         self.call(sql).await?.query(params, ANSWERS).await
     }
 
-    /// The same with a limit for how long all of it may take, a connection that has to be made included.
+    /// The same with a limit for how long all of it may take, a connection that has to be made included. That goes on to be
+    /// made when the limit is over, for the next call.
     pub(crate) async fn query_for(
         &mut self,
         sql: &'static str,
@@ -280,7 +320,7 @@ impl Link {
         let begun = Instant::now();
         let Ok(call) = tokio::time::timeout(limit, self.call(sql)).await else {
             self.hang_up();
-            return Err(Failed::Not("the server does not answer".into()));
+            return Err(Failed::silent());
         };
         call?.query(params, limit.saturating_sub(begun.elapsed())).await
     }
@@ -289,5 +329,87 @@ impl Link {
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Failed> {
         let live = self.connected().await?;
         live.judge(Ok(live.client.batch_execute(sql).await))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use tokio_postgres::NoTls;
+
+    const LONG: Duration = Duration::from_secs(300);
+
+    /// A server that lets everybody in when it may, and then reads and answers no more. What it tells is when somebody connects.
+    fn silent_server() -> (u16, Receiver<()>, Sender<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let ((tells, comes), (lets_in, may)) = (channel(), channel());
+        std::thread::spawn(move || {
+            let mut all: Vec<TcpStream> = Vec::new();
+            for client in listener.incoming() {
+                let mut client = client.expect("it connects");
+                assert!(client.read(&mut [0; 1024]).expect("it is there") > 0, "it says who it is");
+                tells.send(()).expect("the test goes on");
+                if may.recv().is_err() {
+                    return;
+                }
+                // it is who it says, and the server is ready
+                client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").expect("it is there");
+                all.push(client);
+            }
+        });
+        (port, comes, lets_in)
+    }
+
+    fn link(port: u16) -> Link {
+        let config: Config = format!("host=127.0.0.1 port={port} user=u").parse().expect("it can be read");
+        let dial: Dial = Arc::new(|hosts: Hosts, _| {
+            Box::pin(async move {
+                let (client, connection) =
+                    hosts[0].connect(NoTls).await.map_err(|e| Failed::Not(words(&e)))?;
+                let driver: Driver = Box::pin(async move { drop(connection.await) });
+                Ok((client, driver))
+            })
+        });
+        // it begins without a statement
+        Link::new([config].into(), dial, None, Statements::Whole)
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    #[test]
+    fn a_connection_that_is_being_made_goes_on_when_a_call_has_no_time_left() {
+        let (port, comes, lets_in) = silent_server();
+        let mut link = link(port);
+        block_on(async {
+            for _ in 0..3 {
+                let failed = link.query_for("select 1", &[], Duration::from_millis(20)).await;
+                assert!(matches!(failed, Err(Failed::Not(_))), "{failed:?}");
+            }
+            lets_in.send(()).expect("it waits");
+            tokio::time::timeout(LONG, link.connect()).await.expect("in time").expect("it is let in");
+        });
+        assert_eq!(comes.try_iter().count(), 1, "one connection was made");
+    }
+
+    #[test]
+    fn a_connection_on_which_a_statement_can_not_be_prepared_is_given_up() {
+        let (port, _comes, lets_in) = silent_server();
+        let mut link = link(port);
+        lets_in.send(()).expect("it waits");
+        block_on(async {
+            link.connect().await.expect("it is let in");
+            link.statements = Statements::Prepared;
+            assert!(link.is_up());
+            let failed = link.call("select 1").await.map(drop);
+            assert!(matches!(failed, Err(Failed::Not(_))), "{failed:?}");
+            assert!(!link.is_up(), "it leads nowhere");
+        });
     }
 }

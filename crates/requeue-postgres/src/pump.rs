@@ -152,11 +152,11 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         let mut is_gone = left.is_zero();
         if !is_gone && sent.duration_since(acked) + tick >= third {
             let (beat, length) = ("select requeue.beat($1, $2)", lease.micros());
-            // the other queues of this handle extend their leases on this connection too
-            let limit = left.min(tick);
-            let beat = match tokio::time::timeout(limit, pulse.lock()).await {
+            // the other queues of this handle extend their leases on this connection too: nobody has it for longer than a tick
+            let beat = match tokio::time::timeout(left, pulse.lock()).await {
                 Ok(mut pulse) => {
-                    pulse.query_for(beat, &[&owner, &length], limit.saturating_sub(sent.elapsed())).await.ok()
+                    let left = safe.saturating_sub(acked.elapsed());
+                    pulse.query_for(beat, &[&owner, &length], left.min(tick)).await.ok()
                 }
                 Err(_) => None,
             };
@@ -182,16 +182,17 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         } else if !failing && !*closing.borrow() {
             // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
             let end = sent + lease.length / 6;
-            let mut pulse = pulse.lock().await;
             let maintain = "select requeue.maintain($1)";
-            // a dead process may have had a hundred thousand keys
+            // a dead process may have had a hundred thousand keys; between two calls the other queues extend their leases
             let mut more = true;
             while more && Instant::now() < end {
+                let Ok(mut pulse) = tokio::time::timeout_at(end.into(), pulse.lock()).await else { break };
                 let done = pulse.query_for(maintain, &[&lease.pen.queue], tick).await;
                 more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= 1000));
             }
+            let pulse = tokio::time::timeout_at(end.into(), pulse.lock()).await;
             let left = end.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
+            if let (Ok(mut pulse), false) = (pulse, left.is_zero()) {
                 let renewed = pulse.query_for("select requeue.renew($1)", &[&visits], left).await;
                 visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0)));
             }
@@ -450,7 +451,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
             )
             .await?;
         let mut said = Next::default();
-        for row in &answer {
+        for (nth, row) in answer.iter().enumerate() {
+            // what merges values may take long, and the lease is extended by the same thread
+            if nth % 64 == 63 {
+                tokio::task::yield_now().await;
+            }
             match row.get::<_, i32>(0) {
                 0 => {
                     let fence: i64 = row.get(2);
@@ -522,7 +527,7 @@ fn claimed(row: &Row) -> Claimed {
         fence: row.get(2),
         attempt: count(3),
         failures: count(4),
-        priority: i16::try_from(row.get::<_, i32>(5)).unwrap_or(0),
+        priority: crate::desk::priority(row.get(5)),
         value: value.map(|Json(value)| value),
     }
 }

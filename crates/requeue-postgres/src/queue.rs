@@ -17,7 +17,6 @@ use requeue::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
@@ -368,7 +367,7 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
         }
         let in_line = inner.front.len();
         // what waits in memory is what is claimed beyond those who wait
-        Some(self.front.wanted() + inner.prefetch.saturating_sub(in_line))
+        Some(self.front.wanted().saturating_add(inner.prefetch.saturating_sub(in_line)))
     }
 
     fn give(&self, claimed: Claimed) {
@@ -377,15 +376,8 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
             return self.pen.ends_as(claimed, How::PutBack);
         };
         let pen = &inner.pen;
-        let key = match K::from_bytes(claimed.key.clone()) {
-            Ok(key) => key,
-            Err(e) => {
-                let why = format!("no program of this type can read the key: {e}");
-                return pen.ends_as(claimed, How::GaveUp(why));
-            }
-        };
-        let value = match claimed.value.as_deref().map(|values| inner.merged(values)).transpose() {
-            Ok(value) => value.flatten(),
+        let (key, value) = match inner.read(&claimed) {
+            Ok(read) => read,
             Err(why) => return pen.ends_as(claimed, How::GaveUp(why)),
         };
         let claimed = match pen.give(&key, claimed) {
@@ -460,18 +452,30 @@ impl<K: Key, V> Inner<K, V> {
 }
 
 impl<K: Key, V: DeserializeOwned> Inner<K, V> {
-    /// The values of an array as one.
-    fn merged(&self, values: &RawValue) -> Result<Option<V>, String> {
-        let values: Vec<V> = serde_json::from_str(values.get())
-            .map_err(|e| format!("no program of this type can read the value: {e}"))?;
-        let merged = catch_unwind(AssertUnwindSafe(|| {
-            values.into_iter().reduce(|mut older, newer| {
+    /// The key, and its values as one. It runs in the task that claims for everybody, which a panic would end.
+    fn read(&self, claimed: &Claimed) -> Result<(K, Option<V>), String> {
+        let key = caught("what reads the key", || {
+            K::from_bytes(claimed.key.clone())
+                .map_err(|e| format!("no program of this type can read the key: {e}"))
+        })?;
+        let Some(values) = claimed.value.as_deref() else { return Ok((key, None)) };
+        let values: Vec<V> = caught("what reads the value", || {
+            serde_json::from_str(values.get())
+                .map_err(|e| format!("no program of this type can read the value: {e}"))
+        })?;
+        let value = caught("the function that merges two values", || {
+            Ok(values.into_iter().reduce(|mut older, newer| {
                 (self.merge)(&mut older, newer);
                 older
-            })
-        }));
-        merged.map_err(|_| "the function that merges two values panicked".to_owned())
+            }))
+        })?;
+        Ok((key, value))
     }
+}
+
+/// What users' code says, or that it panicked.
+fn caught<T>(what: &str, runs: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(runs)).unwrap_or_else(|_| Err(format!("{what} panicked")))
 }
 
 impl<K: Key, V> Handle<K, V> {

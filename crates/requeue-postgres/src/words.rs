@@ -3,6 +3,7 @@
 use requeue::BoxError;
 
 /// The options of a connection string, as they stand there.
+#[derive(Clone)]
 pub(crate) struct Words {
     /// What stands before the options of a URL; `None` if the string is none.
     url: Option<String>,
@@ -53,21 +54,33 @@ impl Words {
         let Some(host) = host else {
             return if port.is_some() { Err("direct_port without direct_host".into()) } else { Ok(None) };
         };
-        let mut direct = Self { url: self.url.clone(), options: self.options.clone() };
-        for other in ["host", "hostaddr", "port"] {
-            direct.take_raw(other);
+        if self.url.is_some() {
+            let port = port.map_or(String::new(), |port| format!(":{port}"));
+            return Ok(Some(self.clone().with_hosts(&format!("{host}{port}"))));
         }
-        if let Some(url) = &mut direct.url {
+        let mut direct = self.clone().without_hosts();
+        direct.options.push(format!("host={host}"));
+        direct.options.extend(port.map(|port| format!("port={port}")));
+        Ok(Some(direct))
+    }
+
+    /// What the string says but for its hosts.
+    pub(crate) fn without_hosts(self) -> Self {
+        self.with_hosts("")
+    }
+
+    /// The same, with these in their place where it is a URL.
+    fn with_hosts(mut self, hosts: &str) -> Self {
+        for option in ["host", "hostaddr", "port"] {
+            self.take_raw(option);
+        }
+        if let Some(url) = &mut self.url {
             let begin = url.find("://").map_or(0, |at| at + 3);
             let end = url[begin..].find('/').map_or(url.len(), |at| begin + at);
             let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at + 1);
-            let port = port.map_or(String::new(), |port| format!(":{port}"));
-            url.replace_range(begin..end, &format!("{host}{port}"));
-        } else {
-            direct.options.push(format!("host={host}"));
-            direct.options.extend(port.map(|port| format!("port={port}")));
+            url.replace_range(begin..end, hosts);
         }
-        Ok(Some(direct))
+        self
     }
 
     /// The string again.

@@ -1779,3 +1779,175 @@ fn e16_the_last_handle_gives_the_lease_up_also_while_the_engine_gives_a_key() {
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "the lease is given up");
     assert_eq!(db.sql("select state, attempt from requeue.item"), "1|0", "and the key is in line for others");
 }
+
+#[test]
+fn a_host_that_takes_connections_and_is_silent_leaves_time_for_the_next() {
+    let Some(db) = Database::new() else { return };
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let (server, name) = (db.cluster.folder().display(), &db.name);
+    let hosts = format!("host=127.0.0.1,{server} port={port},5432 user=postgres dbname={name}");
+    let pg = Postgres::connect(&hosts).wait().expect("the other one answers");
+    assert_eq!(pg.queues().wait().expect("it is up"), Vec::<String>::new());
+}
+
+#[test]
+fn a_database_whose_sessions_begin_at_a_higher_isolation_level_is_as_any_other() {
+    let Some(db) = Database::new() else { return };
+    db.sql(&format!("alter database {} set default_transaction_isolation = 'serializable'", db.name));
+    db.sql(
+        "create table level(name text primary key);
+         create function notes() returns trigger language plpgsql as $$
+         begin
+           if current_setting('application_name') = 'requeue' then
+             insert into level values (current_setting('transaction_isolation')) on conflict do nothing;
+           end if;
+           return null;
+         end $$;
+         create trigger notes after insert or update or delete on requeue.item for each statement execute function notes();
+         create trigger notes after insert or update or delete on requeue.owner for each statement execute function notes()",
+    );
+    let (a, b) = (open(&db.connect()), open(&db.connect()));
+    let ((one, ran), (two, ran_too)) = (works(&a), works(&b));
+    for n in 0..50 {
+        for q in [&a, &b] {
+            add(q, &format!("k{}", n % 3));
+        }
+    }
+    until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
+    assert!(ran.try_iter().chain(ran_too.try_iter()).count() > 0);
+    assert_eq!(db.sql("select name from level"), "read committed");
+    for worker in [one, two] {
+        assert!(worker.stop(LONG).wait().complete);
+    }
+}
+
+#[test]
+fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease() {
+    let Some(db) = Database::new() else { return };
+    // there are always more keys of the dead
+    db.sql(
+        "select requeue.open('busy');
+         create table call(n int);
+         alter function requeue.maintain(int) rename to maintains;
+         create function requeue.maintain(q int) returns int language plpgsql as $$
+         begin
+           if q <> 1 then return requeue.maintains(q); end if;
+           insert into call values (1);
+           perform pg_sleep(0.01);
+           return 1000;
+         end $$",
+    );
+    let pg = db.connect();
+    // one that has prefetch claims, and has a lease
+    let opens = |name: &str, lease| {
+        let q: Queue<String> = pg.queue(name).lease(lease).prefetch(1).open().wait().expect("it is up");
+        q
+    };
+    let _busy = opens("busy", HOUR);
+    until("what is to be cleared up", || db.sql("select count(*) > 1 from call") == "t");
+    let _other = opens("other", Duration::from_secs(15));
+    let owner = || db.sql("select id from requeue.owner where queue = 2");
+    until("a lease", || !owner().is_empty());
+    let owner = owner();
+    let until_when = format!("select lease_until from requeue.owner where id = {owner}");
+    let first = db.sql(&until_when);
+    until("its extension", || {
+        let now = db.sql(&until_when);
+        assert!(!now.is_empty(), "it was lost");
+        now != first
+    });
+}
+
+/// A key, or a value, that a program does not expect.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Brittle(String);
+
+impl Brittle {
+    fn of(text: String) -> Self {
+        assert!(!text.starts_with("bad"), "nobody writes that");
+        Self(text)
+    }
+}
+
+impl requeue::engine::Key for Brittle {
+    fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
+        self.0.as_bytes().into()
+    }
+    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
+        Ok(Self::of(String::from_utf8(bytes)?))
+    }
+}
+
+impl serde::Serialize for Brittle {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(to)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Brittle {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from).map(Self::of)
+    }
+}
+
+#[test]
+fn a_key_gives_up_where_what_reads_it_or_its_value_panics_and_others_go_on() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue_with("orders", |_: &mut Brittle, _| ()).open().wait().expect("the schema is there");
+    let (tell, ran) = mpsc::channel();
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<Brittle, Brittle>| {
+        drop(tell.send(run.key().0.clone()));
+    });
+    let worker = worker.expect("threads");
+    let add = |key: &str, value: &str| {
+        q.add_with(Brittle(key.into()), Add::now().value(Brittle(value.into()))).wait().expect("it is up");
+    };
+    add("bad", "fine");
+    add("fine", "bad");
+    until("two that give up", || db.sql("select count(*) from requeue.dead") == "2");
+    assert_eq!(
+        db.sql("select error from requeue.dead order by key"),
+        "what reads the key panicked\nwhat reads the value panicked"
+    );
+    add("good", "fine");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run"), "good");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn as_many_keys_can_be_claimed_as_there_are() {
+    let Some(db) = Database::new() else { return };
+    let q = db.connect().queue("orders").prefetch(usize::MAX).open().wait().expect("the schema is there");
+    let (worker, ran) = works(&q);
+    add(&q, "k");
+    assert_eq!(ran.recv_timeout(LONG).expect("a run").0, "k");
+    assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn a_priority_that_this_library_does_not_have_is_the_nearest() {
+    let Some(db) = Database::new() else { return };
+    db.sql(
+        "select requeue.add_tx('orders', 'high', priority => 100000);
+         select requeue.add_tx('orders', 'low', priority => -100000)",
+    );
+    let pg = db.connect();
+    let listed = || {
+        let mut listed = pg.client("orders").list().wait().expect("it is up");
+        listed.sort_by_key(|it| it.key.clone());
+        listed.iter().map(|it| it.priority).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), [i16::MAX, i16::MIN], "triggers that nobody has taken in");
+    let q: Queue<String> = pg.queue("orders").prefetch(3).open().wait().expect("the schema is there");
+    q.add_with("urgent".into(), Add::now().priority(7)).wait().expect("it is up");
+    until("three keys in memory", || q.in_memory().len() == 3);
+    assert_eq!(listed(), [i16::MAX, i16::MIN, 7]);
+    let held = Held::on(&q, || Outcome::Done);
+    for name in ["high", "urgent", "low"] {
+        assert_eq!(held.begins().0, name);
+        held.go_on.send(()).expect("a run waits");
+    }
+    assert!(held.worker.stop(LONG).wait().complete);
+}
