@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::link::{ANSWERS, Dial, Driver, Failed, Heard, Hosts, Link, Statements, words};
+use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, Statements, words};
 use crate::queue::QueueBuilder;
 use crate::sleepers::Sleepers;
 use crate::words::Words;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
-use tokio_postgres::config::{Host, LoadBalanceHosts};
+use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
@@ -185,7 +185,9 @@ where
                     }
                 }
             });
-            Ok((client, driver))
+            let token = client.cancel_token();
+            let cancel: Cancel = Box::pin(async move { drop(token.cancel_query(tls).await) });
+            Ok((client, driver, cancel))
         })
     })
 }
@@ -254,6 +256,10 @@ fn read(words: Words) -> Result<Hosts, BoxError> {
         if let Some(port) = ports.get(nth).or(ports.first()) {
             one.port(*port);
         }
+        if one.get_target_session_attrs() == TargetSessionAttrs::Any {
+            // one that has become a standby would refuse all
+            one.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         one
     };
     Ok((0..count).map(one).collect())
@@ -277,7 +283,8 @@ fn parse(words: Words) -> Result<Config, BoxError> {
 
 impl Postgres {
     /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
-    /// [`Config`] reads.
+    /// [`Config`] reads. Of several hosts (`host=a,b`) it is the first that takes writes, unless `target_session_attrs` says
+    /// something else than `any`. Each has its share of ten seconds to answer.
     ///
     /// With the feature `rustls` (on by default) it speaks TLS as libpq does: if the server offers it, always with
     /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two asks who the server is. That is checked with
@@ -551,7 +558,12 @@ mod tests {
     #[test]
     fn each_host_is_tried_by_itself_with_all_that_the_string_says_otherwise() {
         let all = |config: &str| read(Words::of(config)).expect("it can be read");
-        let one = |config: &str| config.parse::<Config>().expect("it can be read");
+        let alone = |config: &str| config.parse::<Config>().expect("it can be read");
+        let one = |config: &str| {
+            let mut one = alone(config);
+            one.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            one
+        };
         let named = "application_name=requeue";
         assert_eq!(
             *all("host=a,/b port=1,2 user=u"),
@@ -571,7 +583,7 @@ mod tests {
                 one(&format!("postgres://u:p@b/d?connect_timeout=3&{named}"))
             ]
         );
-        assert_eq!(*all("host=a"), [one(&format!("{named} host=a"))]);
+        assert_eq!(*all("host=a"), [alone(&format!("{named} host=a"))]);
         // tokio-postgres says what is wrong
         assert_eq!(all("host=a,b,c port=1,2").len(), 1);
     }

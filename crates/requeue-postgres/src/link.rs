@@ -6,8 +6,8 @@ use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
@@ -21,7 +21,9 @@ const SILENT: &str = "the server does not answer";
 
 /// What a connection needs to go on: it is driven by a task of its own.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver), Failed>> + Send>>;
+/// Ends what the server does for a connection, from outside.
+pub(crate) type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver, Cancel), Failed>> + Send>>;
 /// The hosts of a connection string, each with all that the string says otherwise.
 pub(crate) type Hosts = Arc<[Config]>;
 /// Makes connections. It is told the channel that notifications go to.
@@ -85,8 +87,8 @@ impl Failed {
     /// In words; `None` if the server does what it should.
     pub(crate) fn why(&self) -> Option<String> {
         match self {
-            Self::Not(why) | Self::Maybe(why) => Some(why.to_string()),
-            Self::Data(_) | Self::LeaseLost => None,
+            Self::Not(why) | Self::Data(why) | Self::Maybe(why) => Some(why.to_string()),
+            Self::LeaseLost => None,
         }
     }
 
@@ -132,6 +134,7 @@ pub(crate) enum Statements {
 struct Live {
     client: Client,
     driver: JoinHandle<()>,
+    cancel: Mutex<Option<Cancel>>,
     /// Nobody knows what was done with a statement that was sent on it: it is not used again.
     given_up: AtomicBool,
 }
@@ -148,12 +151,23 @@ impl Live {
         let failed = match answer {
             Ok(Ok(said)) => return Ok(said),
             Ok(Err(e)) => Failed::of(&e),
-            Err(_) => Failed::Maybe(SILENT.into()),
+            Err(_) => {
+                self.cancels();
+                Failed::Maybe(SILENT.into())
+            }
         };
         if matches!(failed, Failed::Maybe(_)) {
             self.give_up();
         }
         Err(failed)
+    }
+
+    /// The session may wait for a lock, or for a replica that is away. It would do so without us, and each call would leave
+    /// one more behind.
+    fn cancels(&self) {
+        if let Some(cancel) = self.cancel.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            drop(tokio::spawn(tokio::time::timeout(ANSWERS, cancel)));
+        }
     }
 
     fn give_up(&self) {
@@ -214,8 +228,9 @@ impl Call {
 /// Makes a session ready to be used.
 async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Arc<Live>, Failed> {
     let begins = async {
-        let (client, driver) = dialed.await?;
-        let live = Live { client, driver: tokio::spawn(driver), given_up: AtomicBool::new(false) };
+        let (client, driver, cancel) = dialed.await?;
+        let (driver, cancel) = (tokio::spawn(driver), Mutex::new(Some(cancel)));
+        let live = Live { client, driver, cancel, given_up: AtomicBool::new(false) };
         if statements == Statements::Prepared {
             // At a higher level, which a role or a database may have, adds and claims of the same keys would fail. What is set behind
             // a pooler would be another client's.
@@ -371,7 +386,8 @@ mod tests {
                 let (client, connection) =
                     hosts[0].connect(NoTls).await.map_err(|e| Failed::Not(words(&e)))?;
                 let driver: Driver = Box::pin(async move { drop(connection.await) });
-                Ok((client, driver))
+                let cancel: Cancel = Box::pin(std::future::ready(()));
+                Ok((client, driver, cancel))
             })
         });
         // it begins without a statement

@@ -101,6 +101,8 @@ struct Runs<K> {
     ends: Vec<End>,
     /// So many were taken to be sent, and it is not known yet what has become of them.
     on_their_way: usize,
+    /// The lease was lost meanwhile.
+    lost_on_their_way: bool,
     /// Keys that were claimed, and whose run before has just ended.
     freed: Vec<Claimed>,
 }
@@ -153,6 +155,7 @@ impl<K: Key> Pen<K> {
             undecided: HashMap::new(),
             ends: Vec::new(),
             on_their_way: 0,
+            lost_on_their_way: false,
             freed: Vec::new(),
         };
         Self {
@@ -275,13 +278,18 @@ impl<K: Key> Pen<K> {
     pub(crate) fn ends(&self, most: usize) -> Vec<End> {
         let mut runs = self.runs();
         let most = most.min(runs.ends.len());
-        runs.on_their_way = most;
+        (runs.on_their_way, runs.lost_on_their_way) = (most, false);
         runs.ends.drain(..most).collect()
     }
 
     /// They were not sent: they are sent again, first.
     pub(crate) fn again(&self, ends: Vec<End>) {
-        self.runs().ends.splice(0..0, ends);
+        let mut runs = self.runs();
+        if runs.lost_on_their_way {
+            self.loses(&ends);
+        } else {
+            runs.ends.splice(0..0, ends);
+        }
     }
 
     /// Keys that may be given to the queue now.
@@ -329,6 +337,7 @@ impl<K: Key> Pen<K> {
             given.lost = true;
             given.next = None;
         }
+        runs.lost_on_their_way = true;
         self.loses(&runs.ends);
         runs.ends.clear();
         runs.freed.clear();

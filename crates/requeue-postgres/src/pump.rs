@@ -29,6 +29,9 @@ const TRIES_AGAIN: Duration = Duration::from_millis(200);
 const MOST: usize = 1000;
 /// Where there were so many times in a row as many keys as were wanted, the process does not sleep, and need not be notified.
 const BUSY: u32 = 8;
+/// Who leaves has told the ends of runs whose keys somebody has locked so often, for some ten seconds. They are put back then, or
+/// when the lease is over.
+const PATIENCE: u32 = 45;
 /// No owner.
 const NOBODY: i64 = 0;
 
@@ -286,6 +289,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let (most, wanted) = if self.apart > 0 { (1, 0) } else { (MOST, wanted) };
             let mut ends = self.lease.pen.ends(if folds { 0 } else { most });
             let sent = ends.len();
+            if sent == 0 && self.apart > 0 {
+                // the lease was lost, and they with it
+                self.apart = 0;
+                continue;
+            }
             if sent == 0 && wanted == 0 {
                 self.sleeps(&signal, LOOKS).await;
                 if closing {
@@ -323,6 +331,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                             (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
                         let at_most = [next.due, locked].into_iter().flatten().fold(LOOKS, Duration::min);
                         self.sleeps(&signal, at_most).await;
+                    }
+                    if closing && self.locked >= PATIENCE {
+                        return;
                     }
                 }
                 Err(failed) => {
@@ -514,7 +525,7 @@ fn can_be_stored(end: &mut End) {
             let (due, failures, attempt) = (*due, *failures, *attempt);
             end.how = How::Failed { due, failures, attempt };
         }
-        How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii(), "?"),
+        How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
         _ => {}
     }
 }

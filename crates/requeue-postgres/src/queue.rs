@@ -843,9 +843,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
     /// Why the last call that claims keys and sends ends of runs failed; `None` if it went well. It is tried again all the time.
     ///
-    /// It is `None` also after failures that the process mends by itself with the next call: the lease was lost (a new one is
-    /// taken), or the server can't keep a value that a handler has put back (the key comes back with the values that its run
-    /// had). It says nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
+    /// It is `None` also after a lease was lost: a new one is taken. What the server can't keep of a value that a handler has put
+    /// back, or of an error, is told until the next call, in which the key comes back with the values that its run had. It says nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

@@ -107,7 +107,7 @@ create table requeue.inbox(
   at timestamptz not null default clock_timestamp(),
   -- what item can't keep must not be accepted: every claim would fail on it
   constraint delays_of_transactions_are_at_most_190000_years check (delay_us <= 6000000000000000000),
-  constraint priorities_of_transactions_have_16_bits check (rank between -32767 and 32768),
+  constraint priorities_of_transactions_have_an_opposite check (rank > -2147483648),
   constraint keys_of_transactions_have_at_most_2600_bytes check (octet_length(key) <= 2600),
   constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);

@@ -1263,6 +1263,11 @@ fn e2_a_standby_accepts_nothing_not_even_what_it_knows() {
         matches!(&refused, EngineError::NotApplied(why) if why.to_string().contains("standby")),
         "{refused}"
     );
+    // of several hosts it is the one that takes writes
+    let both = format!("host={host}/s1,{host}/s0");
+    let pg =
+        Postgres::connect(&url.replace(&format!("host={host}"), &both)).wait().expect("one of them is it");
+    pg.client("orders").add_many(&key, None, 0).wait().expect("it takes writes");
 }
 
 #[test]
@@ -1272,12 +1277,12 @@ fn e10_what_no_claim_could_take_in_is_refused_in_the_users_transaction() {
     block_on(async {
         let user = db.client().await;
         let adds = "select requeue.add_tx(1, array['k'::bytea], array[$1::bigint], array[$2::int])";
-        for (delay, rank) in [(i64::MAX, 0), (0_i64, i32::MIN), (0, 32_769)] {
+        for (delay, rank) in [(i64::MAX, 0), (0_i64, i32::MIN)] {
             let refused = user.execute(adds, &[&delay, &rank]).await.expect_err("it can't be kept");
             let why = refused.as_db_error().and_then(|e| e.constraint()).expect("a rule of the table");
             assert!(why.contains("of_transactions"), "{why}");
         }
-        for (delay, rank) in [(6_000_000_000_000_000_000_i64, 0), (0, -32_767), (0, 32_768)] {
+        for (delay, rank) in [(6_000_000_000_000_000_000_i64, 0), (0, i32::MIN + 1), (0, i32::MAX)] {
             user.execute(adds, &[&delay, &rank]).await.expect("it is kept");
         }
     });
@@ -1796,11 +1801,11 @@ fn a_database_whose_sessions_begin_at_a_higher_isolation_level_is_as_any_other()
     let Some(db) = Database::new() else { return };
     db.sql(&format!("alter database {} set default_transaction_isolation = 'serializable'", db.name));
     db.sql(
-        "create table level(name text primary key);
+        "create table level(name text);
          create function notes() returns trigger language plpgsql as $$
          begin
            if current_setting('application_name') = 'requeue' then
-             insert into level values (current_setting('transaction_isolation')) on conflict do nothing;
+             insert into level values (current_setting('transaction_isolation'));
            end if;
            return null;
          end $$;
@@ -1816,7 +1821,7 @@ fn a_database_whose_sessions_begin_at_a_higher_isolation_level_is_as_any_other()
     }
     until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
     assert!(ran.try_iter().chain(ran_too.try_iter()).count() > 0);
-    assert_eq!(db.sql("select name from level"), "read committed");
+    assert_eq!(db.sql("select distinct name from level"), "read committed");
     for worker in [one, two] {
         assert!(worker.stop(LONG).wait().complete);
     }
