@@ -79,7 +79,7 @@ pub struct Stats {
     pub inbox: u64,
     /// Given up.
     pub dead: u64,
-    /// How long the first key in line has been there.
+    /// How long the first key in line has been there, or the first trigger of a user's transaction that is to run now.
     pub oldest_ready: Option<Duration>,
     /// Whether the queue is paused.
     pub paused: bool,
@@ -476,11 +476,11 @@ impl Client {
         })
     }
 
-    /// Removes the keys whose last run gave up; how many.
+    /// Removes the keys whose last run gave up; how many. It does so in several calls of the server where there are many.
     ///
     /// # Errors
     ///
-    /// If the server can't be asked.
+    /// If the server can't be asked; some may be gone then.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -490,8 +490,20 @@ impl Client {
     pub fn purge(&self) -> Op<u64> {
         // what the end of a run changes just now is left out
         let purge = "with gone as (delete from requeue.dead where ctid = any(array(select ctid from requeue.dead where queue = $1
-                     for update skip locked)) returning 1) select count(*) from gone";
-        self.one(purge, None, |row| count(row, 0))
+                     limit $2 for update skip locked)) returning 1) select count(*) from gone";
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                let mut all = 0;
+                loop {
+                    let rows = office.query(purge, &[&queue, &i64::from(PAGE)]).await?;
+                    let gone = rows.first().map_or(0, |row| count(row, 0));
+                    all += gone;
+                    if gone < u64::from(PAGE.unsigned_abs()) {
+                        return Ok(all);
+                    }
+                }
+            })
+        })
     }
 
     /// How many keys do what.

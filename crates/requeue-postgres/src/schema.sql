@@ -851,6 +851,8 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
       (select i.since from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit 1)
       union all
+      (select b.at from (select * from requeue.inbox x where x.queue = q order by x.id limit 1) b where b.delay_us <= 0)
+      union all
       (with recursive head(rank, grp, since, nth) as ( -- the first key of each group
         (select i.rank, i.grp, i.since, 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
           order by i.rank, i.grp, i.pos limit 1)

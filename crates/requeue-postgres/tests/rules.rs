@@ -1381,6 +1381,29 @@ fn e29_a_role_that_owns_nothing_works_and_one_that_has_less_adds() {
 }
 
 #[test]
+fn e29_the_oldest_key_may_be_one_that_nobody_has_taken_in() {
+    let Some(db) = Database::new() else { return };
+    let oldest = || db.connect().client("orders").stats().wait().expect("it is up").oldest_ready;
+    db.sql("select requeue.add_tx('orders', 'later', delay => '1 h')");
+    assert_eq!(oldest(), None);
+    db.sql("delete from requeue.inbox; select requeue.add_tx('orders', 'now')");
+    db.sql("update requeue.inbox set at = at - interval '1 h'");
+    assert!(oldest().is_some_and(|age| age >= HOUR));
+}
+
+#[test]
+fn e29_all_keys_that_gave_up_are_removed_however_many_they_are() {
+    let Some(db) = Database::new() else { return };
+    drop(open(&db.connect()));
+    db.sql(
+        "insert into requeue.dead(queue, key, failures, attempt)
+         select 1, convert_to(n::text, 'UTF8'), 3, 3 from generate_series(1, 50001) n",
+    );
+    assert_eq!(db.connect().client("orders").purge().wait().expect("it is up"), 50_001);
+    assert_eq!(db.sql("select count(*) from requeue.dead"), "0");
+}
+
+#[test]
 fn e29_a_key_is_listed_once_with_what_its_triggers_that_nobody_has_taken_in_make_of_it() {
     let Some(db) = Database::new() else { return };
     let pg = db.connect();
