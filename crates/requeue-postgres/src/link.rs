@@ -17,6 +17,9 @@ use tokio_postgres::{Client, Config, Error, Row, Statement};
 /// A call that is not answered for so long has an unknown outcome, and its connection is given up: it may lead nowhere.
 pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
 
+/// A session that has not answered for so long waits for something.
+const WAITS: Duration = Duration::from_secs(1);
+
 const SILENT: &str = "the server does not answer";
 
 /// What a connection needs to go on: it is driven by a task of its own.
@@ -147,12 +150,15 @@ impl Drop for Live {
 
 impl Live {
     /// What the answer to a statement says of it. A connection of which nobody knows what it has done is given up.
-    fn judge<T>(&self, answer: Result<Result<T, Error>, Elapsed>) -> Result<T, Failed> {
+    fn judge<T>(&self, answer: Result<Result<T, Error>, Elapsed>, limit: Duration) -> Result<T, Failed> {
         let failed = match answer {
             Ok(Ok(said)) => return Ok(said),
             Ok(Err(e)) => Failed::of(&e),
             Err(_) => {
-                self.cancels();
+                // with a short lease what is to be done for the queue may just take longer than there is time
+                if limit >= WAITS {
+                    self.cancels();
+                }
                 Failed::Maybe(SILENT.into())
             }
         };
@@ -202,7 +208,7 @@ impl Call {
 
     /// The statement is a transaction of its own, and the answer has so much time.
     pub(crate) async fn query(&self, params: &[&dyn Param], limit: Duration) -> Result<Vec<Row>, Failed> {
-        self.live.judge(tokio::time::timeout(limit, self.sends(params)).await)
+        self.live.judge(tokio::time::timeout(limit, self.sends(params)).await, limit)
     }
 
     /// The same, with another on its way behind it, whose answer is not waited for.
@@ -221,7 +227,7 @@ impl Call {
                 Either::Right((_, first)) => first.await,
             }
         };
-        self.live.judge(tokio::time::timeout(ANSWERS, answer).await)
+        self.live.judge(tokio::time::timeout(ANSWERS, answer).await, ANSWERS)
     }
 }
 
@@ -343,7 +349,7 @@ impl Link {
     /// Several statements in one transaction.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Failed> {
         let live = self.connected().await?;
-        live.judge(Ok(live.client.batch_execute(sql).await))
+        live.judge(Ok(live.client.batch_execute(sql).await), ANSWERS)
     }
 }
 

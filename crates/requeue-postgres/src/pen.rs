@@ -284,11 +284,21 @@ impl<K: Key> Pen<K> {
 
     /// They were not sent: they are sent again, first.
     pub(crate) fn again(&self, ends: Vec<End>) {
+        self.back(ends, |_| 0..0);
+    }
+
+    /// They are to be sent again, behind the others.
+    pub(crate) fn later(&self, ends: Vec<End>) {
+        self.back(ends, |to| to..to);
+    }
+
+    fn back(&self, ends: Vec<End>, place: impl FnOnce(usize) -> std::ops::Range<usize>) {
         let mut runs = self.runs();
         if runs.lost_on_their_way {
             self.loses(&ends);
         } else {
-            runs.ends.splice(0..0, ends);
+            let place = place(runs.ends.len());
+            runs.ends.splice(place, ends);
         }
     }
 
@@ -323,11 +333,13 @@ impl<K: Key> Pen<K> {
         given.chain(next).chain(freed).chain(runs.ends.iter().map(|end| end.fence)).collect()
     }
 
-    /// The fences of the runs that go on, and have not ended on the server: not even by a transaction of the handler's.
+    /// The fences of the runs that go on or are to begin, and have not ended on the server: not even by a transaction of the handler's.
     pub(crate) fn going_on(&self) -> Vec<i64> {
         let runs = self.runs();
         let go_on = |given: &&Given| !given.lost && !given.in_transaction;
-        runs.given.values().filter(go_on).map(|given| given.fence).collect()
+        let given = runs.given.values().filter(go_on).map(|given| given.fence);
+        let next = runs.given.values().filter_map(|given| given.next.as_ref());
+        given.chain(next.chain(&runs.freed).map(|claimed| claimed.fence)).collect()
     }
 
     /// All runs have lost their leases.

@@ -307,8 +307,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     self.apart = self.apart.saturating_sub(sent);
                     let is_locked = |end: &End| next.locked.contains(&end.fence);
                     let (locked, ends): (Vec<End>, Vec<End>) = ends.into_iter().partition(is_locked);
-                    self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
-                    self.lease.pen.again(locked);
+                    if sent > 0 {
+                        self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
+                    }
+                    self.lease.pen.later(locked);
                     self.lease.pen.arrived();
                     let is_refused = |end: &&End| !end.may_have_ended && !next.accepted.contains(&end.fence);
                     let refused = ends.iter().filter(is_refused).count();
@@ -326,7 +328,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                     self.folds = next.folds;
                     // there may be ends that were left out, or triggers
-                    if sent < most && next.claimed < wanted.max(1) && !folds && !next.folds {
+                    let is_all = sent < most && !folds && !next.folds;
+                    if next.claimed < wanted.max(1) && (is_all || self.locked > 0 && sent > 0) {
                         let locked =
                             (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
                         let at_most = [next.due, locked].into_iter().flatten().fold(LOOKS, Duration::min);
@@ -337,10 +340,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                 }
                 Err(failed) => {
-                    if let (Failed::Data(_), [end]) = (&failed, &mut *ends) {
-                        can_be_stored(end);
-                    } else if let Failed::Data(_) = failed {
-                        self.apart = sent;
+                    match (&failed, &mut *ends) {
+                        // without a claim, whose fault it may be
+                        (Failed::Data(_), [end]) if wanted == 0 => can_be_stored(end),
+                        (Failed::Data(_), _) => self.apart = sent,
+                        _ => {}
                     }
                     self.lease.pen.again(ends);
                     self.lease.pen.arrived();
@@ -402,6 +406,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
             // this may be another server by now
             self.link.query("select requeue.epoch()", &[]).await?;
         }
+        let is_new = self.owner != NOBODY && self.lease.held().is_none_or(|held| held.owner != self.owner);
+        if is_new && self.joined.elapsed() >= self.lease.length / 3 {
+            // what it is to go on with could not be settled yet, and nobody extends its lease meanwhile
+            self.is_unsure();
+        }
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
             let sent = Instant::now();
@@ -413,9 +422,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
             self.joined = sent;
         }
         while let Some(old) = self.old.last().copied() {
-            if self.lease.has_lost(old) {
-                self.old.pop();
-                continue;
+            if self.old.iter().any(|old| self.lease.has_lost(*old)) {
+                // its runs may be another's by now, which was to go on with them: its lease runs out as well
+                self.old.clear();
+                break;
             }
             let fences = self.lease.pen.fences();
             let settle = "select requeue.settle($1, $2, $3, $4)";

@@ -106,7 +106,7 @@ create table requeue.inbox(
   grp bytea, -- the group's name
   at timestamptz not null default clock_timestamp(),
   -- what item can't keep must not be accepted: every claim would fail on it
-  constraint delays_of_transactions_are_at_most_190000_years check (delay_us <= 6000000000000000000),
+  constraint delays_of_transactions_are_at_most_190000_years check (delay_us between -6000000000000000000 and 6000000000000000000),
   constraint priorities_of_transactions_have_an_opposite check (rank > -2147483648),
   constraint keys_of_transactions_have_at_most_2600_bytes check (octet_length(key) <= 2600),
   constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
@@ -245,39 +245,45 @@ returns void language sql as $$
 -- whoever waited for it would hand out no other key.
 create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare r record; ids tid[]; ks bytea[]; held tid[]; locked bytea[] := '{}';
+declare r record; ids tid[]; ks bytea[]; held tid[]; locked bytea[]; last bigint;
 begin
   perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
-  select array_agg(x.ctid), array_agg(distinct x.key) into ids, ks from (
-    select b.ctid, b.key, sum(coalesce(pg_column_size(b.value), 0)) over (order by b.id) - coalesce(pg_column_size(b.value), 0) as before
-    from requeue.inbox b where b.ctid = any(array(
-      select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))) x
-    where x.before < 16777216;
-  if ids is null then return; end if;
-  if exists(select 1 from unnest(ks) u(k) cross join lateral (
-      select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1) x) then
-    begin
-      held := array(select x.id from unnest(ks) u(k) cross join lateral (
-        select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1 for update skip locked) x);
-      raise exception using errcode = 'RQ003';
-    exception when sqlstate 'RQ003' then
-      null; -- gives these locks back: add() takes them in its order
-    end;
-    locked := array(select u.k from unnest(ks) u(k) cross join lateral (
-      select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 and not i.ctid = any(held) limit 1) x);
-  end if;
-  -- in one call, which locks rows in one order
-  with taken as (
-    delete from requeue.inbox b where b.ctid = any(ids) and not b.key = any(locked) returning b.*)
-  select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
-    array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
-      -- the clock may have been set back meanwhile
-      b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
-  into r from taken b;
-  if r.ks is not null then
-    perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null,
-      case when r.alone then null else r.gs end);
-  end if;
+  loop
+    locked := '{}';
+    select array_agg(x.ctid), array_agg(distinct x.key), max(x.id) into ids, ks, last from (
+      select b.ctid, b.key, b.id, sum(coalesce(pg_column_size(b.value), 0)) over (order by b.id) - coalesce(pg_column_size(b.value), 0) as before
+      from requeue.inbox b where b.ctid = any(array(
+        select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))) x
+      where x.before < 16777216;
+    if ids is null then return; end if;
+    if exists(select 1 from unnest(ks) u(k) cross join lateral (
+        select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1) x) then
+      begin
+        held := array(select x.id from unnest(ks) u(k) cross join lateral (
+          select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1 for update skip locked) x);
+        raise exception using errcode = 'RQ003';
+      exception when sqlstate 'RQ003' then
+        null; -- gives these locks back: add() takes them in its order
+      end;
+      locked := array(select u.k from unnest(ks) u(k) cross join lateral (
+        select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 and not i.ctid = any(held) limit 1) x);
+    end if;
+    -- in one call, which locks rows in one order
+    with taken as (
+      delete from requeue.inbox b where b.ctid = any(ids) and not b.key = any(locked) returning b.*)
+    select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
+      array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
+        -- the clock may have been set back meanwhile
+        b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
+    into r from taken b;
+    if r.ks is not null then
+      perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null,
+        case when r.alone then null else r.gs end);
+    end if;
+    -- all of these wait for a transaction: there are others behind them
+    exit when r.ks is not null or cardinality(ids) < most;
+    from_id := last + 1;
+  end loop;
 end $$;
 
 -- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server
@@ -735,7 +741,8 @@ begin
   perform pg_current_xact_id();
   perform 1 from requeue.owner where id = o for update;
   if found then
-    -- in the order in which all lock keys
+    -- in the order in which all lock keys; a run that is guarded is not waited for while the lease, whose row is locked, is not extended
+    perform set_config('lock_timeout', '500ms', true);
     perform 1 from requeue.item i where i.owner = o and i.state = 2 order by i.key for update;
     if n is not null then
       perform 1 from requeue.owner where id = n for key share;

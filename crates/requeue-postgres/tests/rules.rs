@@ -596,6 +596,25 @@ fn the_end_of_a_run_whose_key_somebody_has_locked_is_told_again_and_keeps_no_oth
 }
 
 #[test]
+fn triggers_of_a_key_that_is_guarded_keep_no_other_triggers_from_being_taken_in_however_many_they_are() {
+    let Some(db) = Database::new() else { return };
+    are_held(&db, &["k"]);
+    block_on(async {
+        let (mut user, worker) = (db.client().await, db.client().await);
+        let tx = user.transaction().await.expect("it is up");
+        tx.batch_execute("select requeue.guard(1, 'k', 1)").await.expect("it is up");
+        db.sql("select requeue.add_tx('orders', 'k') from generate_series(1, 2500); select requeue.add_tx('orders', 'other')");
+        assert_eq!(next_of(&worker, &[]).await, ["1 other"]);
+        assert_eq!(db.sql("select count(*) from requeue.inbox"), "2500");
+        tx.rollback().await.expect("it is up");
+        for _ in 0..3 {
+            assert_eq!(next_of(&worker, &[]).await, [""; 0]);
+        }
+        assert_eq!(db.sql("select count(*) from requeue.inbox"), "0");
+    });
+}
+
+#[test]
 fn e13_a_transaction_that_a_handler_leaves_open_keeps_only_its_own_key_back() {
     let Some(db) = Database::new() else { return };
     let q = open(&db.connect());
