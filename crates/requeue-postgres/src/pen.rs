@@ -107,6 +107,14 @@ struct Runs<K> {
     freed: Vec<Claimed>,
 }
 
+impl<K> Runs<K> {
+    /// The fences of keys that were claimed, and that the queue in memory does not have yet because a run of them went on.
+    fn to_begin(&self) -> impl Iterator<Item = i64> {
+        let next = self.given.values().filter_map(|given| given.next.as_ref());
+        next.chain(&self.freed).map(|claimed| claimed.fence)
+    }
+}
+
 /// Backing off as it is stored with the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
@@ -283,22 +291,23 @@ impl<K: Key> Pen<K> {
     }
 
     /// They were not sent: they are sent again, first.
-    pub(crate) fn again(&self, ends: Vec<End>) {
-        self.back(ends, |_| 0..0);
+    pub(crate) fn again(&self, mut ends: Vec<End>) {
+        let mut runs = self.runs();
+        self.keep_unless_lost(&runs, &mut ends);
+        runs.ends.splice(0..0, ends);
     }
 
     /// They are to be sent again, behind the others.
-    pub(crate) fn later(&self, ends: Vec<End>) {
-        self.back(ends, |to| to..to);
+    pub(crate) fn later(&self, mut ends: Vec<End>) {
+        let mut runs = self.runs();
+        self.keep_unless_lost(&runs, &mut ends);
+        runs.ends.append(&mut ends);
     }
 
-    fn back(&self, ends: Vec<End>, place: impl FnOnce(usize) -> std::ops::Range<usize>) {
-        let mut runs = self.runs();
+    fn keep_unless_lost(&self, runs: &Runs<K>, ends: &mut Vec<End>) {
         if runs.lost_on_their_way {
-            self.loses(&ends);
-        } else {
-            let place = place(runs.ends.len());
-            runs.ends.splice(place, ends);
+            self.loses(ends);
+            ends.clear();
         }
     }
 
@@ -328,18 +337,14 @@ impl<K: Key> Pen<K> {
     pub(crate) fn fences(&self) -> Vec<i64> {
         let runs = self.runs();
         let given = runs.given.values().filter(|given| !given.lost).map(|given| given.fence);
-        let next = runs.given.values().filter_map(|given| given.next.as_ref()).map(|next| next.fence);
-        let freed = runs.freed.iter().map(|claimed| claimed.fence);
-        given.chain(next).chain(freed).chain(runs.ends.iter().map(|end| end.fence)).collect()
+        given.chain(runs.to_begin()).chain(runs.ends.iter().map(|end| end.fence)).collect()
     }
 
     /// The fences of the runs that go on or are to begin, and have not ended on the server: not even by a transaction of the handler's.
     pub(crate) fn going_on(&self) -> Vec<i64> {
         let runs = self.runs();
         let go_on = |given: &&Given| !given.lost && !given.in_transaction;
-        let given = runs.given.values().filter(go_on).map(|given| given.fence);
-        let next = runs.given.values().filter_map(|given| given.next.as_ref());
-        given.chain(next.chain(&runs.freed).map(|claimed| claimed.fence)).collect()
+        runs.given.values().filter(go_on).map(|given| given.fence).chain(runs.to_begin()).collect()
     }
 
     /// All runs have lost their leases.

@@ -155,7 +155,7 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         let mut is_gone = left.is_zero();
         if !is_gone && sent.duration_since(acked) + tick >= third {
             let (beat, length) = ("select requeue.beat($1, $2)", lease.micros());
-            // the other queues of this handle extend their leases on this connection too: nobody has it for longer than a tick
+            // the other queues of this handle extend their leases on this connection too: a beat has it for a tick at most
             let beat = match tokio::time::timeout(left, pulse.lock()).await {
                 Ok(mut pulse) => {
                     let left = safe.saturating_sub(acked.elapsed());
@@ -427,12 +427,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 self.old.clear();
                 break;
             }
-            let fences = self.lease.pen.fences();
-            let settle = "select requeue.settle($1, $2, $3, $4)";
-            let rows = self.link.query(settle, &[&self.lease.pen.queue, &old, &self.owner, &fences]).await?;
+            let kept = self.settles(old, Some(self.owner), self.lease.pen.fences()).await?;
             self.old.pop();
-            let kept: HashSet<i64> =
-                rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect();
             let is_short =
                 self.old.is_empty() && self.lease.pen.going_on().iter().any(|it| !kept.contains(it));
             if is_short || self.lease.has_lost(old) {
@@ -446,6 +442,19 @@ impl<K: Key, T: Taps> Pump<K, T> {
             *self.lease.held() = Some(Held { owner: self.owner, beat: self.joined });
         }
         Ok(())
+    }
+
+    /// What this old owner has goes over to the new one, if its fence is among these, and else back in line. Gives the fences of
+    /// those that the new one has then.
+    async fn settles(
+        &mut self,
+        old: i64,
+        new: Option<i64>,
+        fences: Vec<i64>,
+    ) -> Result<HashSet<i64>, Failed> {
+        let settle = "select requeue.settle($1, $2, $3, $4)";
+        let rows = self.link.query(settle, &[&self.lease.pen.queue, &old, &new, &fences]).await?;
+        Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect())
     }
 
     async fn next(&mut self, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
@@ -518,11 +527,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
             self.old.push(self.owner);
         }
         for old in std::mem::take(&mut self.old) {
-            let nobody: Option<i64> = None;
-            let none: Vec<i64> = Vec::new();
-            let settle = "select requeue.settle($1, $2, $3, $4)";
             // if this fails the lease runs out
-            drop(self.link.query(settle, &[&self.lease.pen.queue, &old, &nobody, &none]).await);
+            drop(self.settles(old, None, Vec::new()).await);
         }
     }
 }

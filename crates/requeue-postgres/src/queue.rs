@@ -282,7 +282,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         known(&mut office).await?;
         let opened = office.query("select requeue.open($1)", &[&name]).await?;
         let number: i32 = opened.first().map_or(0, |row| row.get(0));
-        let backoff = backoff(&mut office, number, (base, max), rate).await?;
+        let backoff = store_limits(&mut office, number, (base, max), rate).await?;
         for rules in rules {
             rules.store(&mut office, number).await?;
         }
@@ -315,7 +315,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
 }
 
 /// Stores what is given of the back-off and the rate, and gives the back-off that the queue has then.
-async fn backoff(
+async fn store_limits(
     office: &mut Link,
     queue: i32,
     (base, max): (Option<Duration>, Option<Duration>),
@@ -844,7 +844,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// Why the last call that claims keys and sends ends of runs failed; `None` if it went well. It is tried again all the time.
     ///
     /// It is `None` also after a lease was lost: a new one is taken. What the server can't keep of a value that a handler has put
-    /// back, or of an error, is told until the next call, in which the key comes back with the values that its run had. It says nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
+    /// back, or of an error, is told until the next call, in which the key comes back with the values that its run had. It says
+    /// nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
