@@ -71,6 +71,20 @@ pub(crate) struct Desk {
     wake: Notify,
 }
 
+/// A statement that has so many bytes of values gets no more of them: it must be answered in time.
+const LARGE: usize = 8 << 20;
+
+/// How many values of these sizes go in one statement, in their order: one, or more that are not too large together.
+pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut together = 0_usize;
+    let is_room = |size: &usize| {
+        let is_room = together < LARGE;
+        together = together.saturating_add(*size);
+        is_room
+    };
+    sizes.take_while(is_room).count()
+}
+
 /// Microseconds, 190,000 years at most: PostgreSQL's time ends in the year 294,276.
 pub(crate) fn micros(duration: Duration) -> i64 {
     const LONGEST: i64 = 6_000_000_000_000_000_000;
@@ -101,7 +115,10 @@ impl Desk {
     fn next(&self) -> Option<(Vec<Trigger>, Vec<Told>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, _) = noted.front()?;
-        let most = noted.iter().take(MOST).take_while(|(trigger, _)| trigger.goes_with(first)).count();
+        let together =
+            noted.iter().take(MOST).map(|(trigger, _)| trigger).take_while(|it| it.goes_with(first));
+        let most =
+            fitting(together.map(|trigger| trigger.value.as_ref().map_or(0, |value| value.get().len())));
         Some(noted.drain(..most).unzip())
     }
 

@@ -153,7 +153,13 @@ impl Live {
     fn judge<T>(&self, answer: Result<Result<T, Error>, Elapsed>, limit: Duration) -> Result<T, Failed> {
         let failed = match answer {
             Ok(Ok(said)) => return Ok(said),
-            Ok(Err(e)) => Failed::of(&e),
+            Ok(Err(e)) => {
+                if e.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+                    // the name of the host may lead to another server by now
+                    self.give_up();
+                }
+                Failed::of(&e)
+            }
             Err(_) => {
                 // with a short lease what is to be done for the queue may just take longer than there is time
                 if limit >= WAITS {

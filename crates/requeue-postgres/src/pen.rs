@@ -1,6 +1,6 @@
 //! What a process knows of the runs that it has: noted by the queue in memory, sent by the [pump](crate::pump).
 
-use crate::desk::micros;
+use crate::desk::{fitting, micros};
 use requeue::engine::{Journal, Key, Known};
 use requeue::{Clock, Fence, Instant};
 use serde::Serialize;
@@ -45,6 +45,16 @@ pub(crate) enum How {
     PutBack,
 }
 
+impl How {
+    /// So many bytes of values go with it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Back { value: Some(value), .. } => value.get().len(),
+            _ => 0,
+        }
+    }
+}
+
 /// When a key comes back.
 #[derive(Clone, Copy)]
 pub(crate) enum Due {
@@ -73,6 +83,8 @@ pub(crate) struct End {
     pub(crate) how: How,
     /// A user's transaction has ended the run, if it was committed: then this changes nothing, and nobody else has the key.
     pub(crate) may_have_ended: bool,
+    /// A call that had it was not answered: the server may have accepted it.
+    pub(crate) is_told_again: bool,
 }
 
 /// A run that this process has, or a key that waits in memory for a worker.
@@ -260,7 +272,7 @@ impl<K: Key> Pen<K> {
 
     fn end(&self, runs: &mut Runs<K>, key: &K, given: Given, how: How) {
         let (key, fence) = (key.to_bytes().into(), given.fence);
-        let end = End { key, fence, how, may_have_ended: given.in_transaction };
+        let end = End { key, fence, how, may_have_ended: given.in_transaction, is_told_again: false };
         if given.lost {
             self.loses(&[end]);
         } else {
@@ -278,14 +290,14 @@ impl<K: Key> Pen<K> {
     /// A key that was claimed, and that the queue in memory does not get.
     pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
         let Claimed { key, fence, .. } = claimed;
-        self.runs().ends.push(End { key, fence, how, may_have_ended: false });
+        self.runs().ends.push(End { key, fence, how, may_have_ended: false, is_told_again: false });
         self.signal.notify_one();
     }
 
-    /// Takes ends that are to be sent.
+    /// Takes ends that are to be sent, so many at most.
     pub(crate) fn ends(&self, most: usize) -> Vec<End> {
         let mut runs = self.runs();
-        let most = most.min(runs.ends.len());
+        let most = fitting(runs.ends.iter().take(most).map(|end| end.how.bytes()));
         (runs.on_their_way, runs.lost_on_their_way) = (most, false);
         runs.ends.drain(..most).collect()
     }
@@ -345,6 +357,16 @@ impl<K: Key> Pen<K> {
         let runs = self.runs();
         let go_on = |given: &&Given| !given.lost && !given.in_transaction;
         runs.given.values().filter(go_on).map(|given| given.fence).chain(runs.to_begin()).collect()
+    }
+
+    /// The keys in memory whose leases are lost.
+    pub(crate) fn lost(&self) -> Vec<K> {
+        let runs = self.runs();
+        runs.given
+            .iter()
+            .filter(|(_, given)| given.lost && !given.coming)
+            .map(|(key, _)| key.clone())
+            .collect()
     }
 
     /// All runs have lost their leases.

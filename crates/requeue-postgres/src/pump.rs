@@ -135,6 +135,8 @@ pub(crate) async fn beats<K: Key, T: Taps>(
     let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
     // of dead rows in the server's tables: what the server said of it; nothing is said the first time
     let mut visits: Option<Vec<i64>> = None;
+    // so many runs of dead processes are put back at once: fewer where their values are so large that there was not the time
+    let mut put_back = MOST;
     loop {
         let left = safe.saturating_sub(acked.elapsed());
         let pause = if failing { tick / 4 } else { tick };
@@ -185,13 +187,15 @@ pub(crate) async fn beats<K: Key, T: Taps>(
         } else if !failing && !*closing.borrow() {
             // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
             let end = sent + lease.length / 6;
-            let maintain = "select requeue.maintain($1)";
+            let maintain = "select requeue.maintain($1, $2)";
             // a dead process may have had a hundred thousand keys; between two calls the other queues extend their leases
             let mut more = true;
             while more && Instant::now() < end {
                 let Ok(mut pulse) = tokio::time::timeout_at(end.into(), pulse.lock()).await else { break };
-                let done = pulse.query_for(maintain, &[&lease.pen.queue], tick).await;
-                more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= 1000));
+                let most = i32::try_from(put_back).unwrap_or(i32::MAX);
+                let done = pulse.query_for(maintain, &[&lease.pen.queue, &most], tick).await;
+                put_back = if done.is_ok() { MOST.min(put_back * 2) } else { 1.max(put_back / 8) };
+                more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= most));
             }
             let pulse = tokio::time::timeout_at(end.into(), pulse.lock()).await;
             let left = end.saturating_duration_since(Instant::now());
@@ -220,6 +224,8 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         asleep: false,
         full: 0,
         folds: false,
+        most: MOST,
+        is_sent: false,
         apart: 0,
         locked: 0,
         closing,
@@ -244,6 +250,11 @@ struct Pump<K, T> {
     full: u32,
     /// The next call is to fold triggers of users' transactions in.
     folds: bool,
+    /// So many ends are sent at most, and so many keys claimed: one after a call that was not answered, perhaps because there was too much
+    /// in it, and twice as many after each that was.
+    most: usize,
+    /// The last call had its ends sent, if it had any; else it has failed before.
+    is_sent: bool,
     /// So many ends in front are sent one by one: the server could not store something of a call that had them all.
     apart: usize,
     /// So many times in a row keys of ends were locked.
@@ -282,11 +293,11 @@ impl<K: Key, T: Taps> Pump<K, T> {
             if (wanted.is_none() || closing) && self.lease.pen.is_idle() {
                 return;
             }
-            let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(MOST) };
+            let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(self.most) };
             // with ends the server folds nothing in
             let folds = self.folds && wanted > 0 && self.apart == 0;
             // nor does a claim that fails keep ends from the server
-            let (most, wanted) = if self.apart > 0 { (1, 0) } else { (MOST, wanted) };
+            let (most, wanted) = if self.apart > 0 { (1, 0) } else { (self.most, wanted) };
             let mut ends = self.lease.pen.ends(if folds { 0 } else { most });
             let sent = ends.len();
             if sent == 0 && self.apart > 0 {
@@ -304,6 +315,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             match self.next(wanted, &ends).await {
                 Ok(next) => {
                     *self.lease.pen.trouble() = None;
+                    self.most = MOST.min(self.most * 2);
                     self.apart = self.apart.saturating_sub(sent);
                     let is_locked = |end: &End| next.locked.contains(&end.fence);
                     let (locked, ends): (Vec<End>, Vec<End>) = ends.into_iter().partition(is_locked);
@@ -312,7 +324,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                     self.lease.pen.later(locked);
                     self.lease.pen.arrived();
-                    let is_refused = |end: &&End| !end.may_have_ended && !next.accepted.contains(&end.fence);
+                    let is_refused = |end: &&End| {
+                        !end.may_have_ended && !end.is_told_again && !next.accepted.contains(&end.fence)
+                    };
                     let refused = ends.iter().filter(is_refused).count();
                     self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
                     self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
@@ -344,14 +358,22 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         // without a claim, whose fault it may be
                         (Failed::Data(_), [end]) if wanted == 0 => can_be_stored(end),
                         (Failed::Data(_), _) => self.apart = sent,
+                        (Failed::Maybe(_), ends) if self.is_sent => {
+                            ends.iter_mut().for_each(|end| end.is_told_again = true);
+                        }
                         _ => {}
                     }
+                    // one that fails must not keep ends from the server
+                    self.folds = false;
                     self.lease.pen.again(ends);
                     self.lease.pen.arrived();
                     *self.lease.pen.trouble() = failed.why();
                     match failed {
                         Failed::Not(_) | Failed::Data(_) => {}
-                        Failed::Maybe(_) => self.is_unsure(),
+                        Failed::Maybe(_) => {
+                            self.most = 1;
+                            self.is_unsure();
+                        }
                         Failed::LeaseLost => {
                             self.lease.loses(self.owner, &*self.taps);
                             self.is_nobody();
@@ -400,8 +422,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         *self.lease.held() = None;
     }
 
-    /// Becomes an owner, and settles what those had that it was before.
-    async fn joins(&mut self) -> Result<(), Failed> {
+    /// Becomes an owner, and settles what those had that it was before. These ends are on their way: their runs are still this
+    /// process's.
+    async fn joins(&mut self, ends: &[End]) -> Result<(), Failed> {
         if !self.link.is_up() {
             // this may be another server by now
             self.link.query("select requeue.epoch()", &[]).await?;
@@ -427,7 +450,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 self.old.clear();
                 break;
             }
-            let kept = self.settles(old, Some(self.owner), self.lease.pen.fences()).await?;
+            let mut fences = self.lease.pen.fences();
+            fences.extend(ends.iter().map(|end| end.fence));
+            let kept = self.settles(old, Some(self.owner), fences).await?;
             self.old.pop();
             let is_short =
                 self.old.is_empty() && self.lease.pen.going_on().iter().any(|it| !kept.contains(it));
@@ -458,7 +483,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
     }
 
     async fn next(&mut self, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
-        self.joins().await?;
+        self.is_sent = false;
+        self.joins(ends).await?;
+        self.is_sent = true;
         let clock = self.lease.pen.clock.get();
         let keys: Vec<&[u8]> = ends.iter().map(|end| &*end.key).collect();
         let fences: Vec<i64> = ends.iter().map(|end| end.fence).collect();
@@ -521,8 +548,14 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
     }
 
-    /// Gives up the lease: what no run has ended is put back.
+    /// Gives up the lease. Runs that go on although nobody will send their ends are told to end, and their keys go to others when
+    /// the lease is over.
     async fn leaves(&mut self) {
+        if !self.lease.pen.going_on().is_empty() {
+            self.lease.pen.lose_all();
+            self.taps.lost();
+            return;
+        }
         if self.owner != NOBODY {
             self.old.push(self.owner);
         }
@@ -534,12 +567,15 @@ impl<K: Key, T: Taps> Pump<K, T> {
 }
 
 /// The server can't keep a value that a handler has put back, or letters of an error: the key comes back with the values that the
-/// run had, and the error has others in their place.
+/// run had, and the error has others in their place. Where these are too large to be joined with newer ones the key gives up.
 fn can_be_stored(end: &mut End) {
     match &mut end.how {
         How::Back { due, failures, attempt, value: Some(_) } => {
             let (due, failures, attempt) = (*due, *failures, *attempt);
             end.how = How::Failed { due, failures, attempt };
+        }
+        How::Failed { .. } | How::PutBack => {
+            end.how = How::GaveUp("its values are too large to be joined".to_owned());
         }
         How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
         _ => {}

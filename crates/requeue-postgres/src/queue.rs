@@ -113,7 +113,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 
     /// What keys that fail wait for: `base`, doubled for each failure in a row, `max` at most. It is stored with the queue, for
-    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 5 ms and 1,000 s.
+    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 1 s and
+    /// 5 min.
     ///
     /// # Errors
     ///
@@ -398,6 +399,10 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
     }
 
     fn lost(&self) {
+        // Before: a worker may take one of these meanwhile, and is told with the others.
+        if let Some(inner) = self.inner.upgrade() {
+            self.pen.lost().iter().for_each(|key| inner.puts_back(key));
+        }
         self.front.cancel_runs();
     }
 }
@@ -827,8 +832,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self.handle.inner.front
     }
 
-    /// How many ends of runs have changed nothing since the queue was opened: the server refused them, because others had the key by
-    /// then, or they could not be sent before the lease was lost. Such keys run again.
+    /// How many ends of runs have changed nothing since the queue was opened: the server refused them, because the lease was lost and
+    /// the key was others' by then, or they could not be sent before that. Such keys run again. An end that was sent twice, because the
+    /// first call was not answered, does not count if the second is refused: the first may have been accepted.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

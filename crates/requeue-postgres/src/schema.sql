@@ -28,8 +28,8 @@ create table requeue.queue(
   id int generated always as identity primary key,
   name text collate "C" unique not null,
   paused boolean not null default false,
-  base_us bigint not null default 5000, -- back-off: the first delay, doubled for each failure in a row
-  max_us bigint not null default 1000000000,
+  base_us bigint not null default 1000000, -- back-off: the first delay, doubled for each failure in a row
+  max_us bigint not null default 300000000,
   rate float8, -- keys a second that are handed out, by all processes together
   burst float8,
   tat timestamptz not null default '-infinity', -- when the bucket is empty (GCRA)
@@ -63,6 +63,7 @@ create table requeue.owner(
   name text not null,
   lease_until timestamptz not null,
   idle boolean not null default false, -- it sleeps: who adds is to notify
+  follows bigint, -- the owner that its process is by now: this one only keeps runs that were locked when settle() moved the others
   since timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 
@@ -179,6 +180,10 @@ begin
       where u.d <= 0);
     if cardinality(known) = cardinality(ks) then return; end if;
   end if;
+  -- its number may be that of another server, which had a queue that was never replicated to this one
+  if not exists(select 1 from requeue.queue w where w.id = q) then
+    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
+  end if;
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
@@ -224,6 +229,7 @@ create function requeue.wake(q int, who text default null) returns void language
 
 -- Adds keys in a user's transaction: the triggers exist when it commits. It locks no row that anybody else locks. While a process
 -- sleeps it notifies, and PostgreSQL commits transactions that notify one after another.
+-- (The function below makes a queue that is not there. Whoever else opens the same queue waits for that transaction then.)
 create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null,
   gs bytea[] default null)
 returns void language sql as $$
@@ -237,25 +243,55 @@ create function requeue.add_tx(name text, key text, delay interval default '0', 
   grp text default null)
 returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
-    array[(extract(epoch from delay) * 1000000)::bigint], array[-priority], array[value], array[convert_to(grp, 'UTF8')]) $$;
+    array[coalesce((extract(epoch from delay) * 1000000)::bigint, 0)], array[-greatest(coalesce(priority, 0), -2147483647)], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
--- Folds triggers of committed transactions in: up to `most`, or those whose values have 16 MB as they are stored, because arrays
+-- Takes these triggers out of the inbox and adds their keys, in one call, which locks rows in one order. Of a key whose values are too
+-- large to be joined the triggers stay where they are, until a run has taken the values that it has. It answers whether any was taken in.
+create function requeue.take_in(q int, ids tid[]) returns boolean language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare r record; one record; any_ boolean := false;
+begin
+  with taken as (delete from requeue.inbox b where b.ctid = any(ids) returning b.*)
+  select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
+    array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
+      -- the clock may have been set back meanwhile
+      b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
+  into r from taken b;
+  if r.ks is null then return false; end if;
+  perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null, case when r.alone then null else r.gs end);
+  return true;
+exception when program_limit_exceeded then
+  if (select count(distinct b.key) from requeue.inbox b where b.ctid = any(ids)) < 2 then return false; end if;
+  for one in select array_agg(b.ctid) ids from requeue.inbox b where b.ctid = any(ids) group by b.key order by b.key loop
+    any_ := requeue.take_in(q, one.ids) or any_;
+  end loop;
+  return any_;
+end $$;
+
+-- Folds triggers of committed transactions in: up to `most`, or those whose values have 16 MB, because arrays
 -- have a limit. One process after another does it, so that the values of a key are joined in the order in which they came. A key that
 -- is held and locked, because its run is guarded in a transaction of the handler's, keeps its triggers here until that ends:
 -- whoever waited for it would hand out no other key.
 create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare r record; ids tid[]; ks bytea[]; held tid[]; locked bytea[]; last bigint;
+declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; m int; r record;
 begin
   perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
   loop
-    locked := '{}';
-    select array_agg(x.ctid), array_agg(distinct x.key), max(x.id) into ids, ks, last from (
-      select b.ctid, b.key, b.id, sum(coalesce(pg_column_size(b.value), 0)) over (order by b.id) - coalesce(pg_column_size(b.value), 0) as before
-      from requeue.inbox b where b.ctid = any(array(
-        select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked))) x
-      where x.before < 16777216;
-    if ids is null then return; end if;
+    ids := array(select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked);
+    if cardinality(ids) = 0 then return; end if;
+    if exists(select 1 from requeue.inbox b where b.ctid = any(ids) and b.value is not null) then
+      m := 0;
+      bytes := 0; -- as text: what is stored may be compressed
+      for r in select x.bytes from unnest(ids) with ordinality u(id, nth) cross join lateral (
+          select octet_length(b.value::text) as bytes from requeue.inbox b where b.ctid = u.id) x order by u.nth loop
+        exit when bytes >= 16777216;
+        m := m + 1;
+        bytes := bytes + coalesce(r.bytes, 0);
+      end loop;
+      ids := ids[:m];
+    end if;
+    select array_agg(distinct b.key), max(b.id) + 1 into ks, from_id from requeue.inbox b where b.ctid = any(ids);
     if exists(select 1 from unnest(ks) u(k) cross join lateral (
         select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1) x) then
       begin
@@ -267,22 +303,12 @@ begin
       end;
       locked := array(select u.k from unnest(ks) u(k) cross join lateral (
         select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 and not i.ctid = any(held) limit 1) x);
+      if cardinality(locked) > 0 then
+        ids := array(select b.ctid from requeue.inbox b where b.ctid = any(ids) and not b.key = any(locked));
+      end if;
     end if;
-    -- in one call, which locks rows in one order
-    with taken as (
-      delete from requeue.inbox b where b.ctid = any(ids) and not b.key = any(locked) returning b.*)
-    select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
-      array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
-        -- the clock may have been set back meanwhile
-        b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
-    into r from taken b;
-    if r.ks is not null then
-      perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null,
-        case when r.alone then null else r.gs end);
-    end if;
-    -- all of these wait for a transaction: there are others behind them
-    exit when r.ks is not null or cardinality(ids) < most;
-    from_id := last + 1;
+    -- all of these wait for a transaction or a run: there are others behind them
+    exit when requeue.take_in(q, ids);
   end loop;
 end $$;
 
@@ -299,7 +325,9 @@ begin
       where (timeline, system, home) is distinct from now_;
     if found then
       perform setval('requeue.fence_seq', nextval('requeue.fence_seq') + 4294967296),
-        setval('requeue.pos_seq', nextval('requeue.pos_seq') + 4294967296);
+        setval('requeue.pos_seq', nextval('requeue.pos_seq') + 4294967296),
+        setval('requeue.owner_seq', nextval('requeue.owner_seq') + 4294967296),
+        setval('requeue.queue_id_seq', nextval('requeue.queue_id_seq') + 1000);
     end if;
   end if;
 end $$;
@@ -311,6 +339,10 @@ create function requeue.join_(q int, who text, lease_us bigint) returns bigint l
 -- False: the lease is gone, and with it everything that was held under it.
 create function requeue.beat(o bigint, lease_us bigint) returns boolean language plpgsql as $$
 begin
+  delete from requeue.owner w where w.follows = o
+    and not exists(select 1 from requeue.item i where i.owner = w.id and i.state = 2);
+  update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
+    where follows = o and lease_until > clock_timestamp();
   update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
     where id = o and lease_until > clock_timestamp();
   return found;
@@ -395,21 +427,42 @@ begin
     order by x.due_at limit most for update skip locked));
 end $$;
 
+-- Puts runs back in line, with the values that they had in front of newer ones; `less` is taken from their attempts. A key whose
+-- values are too large to be joined is as one that gave up, and the newer ones have their run.
+create function requeue.put_back(ids tid[], less int) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare one tid;
+begin
+  update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
+    attempt = greatest(0, i.attempt - less), since = clock_timestamp(), run_value = null,
+    value = case when i.value is null then i.run_value when i.run_value is null then i.value else i.run_value || i.value end
+  where i.ctid = any(ids);
+exception when program_limit_exceeded then
+  if cardinality(ids) > 1 then
+    foreach one in array ids loop perform requeue.put_back(array[one], less); end loop;
+    return;
+  end if;
+  insert into requeue.dead(queue, key, value, failures, attempt, error, grp)
+    select i.queue, i.key, i.run_value, i.failures, i.attempt, 'its values are too large to be joined', i.grp
+    from requeue.item i where i.ctid = any(ids)
+  on conflict (queue, key) do update set value = excluded.value, failures = excluded.failures,
+    attempt = excluded.attempt, error = excluded.error, grp = excluded.grp, at = excluded.at;
+  update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
+    attempt = 0, failures = 0, since = clock_timestamp(), run_value = null where i.ctid = any(ids);
+end $$;
+
 -- Gives back what owners held whose leases are over: their runs count as attempts. Any process may call it, at any time.
 create function requeue.reap(most int) returns int language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare n int := 0; m int; o record;
+declare n int := 0; o record; ids tid[];
 begin
   perform pg_current_xact_id();
   for o in select id, queue from requeue.owner where lease_until <= clock_timestamp() for update skip locked loop
-    update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
-      since = clock_timestamp(), run_value = null,
-      value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
-    where i.ctid = any(array(select x.ctid from requeue.item x where x.owner = o.id and x.state = 2 limit most - n
-      for update skip locked));
-    get diagnostics m = row_count;
-    n := n + m;
-    if m > 0 then perform requeue.wake(o.queue); end if;
+    ids := array(select x.ctid from requeue.item x where x.owner = o.id and x.state = 2 limit most - n for update skip locked);
+    if cardinality(ids) > 0 then
+      perform requeue.put_back(ids, 0), requeue.wake(o.queue);
+    end if;
+    n := n + cardinality(ids);
     if n >= most then return n; end if;
     -- somebody has locked a row: the rest comes with the next call
     if not exists(select 1 from requeue.item x where x.owner = o.id and x.state = 2) then
@@ -445,12 +498,13 @@ begin
   end if;
 end $$;
 
--- What is to be done once a second by whoever works. 1000: there may be more of it.
-create function requeue.maintain(q int) returns int language plpgsql as $$
+-- What is to be done once a second by whoever works. It answers how many runs were put back: if these are `most`, there may be more.
+create function requeue.maintain(q int, most int) returns int language plpgsql as $$
 begin
-  perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
+  -- First: epoch() may draw an id and then wait. A place that is drawn meanwhile would be before P, by a transaction above the horizon.
   perform requeue.advance(q);
-  return requeue.reap(1000);
+  perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
+  return requeue.reap(most);
 end $$;
 
 -- Whether a pg_dump of this database is connected. It says so itself, unless PGAPPNAME says something else.
@@ -544,9 +598,12 @@ set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set j
 declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; ids tid[]; part int := -1;
   level int; served bytea; spare int; laps int; wanted int := n;
 begin
-  perform 1 from requeue.owner w where w.id = o and w.lease_until > clock_timestamp() for key share;
+  perform 1 from requeue.owner w where w.id = o and w.follows is null and w.lease_until > clock_timestamp() for key share;
   if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
   select * into qu from requeue.queue w where w.id = q;
+  if not found then
+    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
+  end if;
   if qu.paused then return; end if;
   select * into fl from requeue.floor x where x.queue = q;
   if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
@@ -672,8 +729,8 @@ end $$;
 -- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out, 3 where
 -- triggers of users' transactions are to be folded in: a call without ends does that.
 --
--- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
--- settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
+-- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold().
+-- So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
 -- follows in it (timers, claims) leaves out what others have locked. Who waits for a lock for long is refused before its process gives
 -- the connection up, as in add().
 create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
@@ -733,30 +790,34 @@ end $$;
 
 -- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
 -- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
--- refused. It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
+-- refused. A run whose key somebody has locked, because it is guarded in a transaction of the handler's, stays with o, which follows n
+-- then: its lease is extended with that of n. Without n, its lease runs out.
+-- It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
 create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
+declare os bigint[]; ids tid[];
 begin
   perform pg_current_xact_id();
-  perform 1 from requeue.owner where id = o for update;
-  if found then
-    -- in the order in which all lock keys; a run that is guarded is not waited for while the lease, whose row is locked, is not extended
-    perform set_config('lock_timeout', '500ms', true);
-    perform 1 from requeue.item i where i.owner = o and i.state = 2 order by i.key for update;
+  os := array(select w.id from requeue.owner w where w.id = o or w.follows = o order by w.id for update);
+  if cardinality(os) > 0 then
     if n is not null then
       perform 1 from requeue.owner where id = n for key share;
       if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
-      update requeue.item i set owner = n where i.owner = o and i.state = 2 and i.fence = any(fs);
+      update requeue.item i set owner = n where i.ctid = any(array(
+        select x.ctid from requeue.item x where x.owner = any(os) and x.state = 2 and x.fence = any(fs) for update skip locked));
     end if;
-    update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
-      attempt = greatest(0, i.attempt - 1), since = clock_timestamp(), run_value = null,
-      value = nullif(coalesce(i.run_value, '[]') || coalesce(i.value, '[]'), '[]')
-    where i.owner = o and i.state = 2;
-    if found then perform requeue.wake(q); end if;
-    delete from requeue.owner where id = o;
+    ids := array(select x.ctid from requeue.item x where x.owner = any(os) and x.state = 2
+      and (n is null or not x.fence = any(fs)) for update skip locked);
+    if cardinality(ids) > 0 then
+      perform requeue.put_back(ids, 1), requeue.wake(q);
+    end if;
+    update requeue.owner w set follows = coalesce(n, w.follows), idle = false where w.id = any(os)
+      and exists(select 1 from requeue.item x where x.owner = w.id and x.state = 2);
+    delete from requeue.owner w where w.id = any(os) and not exists(select 1 from requeue.item x where x.owner = w.id and x.state = 2);
   end if;
-  return array(select i.fence from requeue.item i where i.owner = n and i.state = 2 and i.fence = any(fs));
+  return array(select i.fence from requeue.owner w join requeue.item i on i.owner = w.id
+    where (w.id = n or w.follows = n) and i.state = 2 and i.fence = any(fs));
 end $$;
 
 -- What is known of keys: of one, or of the next `most` behind `after` in the order of the keys. Each has one row: a key whose last
@@ -803,6 +864,8 @@ declare n int; c int;
 begin
   delete from requeue.inbox b where b.queue = q and b.key = k_;
   get diagnostics n = row_count;
+  -- a claim may be about to hold it: which of the two statements is meant is known when it is locked
+  perform 1 from requeue.item i where i.queue = q and i.key = k_ for update;
   update requeue.item i set dirty = false, due_at = null, every_us = null, value = null
     where i.queue = q and i.key = k_ and i.state = 2 and (i.dirty or i.due_at is not null or i.every_us is not null);
   get diagnostics c = row_count;
@@ -828,7 +891,7 @@ begin
     if not found then return comes; end if;
   end if;
   -- without "where due_at is not null", for the same reason as at item_owner
-  update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.state <> 2;
+  update requeue.item i set due_at = null where i.queue = q and i.key = k_ and i.state = 0;
   perform requeue.add(q, array[k_], array[0::bigint], array[0], null, null, case when g is not null then array[substr(g, 5)] end);
   if v is not null then
     update requeue.item i set value = v || coalesce(i.value, '[]') where i.queue = q and i.key = k_;
@@ -882,7 +945,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set j
     (select count(*) filter (where l.us > 0) as owners, count(*) filter (where l.us <= 0) as expired,
       min(l.us) filter (where l.us > 0) as lease_us
     from (select (extract(epoch from w.lease_until - clock_timestamp()) * 1000000)::bigint as us
-      from requeue.owner w where w.queue = q) l) o $$;
+      from requeue.owner w where w.queue = q and w.follows is null) l) o $$;
 
 -- Group rules are the queue's, for all processes: the cap of groups that have none of their own, and weights and caps of some.
 -- Null changes nothing, a cap of 2147483647 is none, and of several for one group the last counts.

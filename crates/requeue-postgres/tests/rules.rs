@@ -4,7 +4,9 @@
 mod common;
 
 use self::common::cluster::{Cluster, With};
-use self::common::{Database, LONG, Looks, block_on, until};
+use self::common::{
+    Database, LONG, Looks, add, are_held, block_on, leases_end, next_of, open, somebody_waits, until,
+};
 use requeue::engine::Status;
 use requeue::{
     Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
@@ -16,27 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use tokio_postgres::{GenericClient, NoTls};
+use tokio_postgres::NoTls;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// All leases are over, and somebody has noticed.
-fn leases_end(db: &Database) {
-    db.sql("update requeue.owner set lease_until = '-infinity'");
-    // an owner whose row is locked by a call of its own is left out
-    until("the end of the leases", || {
-        db.sql("select requeue.reap(1000)");
-        db.sql("select count(*) from requeue.owner where lease_until = '-infinity'") == "0"
-    });
-}
-
-fn open(pg: &Postgres) -> Queue<String> {
-    pg.queue("orders").open().wait().expect("the schema is there")
-}
-
-fn add(q: &Queue<String>, key: &str) -> Added {
-    q.add(key.to_owned()).wait().expect("it is up")
-}
 
 /// Workers whose runs wait until they may go on.
 struct Held {
@@ -520,41 +504,6 @@ fn e14_and_e16_keys_of_a_dead_process_go_to_others_and_those_of_one_that_leaves_
     keys.sort();
     assert_eq!(keys, ["a", "b", "c"]);
     assert!(worker.stop(LONG).wait().complete);
-}
-
-/// Ends these runs well, and claims up to nine keys, as owner 1 of queue 1; what the server says, a line each: `0` for an end that
-/// was accepted, `0 locked` for one that is to be told again, `1 k` for a key, `3` where triggers are to be folded in.
-async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<String> {
-    let (keys, fences): (Vec<&[u8]>, Vec<i64>) =
-        ends.iter().map(|(key, fence)| (key.as_bytes(), *fence)).unzip();
-    let next = "select kind || case when f < 0 then ' locked' else coalesce(' ' || convert_from(k, 'UTF8'), '') end from requeue.next(1, 1, 9, $1, $2,
-                array_fill(0::smallint, array[$3::int]), array_fill(0::bigint, array[$3]), array_fill(0, array[$3]), array_fill(0, array[$3]),
-                array_fill(null::jsonb, array[$3]), array_fill(null::text, array[$3])) order by 1";
-    let count = i32::try_from(keys.len()).expect("few");
-    let rows = client.query(next, &[&keys, &fences, &count]).await.expect("it is up");
-    rows.iter().map(|row| row.get(0)).collect()
-}
-
-/// Until a session waits for a lock. The task goes on to drive what is beside it.
-async fn somebody_waits(db: &Database) {
-    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    let waits = async {
-        while db.sql(waits) != "1" {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waits).await.expect("a session that waits for a lock");
-}
-
-/// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.
-fn are_held(db: &Database, keys: &[&str]) {
-    let q = open(&db.connect());
-    for key in keys {
-        add(&q, key);
-    }
-    db.sql("select requeue.join_(1, 'test', 3600000000); select requeue.claim(1, 1, 9, true)");
-    let fences: Vec<String> = (1..=keys.len()).map(|fence| fence.to_string()).collect();
-    assert_eq!(db.sql("select fence from requeue.item order by pos"), fences.join("\n"));
 }
 
 #[test]
@@ -1183,7 +1132,7 @@ fn e9_half_of_a_backoff_leaves_the_other_and_one_that_contradicts_itself_is_not_
     let stored = || pg.client("orders").stats().wait().expect("it is up").backoff;
     let opens = |base, max| pg.queue::<String>("orders").backoff(base, max).open().wait().map(drop);
     opens(None, Some(HOUR)).expect("up");
-    assert_eq!(stored(), (Duration::from_millis(5), HOUR));
+    assert_eq!(stored(), (Duration::from_secs(1), HOUR));
     opens(Some(HOUR / 2), None).expect("up");
     assert_eq!(stored(), (HOUR / 2, HOUR));
     for (base, max) in [(Some(2 * HOUR), None), (None, Some(HOUR / 3)), (Some(2 * HOUR), Some(HOUR))] {

@@ -7,11 +7,12 @@
 pub(crate) mod cluster;
 
 use self::cluster::Cluster;
-use requeue_postgres::Postgres;
+use requeue::Added;
+use requeue_postgres::{Postgres, Queue};
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, GenericClient, NoTls};
 
 /// Whatever is waited for comes within this time, however slow the machine is, unless it never comes.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
@@ -124,4 +125,57 @@ impl<F: Fn(&str) -> String> Looks<F> {
             (self.0)("select exists(select 1 from looks where early and found > 0)") == "t"
         });
     }
+}
+
+/// All leases are over, and somebody has noticed.
+pub(crate) fn leases_end(db: &Database) {
+    db.sql("update requeue.owner set lease_until = '-infinity'");
+    // an owner whose row is locked by a call of its own is left out
+    until("the end of the leases", || {
+        db.sql("select requeue.reap(1000)");
+        db.sql("select count(*) from requeue.owner where lease_until = '-infinity'") == "0"
+    });
+}
+
+pub(crate) fn open(pg: &Postgres) -> Queue<String> {
+    pg.queue("orders").open().wait().expect("the schema is there")
+}
+
+pub(crate) fn add(q: &Queue<String>, key: &str) -> Added {
+    q.add(key.to_owned()).wait().expect("it is up")
+}
+
+/// Ends these runs well, and claims up to nine keys, as owner 1 of queue 1; what the server says, a line each: `0` for an end that
+/// was accepted, `0 locked` for one that is to be told again, `1 k` for a key, `3` where triggers are to be folded in.
+pub(crate) async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<String> {
+    let (keys, fences): (Vec<&[u8]>, Vec<i64>) =
+        ends.iter().map(|(key, fence)| (key.as_bytes(), *fence)).unzip();
+    let next = "select kind || case when f < 0 then ' locked' else coalesce(' ' || convert_from(k, 'UTF8'), '') end from requeue.next(1, 1, 9, $1, $2,
+                array_fill(0::smallint, array[$3::int]), array_fill(0::bigint, array[$3]), array_fill(0, array[$3]), array_fill(0, array[$3]),
+                array_fill(null::jsonb, array[$3]), array_fill(null::text, array[$3])) order by 1";
+    let count = i32::try_from(keys.len()).expect("few");
+    let rows = client.query(next, &[&keys, &fences, &count]).await.expect("it is up");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Until a session waits for a lock. The task goes on to drive what is beside it.
+pub(crate) async fn somebody_waits(db: &Database) {
+    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    let waits = async {
+        while db.sql(waits) != "1" {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.expect("a session that waits for a lock");
+}
+
+/// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.
+pub(crate) fn are_held(db: &Database, keys: &[&str]) {
+    let q = open(&db.connect());
+    for key in keys {
+        add(&q, key);
+    }
+    db.sql("select requeue.join_(1, 'test', 3600000000); select requeue.claim(1, 1, 9, true)");
+    let fences: Vec<String> = (1..=keys.len()).map(|fence| fence.to_string()).collect();
+    assert_eq!(db.sql("select fence from requeue.item order by pos"), fences.join("\n"));
 }

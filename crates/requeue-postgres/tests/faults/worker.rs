@@ -123,7 +123,8 @@ pub(crate) fn works() {
             }
         };
         let q: Queue<String> = loop {
-            match pg.queue("faults").lease(LEASE).prefetch(2).open().await {
+            let opens = pg.queue("faults").lease(LEASE).prefetch(2).backoff(LEASE / 200, LEASE);
+            match opens.open().await {
                 Ok(q) => break q,
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
