@@ -1825,13 +1825,13 @@ fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease()
     db.sql(
         "select requeue.open('busy');
          create table call(n int);
-         alter function requeue.maintain(int) rename to maintains;
-         create function requeue.maintain(q int) returns int language plpgsql as $$
+         alter function requeue.maintain(int, int) rename to maintains;
+         create function requeue.maintain(q int, most int) returns int language plpgsql as $$
          begin
-           if q <> 1 then return requeue.maintains(q); end if;
+           if q <> 1 then return requeue.maintains(q, most); end if;
            insert into call values (1);
            perform pg_sleep(0.01);
-           return 1000;
+           return most;
          end $$",
     );
     let pg = db.connect();
