@@ -649,8 +649,12 @@ impl Run {
 
     /// How long this process may be silent before others get its keys, if they may at all.
     pub(crate) fn lease(&self) -> Option<Duration> {
-        let is_server = matches!(self.engine(), Some(Engine::Server(_)));
-        is_server.then(|| self.lease.unwrap_or(LEASE))
+        self.is_on_server().then(|| self.lease.unwrap_or(LEASE))
+    }
+
+    /// Whether the queue is on a server, where other processes work on it too.
+    pub(crate) fn is_on_server(&self) -> bool {
+        matches!(self.engine, Some(Engine::Server(_)))
     }
 
     /// Where the queue is, if not in memory alone.
@@ -687,7 +691,7 @@ impl Run {
         }
         // a server knows what is not given
         let given = self.base_delay.is_some() && self.max_delay.is_some();
-        let is_stored = matches!(self.engine(), Some(Engine::Server(_)));
+        let is_stored = self.is_on_server();
         if self.base_delay() > self.max_delay() && (given || !is_stored) {
             let (base, max) = (duration::show(self.base_delay()), duration::show(self.max_delay()));
             return Err(match (self.base_delay, self.max_delay) {
