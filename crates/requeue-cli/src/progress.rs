@@ -71,11 +71,8 @@ pub(crate) fn draw(
 }
 
 fn line(tally: &Tally, queue: InQueue, rate: f64, (ended, on_server): (bool, bool)) -> String {
-    let in_queue = if on_server {
-        String::new()
-    } else {
-        format!("{} ready, {} waiting, ", queue.ready, queue.waiting)
-    };
+    let in_queue =
+        if on_server { String::new() } else { format!("{} ready, {} waiting, ", queue.ready, queue.waiting) };
     let mut line = format!(
         "{} done, {} running, {in_queue}{} failed, {rate:.1}/s",
         tally.well.load(Ordering::Relaxed),

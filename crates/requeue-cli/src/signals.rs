@@ -14,7 +14,8 @@ use crate::limits;
 use crate::log::Log;
 
 /// What is ready on a server is for other processes.
-const CLAIMS_NO_MORE: &str = "the running programs may end, and nothing more is claimed; once more to stop them";
+const CLAIMS_NO_MORE: &str =
+    "the running programs may end, and nothing more is claimed; once more to stop them";
 
 /// Listens from `new` on; dropped, it listens no more.
 #[derive(Debug)]

@@ -173,7 +173,7 @@ impl State {
         lost
     }
 
-    /// Says that the engine can't be written to, and that it can again, each time once; and that ends of runs were refused.
+    /// Says that the engine can't be written to, and that it can again, each time once.
     pub(crate) fn tell_trouble(&self, log: &Log) {
         let trouble = match &self.place {
             Place::File { file, .. } => file.trouble(),
@@ -193,9 +193,6 @@ impl State {
             }
             (Place::Server(_), None) if was_told => log.note("PostgreSQL answers again"),
             _ => {}
-        }
-        if let Some(refused) = self.refused() {
-            log.note(&refused);
         }
     }
 
@@ -314,11 +311,15 @@ impl State {
         }
     }
 
-    /// Waits until the command is told to end, and tells of trouble meanwhile.
+    /// Waits until the command is told to end, and tells of trouble meanwhile, and of ends that were refused. Those that are refused
+    /// later [`finish`](Self::finish) tells of.
     pub(crate) fn stay(&self, control: &Control, log: &Log) {
         while !control.reached(Level::WorkOff) {
             pause(control, TRIES_AGAIN);
             self.tell_trouble(log);
+            if let Some(refused) = self.refused() {
+                log.note(&refused);
+            }
         }
     }
 }

@@ -49,8 +49,7 @@ impl Summary<'_> {
 
     fn text(&self) -> String {
         let t = self.tally;
-        let (keys, triggers) =
-            (counted(&t.keys, "key", "keys"), counted(&t.triggers, "trigger", "triggers"));
+        let (keys, triggers) = (counted(&t.keys, "key", "keys"), counted(&t.triggers, "trigger", "triggers"));
         let coalesced = format!("{} coalesced", read(&t.coalesced));
         let left = format!("{} left", self.left);
         let parts = [
@@ -63,7 +62,8 @@ impl Summary<'_> {
             (!self.on_server, left),
             (true, duration::show(self.took)),
         ];
-        let parts: Vec<_> = parts.into_iter().filter_map(|(is_known, part)| is_known.then_some(part)).collect();
+        let parts: Vec<_> =
+            parts.into_iter().filter_map(|(is_known, part)| is_known.then_some(part)).collect();
         let mut out = format!("requeue: {}\n", parts.join(", "));
         if read(&t.skipped) > 0 {
             let skipped = counted(&t.skipped, "trigger was", "triggers were");
