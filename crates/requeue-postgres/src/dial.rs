@@ -145,18 +145,27 @@ impl Hub {
     }
 }
 
+/// Whether a part of the password may be what stands as the host: of a URL in whose password an `@` is not percent-encoded the
+/// rest of it does.
+fn is_secret(host: &Config) -> bool {
+    let has_at = |text: &str| text.contains('@');
+    host.get_dbname().is_some_and(has_at)
+        || host.get_hosts().iter().any(|host| match host {
+            Host::Tcp(name) => has_at(name),
+            #[cfg(unix)]
+            Host::Unix(folder) => has_at(&folder.to_string_lossy()),
+        })
+}
+
 /// The host and the port that a connection is made to, or the folder of its socket; `None` if that can't be told.
 fn place(host: &Config) -> Option<String> {
-    // Of a URL with an `@` in the password that is not percent-encoded, the rest of the password is read as the host's name.
-    let has_at = |text: &str| text.contains('@');
-    if host.get_hosts().len() > 1 || host.get_hostaddrs().len() > 1 || host.get_dbname().is_some_and(has_at) {
+    if host.get_hosts().len() > 1 || host.get_hostaddrs().len() > 1 {
         return None;
     }
     let name = match (host.get_hosts().first(), host.get_hostaddrs().first()) {
-        (Some(Host::Tcp(name)), _) if has_at(name) => return None,
         (Some(Host::Tcp(name)), _) => name.clone(),
         #[cfg(unix)]
-        (Some(Host::Unix(folder)), _) => return Some(folder.display().to_string()).filter(|it| !has_at(it)),
+        (Some(Host::Unix(folder)), _) => return Some(folder.display().to_string()),
         (None, Some(address)) => address.to_string(),
         (None, None) => return None,
     };
@@ -172,7 +181,13 @@ fn unreachable(host: &Config, why: &str) -> String {
     } else {
         ""
     };
-    place(host).map_or_else(|| format!("{why}{hint}"), |place| format!("{place}: {why}{hint}"))
+    match place(host) {
+        _ if is_secret(host) => {
+            format!("{why}; there is an @ in the host or the database: in a password write it as %40")
+        }
+        Some(place) => format!("{place}: {why}{hint}"),
+        None => format!("{why}{hint}"),
+    }
 }
 
 /// Connects to the first host that answers. Each has its share of the time: one that is silent leaves some to the others. If none
@@ -661,8 +676,14 @@ mod tests {
             ("hostaddr=::1 port=1", "[::1]:1: down"),
             ("host=db hostaddr=::1", "db:5432: down"),
             // not percent-encoded: the rest of the password would be the host
-            ("postgres://u:sec@ret@db/shop", "down"),
-            ("postgres://u:sec@ret/x@db/shop", "down"),
+            (
+                "postgres://u:sec@ret@db/shop",
+                "down; there is an @ in the host or the database: in a password write it as %40",
+            ),
+            (
+                "postgres://u:sec@ret/x@db/shop",
+                "down; there is an @ in the host or the database: in a password write it as %40",
+            ),
             ("user=u", "down"),
         ] {
             assert_eq!(told(config), expected, "{config}");
