@@ -1005,6 +1005,28 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_work_says_what_a_server_refuses_and_names_no_option_that_it_hides() {
+        let mut cli = Cli::command();
+        cli.build();
+        let work = cli.find_subcommand_mut("work").unwrap();
+        let help = |arg: &Arg| arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let named: Vec<_> = work.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
+        for refused in ["jitter", "limiter", "retry-rate", "retry-burst", "group-rate", "max-wait"] {
+            let (_, arg) = named.iter().find(|(long, _)| *long == refused).unwrap();
+            assert!(help(arg).contains("(not on a server"), "--{refused}: {}", help(arg));
+        }
+        let hidden: Vec<_> =
+            named.iter().filter(|(_, arg)| arg.is_hide_set()).map(|(long, _)| *long).collect();
+        assert!(hidden.contains(&"watch") && hidden.contains(&"one"), "{hidden:?}");
+        for (long, arg) in named.iter().filter(|(_, arg)| !arg.is_hide_set()) {
+            let help = help(arg);
+            let words = help.split(|c: char| c != '-' && !c.is_ascii_alphanumeric());
+            let mut options = words.filter_map(|word| word.strip_prefix("--"));
+            assert_eq!(options.find(|option| hidden.contains(option)), None, "--{long}: {help}");
+        }
+    }
+
+    #[test]
     fn what_follows_the_program_belongs_to_it() {
         for (args, program) in [
             (&["-j", "2", "true"][..], &["true"][..]),
