@@ -65,9 +65,9 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
@@ -131,12 +131,12 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw th
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l plot -d 'Draw the delays in the terminal, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line of JSON for each call, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --group-by, run the key that has been ready for longest first once it has been so for D (not on a server)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this (not on a server)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
 concat\t''
 count\t''"
@@ -156,10 +156,10 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -s j -l workers -d
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing. On a server in all processes together and from then on; `none` takes back a rate that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l grace -d 'Time between TERM and KILL' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 1s at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 5m at first]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction (not on a server) [default: 0.2]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3 (not on a server)' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
 fast-slow\t'A few short delays of a key, then long ones'
@@ -169,15 +169,15 @@ default-per-item\t'The default for single keys: exponential, 1ms to 1000s'
 max-of\t'The longest delay of several limiters'
 max-wait\t'Another limiter, whose delays are cut'
 jitter\t'Another limiter, whose delays are lengthened at random'"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-rate -d 'At most R retries a second over all keys (not on a server; off by default)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-burst -d 'Up to N retries at once under --retry-rate (not on a server) [default: 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
 respect\t''
 reset\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l drain-timeout -d 'After the first signal, go on for D at most: then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
@@ -204,7 +204,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l fail-fast -d 'W
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)' -r
@@ -214,53 +214,53 @@ complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On 
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l groups -d 'On a server, the groups that are paused or have a weight or a cap of their own'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand state" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l group -d 'On a server, only the keys of this group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand top" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand top" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l every -d 'How long it rests between two looks' -r
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l times -d 'End after so many looks' -r
 complete -c requeue -n "__fish_requeue_using_subcommand top" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand migrate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE' -r
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand check" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand check" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -199,42 +199,57 @@ at a time, or in a file, on which one process works. Keys come by `requeue add`,
 transactions of your own: select requeue.add_tx('orders', 'order-4711').";
 
 const WORKING: &str = "\
-PROGRAM, what the end of a run means, signals, files and the exit status are those of
-`requeue run`: see there. What is special here:
+The program, what the end of a run means, signals, files and the exit status are described in
+`requeue run --help`.
 
+What is special here:
   In its environment PROGRAM has REQUEUE_FENCE, a number that grows from run to run of a
   key: the system that PROGRAM writes to can use it to reject writes of older runs.
   REQUEUE_PAYLOAD has the values of the triggers as JSON, a line each, if they had any.
+  REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
+  adds keys itself is told the engine in another way, such as a file that only it can read.
+
   A process has a lease on a server. If it cannot extend it (the network is cut) its programs
   are ended before other processes get their keys, and what they end with is refused: TERM
   comes when two thirds of --lease are over, and KILL after --grace, but before the lease
-  ends, however long --grace is. A process that did not run for so long cannot do that: other
-  processes may have its keys. If it was stopped, it kills its programs as soon as it goes on.
-  If its machine was asleep, it does not notice, because its clock stood still. It hears of it
-  when it next extends the lease, up to a third of --lease after it woke; then TERM comes, and
-  KILL after --grace, or after a quarter of --lease if that is shorter.
+  ends, however long --grace is. If requeue itself was not running that long (stopped, machine
+  asleep), it cannot end its programs in time, and others may have its keys. If it was stopped,
+  it kills its programs as soon as it goes on. If its machine was asleep, it does not notice,
+  because its clock stood still. It hears of it when it next extends the lease, up to a third
+  of --lease after it woke; then TERM comes, and KILL after --grace, or after a quarter of
+  --lease if that is shorter.
+  If requeue itself is killed (kill -9, out of memory), PROGRAM goes on, and after --lease
+  another process may run the key beside it. Use REQUEUE_FENCE, or a service manager that kills
+  the whole group (systemd's KillMode=control-group does).
+
   Back-off, rate and the cap of groups are stored with the queue on a server, for all processes,
   and `requeue stats` tells them. --rate and --group-cap hold at once; --rate none and --group-cap
   none take them back. --base-delay and --max-delay hold for processes that start after that: a
   running process keeps its delays until it is restarted. An option that is not given leaves the
-  stored value unchanged; a new queue has 5ms and 1000s. Groups are those that
+  stored value unchanged; a new queue has 1s and 5m. Groups are those that
   `requeue add --group-by` gave the keys.
-  REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
-  adds keys itself is told the engine in another way, such as a file that only it can read.
+
   At the end the keys that gave up are named. Without --failed-to no more than 10000 of them
   are kept, however long this goes on; what is beyond is counted, each time.
   At the first signal nothing more is claimed, and what is claimed is run. What is left is
-  for other processes, and is no reason for another status than 0.
+  for other processes, and is no reason for another status than 0. The status is 1 if a run
+  that ended after the signal had lost its lease: the server has refused what it ended with.
 
 Examples:
-  requeue migrate --engine postgres://worker@db/shop
-  requeue add --engine postgres://worker@db/shop --queue orders order-4711
-  requeue work --engine postgres://worker@db/shop --queue orders -j 8 ./ship";
+  export REQUEUE_ENGINE=postgres://worker:PASSWORD@db/shop
+  requeue migrate
+  requeue add --queue orders order-4711
+  requeue work --queue orders -j 8 ./ship
+
+The password:
+  Give it in REQUEUE_ENGINE: `ps` shows options to all users, and does not show the environment.
+  Write special characters in it percent-encoded: %40 is @, %2F is /, %3A is :, %25 is %.
+  PGPASSWORD and ~/.pgpass are not read.";
 
 /// `requeue work`: what `requeue run` does, for keys that come from an engine.
 #[derive(Args, Debug)]
 pub(crate) struct Work {
-    /// Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE
+    /// Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded
     #[arg(long, value_name = "ENGINE", help_heading = "Keeping")]
     engine: Option<String>,
 
@@ -266,6 +281,35 @@ fn for_work(arg: Arg) -> Arg {
              a server has",
         ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
+        "max_wait" => arg.help(
+            "With --group-by, run the key that has been ready for longest first once it has been so for D (not on a server)",
+        ),
+        "group_rate" => arg.help(
+            "With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries \
+             too; runs of the others go before those that wait for this (not on a server)",
+        ),
+        "base_delay" => arg.help(
+            "Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, \
+             1s at first]",
+        ),
+        "max_delay" => arg.help(
+            "The longest delay before a retry [default: 5m; on a server what its queue has, 5m at first]",
+        ),
+        "jitter" => arg.help(
+            "Lengthen each delay by a random part of it, up to this fraction (not on a server) [default: 0.2]",
+        ),
+        "limiter" => arg.help(
+            "Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as \
+             `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3 (not on a server)",
+        ),
+        "retry_rate" => arg.help("At most R retries a second over all keys (not on a server; off by default)"),
+        "retry_burst" => {
+            arg.help("Up to N retries at once under --retry-rate (not on a server) [default: 1]")
+        }
+        "max_attempts" => arg.help("A key gives up at its N-th failed attempt; 0: never [default: 5]"),
+        "drain_timeout" => {
+            arg.help("After the first signal, go on for D at most: then stop the programs and leave")
+        }
         "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
         | "no_gitignore" | "on" | "no_initial" | "one" | "resync" | "dry_run" | "resume" | "left_to"
         | "bound" | "debounce" | "debounce_max" | "in_backoff" => arg.hide(true),
@@ -485,15 +529,15 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, default_value = "5s", help_heading = "Running")]
     pub(crate) grace: Duration,
 
-    /// Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 5ms at first]
+    /// Delay before the first retry; it doubles with every failure in a row [default: 1s]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry [default: 5m; on a server what its queue has, 1000s at first]
+    /// The longest delay before a retry [default: 5m]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
-    /// Lengthen each delay by a random part of it, up to this fraction [default: 0.2; a server has none]
+    /// Lengthen each delay by a random part of it, up to this fraction [default: 0.2]
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, help_heading = "Retrying")]
     pub(crate) jitter: Option<f64>,
 
@@ -649,8 +693,12 @@ impl Run {
 
     /// How long this process may be silent before others get its keys, if they may at all.
     pub(crate) fn lease(&self) -> Option<Duration> {
-        let is_server = matches!(self.engine(), Some(Engine::Server(_)));
-        is_server.then(|| self.lease.unwrap_or(LEASE))
+        self.is_on_server().then(|| self.lease.unwrap_or(LEASE))
+    }
+
+    /// Whether the queue is on a server, where other processes work on it too.
+    pub(crate) fn is_on_server(&self) -> bool {
+        matches!(self.engine, Some(Engine::Server(_)))
     }
 
     /// Where the queue is, if not in memory alone.
@@ -687,7 +735,7 @@ impl Run {
         }
         // a server knows what is not given
         let given = self.base_delay.is_some() && self.max_delay.is_some();
-        let is_stored = matches!(self.engine(), Some(Engine::Server(_)));
+        let is_stored = self.is_on_server();
         if self.base_delay() > self.max_delay() && (given || !is_stored) {
             let (base, max) = (duration::show(self.base_delay()), duration::show(self.max_delay()));
             return Err(match (self.base_delay, self.max_delay) {
@@ -954,6 +1002,28 @@ mod tests {
     #[test]
     fn the_definition_holds_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_of_work_says_what_a_server_refuses_and_names_no_option_that_it_hides() {
+        let mut cli = Cli::command();
+        cli.build();
+        let work = cli.find_subcommand_mut("work").unwrap();
+        let help = |arg: &Arg| arg.get_help().map(ToString::to_string).unwrap_or_default();
+        let named: Vec<_> = work.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
+        for refused in ["jitter", "limiter", "retry-rate", "retry-burst", "group-rate", "max-wait"] {
+            let (_, arg) = named.iter().find(|(long, _)| *long == refused).unwrap();
+            assert!(help(arg).contains("(not on a server"), "--{refused}: {}", help(arg));
+        }
+        let hidden: Vec<_> =
+            named.iter().filter(|(_, arg)| arg.is_hide_set()).map(|(long, _)| *long).collect();
+        assert!(hidden.contains(&"watch") && hidden.contains(&"one"), "{hidden:?}");
+        for (long, arg) in named.iter().filter(|(_, arg)| !arg.is_hide_set()) {
+            let help = help(arg);
+            let words = help.split(|c: char| c != '-' && !c.is_ascii_alphanumeric());
+            let mut options = words.filter_map(|word| word.strip_prefix("--"));
+            assert_eq!(options.find(|option| hidden.contains(option)), None, "--{long}: {help}");
+        }
     }
 
     #[test]

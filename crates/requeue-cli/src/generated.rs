@@ -74,8 +74,13 @@ fn page(command: &Command, whole: &Command) -> Vec<u8> {
     let more = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut roff = clap_mangen::roff::Roff::new();
     let mut open = false;
+    let is_heading = |line: &&str| line.ends_with(':') && !line.starts_with(' ');
+    // it would otherwise be a part of the last option's paragraph
+    if more.lines().next().is_some_and(|first| !is_heading(&first)) {
+        roff.control("SH", ["NOTES"]);
+    }
     for line in more.lines() {
-        if let Some(heading) = line.strip_suffix(':').filter(|line| !line.starts_with(' ')) {
+        if let Some(heading) = line.strip_suffix(':').filter(|_| is_heading(&line)) {
             if std::mem::replace(&mut open, true) {
                 roff.control("fi", []);
             }

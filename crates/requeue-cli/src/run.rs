@@ -138,7 +138,7 @@ fn control(
     })?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
-    let signals = Listener::new(Arc::clone(&control), Arc::clone(&log))?;
+    let signals = Listener::new(Arc::clone(&control), Arc::clone(&log), args.is_on_server())?;
     let shop = Arc::new(Shop {
         queue: queue.clone(),
         state,
@@ -187,6 +187,7 @@ fn control(
     let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     let keys = Keys {
         typed: shop.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
+        on_server: shop.args.is_on_server(),
         ended: AtomicBool::new(false),
     };
     let (end_progress, progress_ends) = mpsc::channel();
@@ -404,6 +405,8 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if form != Form::Off {
         let summary = Summary {
             tally: &shop.tally,
+            works: shop.args.works,
+            on_server: shop.args.is_on_server(),
             gave_up: &gave_up,
             beyond,
             failed_to_lacks,

@@ -13,6 +13,10 @@ use crate::control::{Control, Level};
 use crate::limits;
 use crate::log::Log;
 
+/// What is ready on a server is for other processes.
+const CLAIMS_NO_MORE: &str =
+    "the running programs may end, and nothing more is claimed; once more to stop them";
+
 /// Listens from `new` on; dropped, it listens no more.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -26,7 +30,7 @@ impl Listener {
     /// # Errors
     ///
     /// The system refuses the handlers or the thread.
-    pub(crate) fn new(control: Arc<Control>, log: Arc<Log>) -> io::Result<Self> {
+    pub(crate) fn new(control: Arc<Control>, log: Arc<Log>, is_on_server: bool) -> io::Result<Self> {
         let mut wanted = vec![SIGINT, SIGTERM, SIGQUIT];
         // `nohup requeue …` asks to outlive its terminal.
         if !ignored(SIGHUP) {
@@ -45,6 +49,7 @@ impl Listener {
                 let (level, message) = match count {
                     // or the programs, in groups of their own, would outlive us
                     _ if signal == SIGQUIT => (Level::Kill, "killing what runs"),
+                    0 if is_on_server => (Level::WorkOff, CLAIMS_NO_MORE),
                     0 => (Level::WorkOff, "working off what is ready; once more to stop"),
                     1 => (Level::Stop, "stopping what runs; once more to kill it"),
                     _ => (Level::Kill, "killing what runs"),

@@ -4,7 +4,7 @@
 //! is added goes another way: a trigger is written first, and given to the queue in memory when it is on the disk.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::intake::Cause;
 use crate::log::Log;
 use crate::queue::{Shape, at_server};
 use crate::run::USAGE;
+use crate::show::quoted;
 use crate::tally::Key;
 
 /// What the disk refused is tried again after so long.
@@ -51,6 +52,8 @@ pub(crate) struct State {
     writing: Mutex<Vec<Writing>>,
     /// It was said that nothing can be written.
     is_in_trouble: AtomicBool,
+    /// So many ends that the server refused were told of.
+    refused_told: AtomicU64,
 }
 
 impl std::fmt::Debug for State {
@@ -74,7 +77,13 @@ impl State {
                 Self::server(server, &name, args, shape).map_err(|e| (1, plain(&e)))?
             }
         };
-        Ok(Self { name, place, writing: Mutex::default(), is_in_trouble: AtomicBool::new(false) })
+        Ok(Self {
+            name,
+            place,
+            writing: Mutex::default(),
+            is_in_trouble: AtomicBool::new(false),
+            refused_told: AtomicU64::new(0),
+        })
     }
 
     fn file(path: &Path, name: &str, shape: Shape) -> Result<Place, String> {
@@ -182,15 +191,39 @@ impl State {
             (Place::Server(_), Some(why)) if !was_told => {
                 log.note(&format!("{why}; the runs go on, and it is tried again"));
             }
-            (Place::Server(_), None) if was_told => log.note("the server does its part again"),
+            (Place::Server(_), None) if was_told => log.note("PostgreSQL answers again"),
             _ => {}
+        }
+    }
+
+    /// What is to be said of ends of runs that the server has refused since that was told last; `None` if that is nothing.
+    fn refused(&self) -> Option<String> {
+        let Place::Server(queue) = &self.place else { return None };
+        let all = queue.ends_refused();
+        let told = self.refused_told.fetch_max(all, Ordering::Relaxed);
+        match all.saturating_sub(told) {
+            0 => None,
+            1 => Some(
+                "1 run ended after its lease was lost: the server has refused what it ended with, and its key runs again"
+                    .to_owned(),
+            ),
+            n => Some(format!(
+                "{n} runs ended after their lease was lost: the server has refused what they ended with, and their keys run again"
+            )),
         }
     }
 
     /// What the engine had when it was opened, in words; `None` if that was nothing.
     pub(crate) fn found(&self) -> Option<String> {
-        // what others do on a server is not ours to tell
-        let Place::File { path, queue, .. } = &self.place else { return None };
+        let (path, queue) = match &self.place {
+            Place::File { path, queue, .. } => (path, queue),
+            // What others do on a server is not ours to tell. But in a paused queue nothing would ever happen here.
+            Place::Server(queue) => {
+                let is_paused = queue.client().stats().wait().is_ok_and(|stats| stats.paused);
+                let name = quoted(self.name.as_bytes());
+                return is_paused.then(|| format!("queue {name} is paused: see requeue resume"));
+            }
+        };
         let queue = queue.in_memory();
         let (path, stats) = (path.display(), queue.stats());
         let (ready, waiting) = (stats.ready, stats.waiting);
@@ -236,7 +269,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// What could not be written or read, and what becomes of it.
+    /// What could not be written or read, or was refused, and what becomes of it.
     pub(crate) fn finish(&self) -> Result<u64, String> {
         match &self.place {
             Place::File { path: file, queue, .. } => {
@@ -261,7 +294,8 @@ impl State {
                 }
                 // a thread may have a handle for a moment longer than this process lives
                 let left = queue.leave().wait();
-                left.map(|()| 0).map_err(|e| format!("others may get the next runs late: {e}"))
+                left.map_err(|e| format!("others may get the next runs late: {e}"))?;
+                self.refused().map_or(Ok(0), Err)
             }
         }
     }
@@ -277,11 +311,15 @@ impl State {
         }
     }
 
-    /// Waits until the command is told to end, and tells of trouble meanwhile.
+    /// Waits until the command is told to end, and tells of trouble meanwhile, and of ends that were refused. Those that are refused
+    /// later [`finish`](Self::finish) tells of.
     pub(crate) fn stay(&self, control: &Control, log: &Log) {
         while !control.reached(Level::WorkOff) {
             pause(control, TRIES_AGAIN);
             self.tell_trouble(log);
+            if let Some(refused) = self.refused() {
+                log.note(&refused);
+            }
         }
     }
 }

@@ -17,6 +17,10 @@ const NAMED: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
     pub(crate) tally: &'a Tally,
+    /// All keys came from an engine: what was added there, and how often, this process does not know.
+    pub(crate) works: bool,
+    /// The engine is a server: what is left there is for other processes.
+    pub(crate) on_server: bool,
     pub(crate) gave_up: &'a [GaveUp],
     /// So many more gave up, which are not kept.
     pub(crate) beyond: usize,
@@ -45,17 +49,22 @@ impl Summary<'_> {
 
     fn text(&self) -> String {
         let t = self.tally;
-        let mut out = format!(
-            "requeue: {}, {}, {}, {} coalesced, {}, {} gave up, {} left, {}\n",
-            counted(&t.keys, "key", "keys"),
-            counted(&t.triggers, "trigger", "triggers"),
-            counted(&t.runs, "run", "runs"),
-            read(&t.coalesced),
-            counted(&t.retries, "retry", "retries"),
-            self.all(),
-            self.left,
-            duration::show(self.took),
-        );
+        let (keys, triggers) = (counted(&t.keys, "key", "keys"), counted(&t.triggers, "trigger", "triggers"));
+        let coalesced = format!("{} coalesced", read(&t.coalesced));
+        let left = format!("{} left", self.left);
+        let parts = [
+            (!self.works, keys),
+            (!self.works, triggers),
+            (true, counted(&t.runs, "run", "runs")),
+            (!self.works, coalesced),
+            (true, counted(&t.retries, "retry", "retries")),
+            (true, format!("{} gave up", self.all())),
+            (!self.on_server, left),
+            (true, duration::show(self.took)),
+        ];
+        let parts: Vec<_> =
+            parts.into_iter().filter_map(|(is_known, part)| is_known.then_some(part)).collect();
+        let mut out = format!("requeue: {}\n", parts.join(", "));
         if read(&t.skipped) > 0 {
             let skipped = counted(&t.skipped, "trigger was", "triggers were");
             let _ = writeln!(out, "requeue: {skipped} skipped: the joblog has their keys as ended well");

@@ -20,11 +20,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
 /// What is sent to the server when the last handle is gone may take so long: ends of runs, and keys that are put back.
 const CLOSES: Duration = Duration::from_secs(5);
+/// So much of the time for a connection is left to tell which host was silent.
+const TELLS: Duration = Duration::from_millis(200);
 /// The version of the schema that this program makes.
 const VERSION: i32 = 1;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -142,7 +145,53 @@ impl Hub {
     }
 }
 
-/// Connects to the first host that answers. Each has its share of the time: one that is silent leaves some to the others.
+/// Whether a part of the password may be what stands as the host: of a URL in whose password an `@` is not percent-encoded the
+/// rest of it does.
+fn is_secret(host: &Config) -> bool {
+    let has_at = |text: &str| text.contains('@');
+    host.get_dbname().is_some_and(has_at)
+        || host.get_hosts().iter().any(|host| match host {
+            Host::Tcp(name) => has_at(name),
+            #[cfg(unix)]
+            Host::Unix(folder) => has_at(&folder.to_string_lossy()),
+        })
+}
+
+/// The host and the port that a connection is made to, or the folder of its socket; `None` if that can't be told.
+fn place(host: &Config) -> Option<String> {
+    if host.get_hosts().len() > 1 || host.get_hostaddrs().len() > 1 {
+        return None;
+    }
+    let name = match (host.get_hosts().first(), host.get_hostaddrs().first()) {
+        (Some(Host::Tcp(name)), _) => name.clone(),
+        #[cfg(unix)]
+        (Some(Host::Unix(folder)), _) => return Some(folder.display().to_string()),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => return None,
+    };
+    let name = if name.contains(':') { format!("[{name}]") } else { name };
+    Some(format!("{name}:{}", host.get_ports().first().unwrap_or(&5432)))
+}
+
+/// Why no connection was made to this host.
+fn unreachable(host: &Config, why: &str) -> String {
+    let why = why.strip_prefix("error connecting to server: ").unwrap_or(why);
+    let hint = if why.ends_with("password missing") {
+        "; write postgres://USER:PASSWORD@HOST/DATABASE (percent-encoded): PGPASSWORD and ~/.pgpass are not read"
+    } else {
+        ""
+    };
+    match place(host) {
+        _ if is_secret(host) => {
+            format!("{why}; there is an @ in the host or the database: in a password write it as %40")
+        }
+        Some(place) => format!("{place}: {why}{hint}"),
+        None => format!("{why}{hint}"),
+    }
+}
+
+/// Connects to the first host that answers. Each has its share of the time: one that is silent leaves some to the others. If none
+/// does it is told of each why.
 async fn reach<T>(
     hosts: &[Config],
     tls: &T,
@@ -150,20 +199,21 @@ async fn reach<T>(
 where
     T: MakeTlsConnect<Socket> + Clone,
 {
-    let share = ANSWERS / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
+    let share = (ANSWERS - TELLS) / u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);
     let mut order: Vec<_> = hosts.iter().collect();
     if hosts.iter().any(|host| host.get_load_balance_hosts() == LoadBalanceHosts::Random) {
         order.sort_by_cached_key(|_| RandomState::new().build_hasher().finish());
     }
-    let mut failed = Failed::silent();
+    let mut failed = Vec::new();
     for host in order {
-        failed = match tokio::time::timeout(share, host.connect(tls.clone())).await {
+        let why = match tokio::time::timeout(share, host.connect(tls.clone())).await {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(e)) => Failed::Not(words(&e)),
-            Err(_) => Failed::silent(),
+            Ok(Err(e)) => words(&e).to_string(),
+            Err(_) => Failed::silent().why().unwrap_or_default(),
         };
+        failed.push(unreachable(host, &why));
     }
-    Err(failed)
+    Err(Failed::Not(failed.join("; ").into()))
 }
 
 /// How connections are made with this kind of TLS.
@@ -417,12 +467,13 @@ impl Postgres {
         })
     }
 
-    /// Makes the schema `requeue`, or brings it to this program's version. Called again, or by two at once, it does nothing
-    /// more. The role must be allowed to create a schema.
+    /// Makes the schema `requeue`, or brings it to this program's version. Two may call it at the same time; called again it does
+    /// nothing more. The role must be allowed to create a schema, or an administrator has made an empty one for it:
+    /// `create schema requeue authorization worker`.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Version`] if a newer program has made it.
+    /// [`EngineError::Version`] if a newer program has made it. If the role may not make it, the error says what is to be granted.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -434,19 +485,11 @@ impl Postgres {
         let office = self.hub.office.clone();
         self.hub.call(async move {
             let mut office = office.lock().await;
-            if version(&mut office).await?.is_none() {
-                // one after another; it ends with the transaction. "requeue" in ASCII
-                let lock = "select pg_advisory_xact_lock(32195137446966629)";
-                let made = office.batch(&format!("begin; {lock}; {SCHEMA}; commit")).await;
-                if let Err(failed) = made {
-                    drop(office.batch("rollback").await);
-                    // somebody else made it meanwhile
-                    if version(&mut office).await?.is_none() {
-                        return Err(failed.into());
-                    }
-                }
+            match make(&mut office).await {
+                Ok(()) => known(&mut office).await,
+                Err(Failed::Not(why)) => Err(Failed::Not(with_grant(&mut office, why).await).into()),
+                Err(failed) => Err(failed.into()),
             }
-            known(&mut office).await
         })
     }
 
@@ -536,6 +579,40 @@ async fn version(office: &mut Link) -> Result<Option<i32>, Failed> {
     Ok(version.first().map(|row| row.get(0)))
 }
 
+/// Makes the schema, if there is none.
+async fn make(office: &mut Link) -> Result<(), Failed> {
+    if version(office).await?.is_some() {
+        return Ok(());
+    }
+    // one after another; it ends with the transaction. "requeue" in ASCII
+    let lock = "select pg_advisory_xact_lock(32195137446966629)";
+    let Err(failed) = office.batch(&format!("begin; {lock}; {SCHEMA}; commit")).await else { return Ok(()) };
+    drop(office.batch("rollback").await);
+    // or somebody else made it meanwhile
+    if version(office).await?.is_none() { Err(failed) } else { Ok(()) }
+}
+
+/// Why the schema could not be made and, if the role may not do that, what is to be granted.
+async fn with_grant(office: &mut Link, why: BoxError) -> BoxError {
+    let why = why.to_string();
+    if !why.ends_with(&format!("({})", SqlState::INSUFFICIENT_PRIVILEGE.code())) {
+        return why.into();
+    }
+    let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user)";
+    let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
+        return why.into();
+    };
+    let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
+    let needed = if is_there {
+        format!("an administrator runs `alter schema requeue owner to {role}`")
+    } else {
+        format!(
+            "it needs `grant create on database {database} to {role}`, or an administrator runs `create schema requeue authorization {role}`"
+        )
+    };
+    format!("{why}; {needed}").into()
+}
+
 /// Whether the schema is one that this program knows.
 pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
     match version(office).await? {
@@ -586,5 +663,36 @@ mod tests {
         assert_eq!(*all("host=a"), [alone(&format!("{named} host=a"))]);
         // tokio-postgres says what is wrong
         assert_eq!(all("host=a,b,c port=1,2").len(), 1);
+    }
+
+    #[test]
+    fn an_error_of_connecting_names_the_host_and_no_part_of_a_password() {
+        let told = |config: &str| unreachable(&config.parse().expect("it can be read"), "down");
+        for (config, expected) in [
+            ("postgres://u:secret@db/shop", "db:5432: down"),
+            ("postgres://u:secret@db:6543/shop", "db:6543: down"),
+            ("host=%2Ftmp port=1", "%2Ftmp:1: down"),
+            ("host=/tmp/folder port=1", "/tmp/folder: down"),
+            ("hostaddr=::1 port=1", "[::1]:1: down"),
+            ("host=db hostaddr=::1", "db:5432: down"),
+            // not percent-encoded: the rest of the password would be the host
+            (
+                "postgres://u:sec@ret@db/shop",
+                "down; there is an @ in the host or the database: in a password write it as %40",
+            ),
+            (
+                "postgres://u:sec@ret/x@db/shop",
+                "down; there is an @ in the host or the database: in a password write it as %40",
+            ),
+            ("user=u", "down"),
+        ] {
+            assert_eq!(told(config), expected, "{config}");
+        }
+        let db = "host=db".parse().expect("it can be read");
+        assert_eq!(unreachable(&db, "error connecting to server: refused"), "db:5432: refused");
+        assert!(
+            unreachable(&db, "invalid configuration: password missing")
+                .contains("missing; write postgres://USER:")
+        );
     }
 }

@@ -34,8 +34,8 @@
 //! - A run without an accepted end runs again. [`RunExt::succeed_in`] ends a run in the handler's own transaction: what it
 //!   writes there happens once.
 //! - [`Queue::add_in`] adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks
-//!   nothing that anybody waits for. While a process sleeps it also notifies, and PostgreSQL commits transactions that notify one
-//!   after another: they wait for each other's commits.
+//!   nothing that anybody waits for. If a worker process is idle, your transaction sends a NOTIFY. PostgreSQL commits such
+//!   transactions one at a time: they wait for each other's commits.
 //! - Groups take turns, by weight and up to a cap, whichever process asks: [`QueueBuilder::group_by`].
 //! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
 //!

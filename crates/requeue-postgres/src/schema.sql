@@ -7,7 +7,10 @@
 -- the tables. Where rows are read in the order of an index, that is "enable_sort = off" as well: soon after renew() it read all keys by
 -- item_pkey, and sorted what was in line. "jit = off": with scans that are turned off a plan looks so dear that it was compiled
 -- at each call, for half a second.
-create schema requeue;
+do $$ begin
+  -- an administrator may have made it for a role that may not
+  if to_regnamespace('requeue') is null then create schema requeue; end if;
+end $$;
 
 create table requeue.meta(
   version int not null,

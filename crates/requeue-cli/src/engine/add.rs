@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::args::Add;
 use super::at;
+use super::plain;
 use super::store::Store;
 use crate::run::refuse;
 
@@ -110,7 +111,7 @@ impl<'a> Adding<'a> {
                 let is_unsure = matches!(e, EngineError::Unknown(_) | EngineError::Codec(_));
                 let in_doubt = is_unsure.then_some((self.first, self.taken));
                 let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
-                Err(self.broken(e.to_string(), in_doubt, not_added_from))
+                Err(self.broken(plain(&e), in_doubt, not_added_from))
             }
         }
     }

@@ -95,7 +95,8 @@ pub(crate) enum Command {
         about = "Show the durable queues of an engine, again and again",
         long_about = "Show the durable queues of an engine, again and again: a line each, on a terminal always in the same place. \
                       It ends with an interrupt (ctrl-C), or after --times. A server counts to 100000, as for `requeue stats`. \
-                      While it does not answer the line says why; with --json in \"error\".",
+                      A server that does not answer at the start ends it with status 1; if it goes away later the line says why, \
+                      with --json in \"error\".",
         after_help = ENGINES
     )]
     Top(Top),
@@ -103,7 +104,8 @@ pub(crate) enum Command {
     #[command(
         about = "Make the schema on a PostgreSQL server, or bring it to this version",
         long_about = "Make the schema `requeue` on a PostgreSQL server, or bring it to this version. Called again it does \
-                      nothing more. (A file's is made when it is opened.)",
+                      nothing more. The role must be allowed to create a schema in the database, or an administrator has made \
+                      an empty one for it: create schema requeue authorization ROLE. (A file's schema is made when it is opened.)",
         after_help = ENGINES
     )]
     Migrate(Queue),
@@ -120,9 +122,10 @@ pub(crate) enum Command {
 const ENGINES: &str = "\
 A durable queue is in a file, which the first key that is added makes; one process works on it, and any number of others add, \
 list and cancel, beside it or while there is none. Or it is on a PostgreSQL server, where any number of processes work on it.
+A password in REQUEUE_ENGINE is not shown by `ps`, one in an option is. Its special characters are percent-encoded.
 
 Examples:
-  export REQUEUE_ENGINE=sqlite:orders.db  # or postgres://worker@db/shop
+  export REQUEUE_ENGINE=sqlite:orders.db  # or postgres://worker:PASSWORD@db/shop
   requeue add order-4711
   requeue add --after 30m order-4712
   requeue add --at 18:00 --every 1d report
@@ -170,7 +173,7 @@ pub(crate) enum Makes {
 /// Where the queues are, and in what form they are told of.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// Where the queue is: `sqlite:FILE`, or `postgres://USER@HOST/DATABASE`. Without it, $REQUEUE_ENGINE
+    /// Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 

@@ -36,7 +36,8 @@ fn read(text: &str, now: &Zoned) -> Result<Timestamp, String> {
         let is_over = today <= now.timestamp();
         if is_over { local(now.date().tomorrow()?.to_datetime(time)) } else { Ok(today) }
     };
-    let form = "write 18:00, 2031-12-24T18:00 or 2031-12-24T18:00:00Z";
+    // the largest `Timestamp` is in the evening of that day
+    let form = "write 18:00, 2031-12-24T18:00 or 2031-12-24T18:00:00Z; times go to 9999-12-30";
     if has_time { read().map_err(|_| form.to_owned()) } else { Err(form.to_owned()) }
 }
 
@@ -75,9 +76,13 @@ mod tests {
             "2031-02-30T12:00",
             "18:00 tomorrow",
             "99999-01-01T00:00",
+            "9999-12-31T00:00:00Z",
+            "9999-12-31T18:00",
         ] {
-            assert!(read(text).unwrap_err().contains("18:00"), "{text}");
+            let why = read(text).unwrap_err();
+            assert!(why.contains("18:00") && why.ends_with("times go to 9999-12-30"), "{text}: {why}");
         }
+        assert!(read("9999-12-30T00:00:00Z").is_ok());
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn ls(args: &Ls) -> u8 {
                 if args.queue.place.json {
                     writeln!(out, "{{\"queue\":{}}}", json(&name))?;
                 } else {
-                    writeln!(out, "{name}")?;
+                    writeln!(out, "{}", quoted(name.as_bytes()))?;
                 }
             }
             return Ok(0);
@@ -196,26 +196,44 @@ fn unknown(out: &mut dyn Write, as_json: bool) -> Result<u8, Ended> {
 }
 
 fn cancel(args: OneKey) -> u8 {
-    one(args, "cancelled", Store::cancel)
+    let OneKey { queue, key } = args;
+    with(&queue, Makes::Changes, |client, name, out| {
+        let key = key.into_vec();
+        if client.cancel(name, &key)? {
+            return done(out, "cancelled", queue.place.json);
+        }
+        let is_held = client.state(name, &key)?.is_some_and(|known| known.status == Status::Held);
+        if is_held && !queue.place.json {
+            let key = quoted(&key);
+            writeln!(out, "nothing to cancel: {key} is running, and no further run is asked for")?;
+            return Ok(1);
+        }
+        unknown(out, queue.place.json)
+    })
 }
 
 fn retry(args: OneKey) -> u8 {
-    one(args, "ready", Store::retry)
-}
-
-fn one(args: OneKey, word: &str, call: fn(&mut Store, &str, &Vec<u8>) -> Result<bool, EngineError>) -> u8 {
     let OneKey { queue, key } = args;
     with(&queue, Makes::Changes, |client, name, out| {
-        if !call(client, name, &key.into_vec())? {
+        let key = key.into_vec();
+        if !client.retry(name, &key)? {
             return unknown(out, queue.place.json);
         }
-        if queue.place.json {
-            writeln!(out, "{}", json(word))?;
-        } else {
-            writeln!(out, "{word}")?;
-        }
-        Ok(0)
+        // it was retried, whatever is known of it now
+        let known = client.state(name, &key).ok().flatten();
+        let runs = known.is_some_and(|known| known.status == Status::Held && known.dirty);
+        done(out, if runs { "held, and once more after that" } else { "ready" }, queue.place.json)
     })
+}
+
+/// It was done, and that is how it is now.
+fn done(out: &mut dyn Write, how: &str, as_json: bool) -> Result<u8, Ended> {
+    if as_json {
+        writeln!(out, "{}", json(how))?;
+    } else {
+        writeln!(out, "{how}")?;
+    }
+    Ok(0)
 }
 
 fn no_groups(option: &str) -> Ended {
@@ -372,7 +390,7 @@ fn word(status: Status) -> &'static str {
 }
 
 fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
-    let Listed { status, due_in, failures, attempt, priority, value, age, error, every, .. } = key;
+    let Listed { status, dirty, due_in, failures, attempt, priority, value, age, error, every, .. } = key;
     let status = word(*status);
     if as_json {
         let due = due_in.map_or("null".to_owned(), |due| due.as_secs_f64().to_string());
@@ -381,13 +399,16 @@ fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
         let every = every.map_or("null".to_owned(), |every| every.as_secs_f64().to_string());
         return writeln!(
             out,
-            "{{{},\"status\":\"{status}\",\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
+            "{{{},\"status\":\"{status}\",\"dirty\":{dirty},\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
              \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every}}}",
             json_key(&key.key),
             age.as_secs_f64(),
         );
     }
     write!(out, "{status:7} {}", quoted(&key.key))?;
+    if *dirty {
+        write!(out, "  once more")?;
+    }
     if let Some(due) = due_in {
         write!(out, "  due in {}", duration::show(*due))?;
     }

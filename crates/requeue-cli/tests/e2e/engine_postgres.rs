@@ -103,6 +103,10 @@ fn a_queue_on_a_server_is_fed_listed_and_operated() {
     db.well(&["add", "--queue", "reports", "--every", "1d", "--after", "1h", "sales"]);
     assert!(db.well(&["ls", "--queue", "reports"]).contains("every 1d"));
     assert_eq!(db.well(&["ls", "--queues"]), "default\nreports\n");
+    db.well(&["add", "--queue", "odd\x1b[2J", "k"]);
+    assert_eq!(db.well(&["ls", "--queues"]), "default\n$'odd\\033[2J'\nreports\n");
+    assert!(db.well(&["ls", "--queues", "--json"]).contains("\"odd\\u001b[2J\""));
+    db.sql("delete from requeue.item where queue = 3; delete from requeue.queue where id = 3");
     db.well(&["pause", "--queue", "reports"]);
     let top = db.well(&["top", "--times", "2", "--every", "10ms"]);
     let looks: Vec<Vec<&str>> = top
@@ -195,11 +199,9 @@ fn a_server_that_is_not_there_is_told_without_a_password() {
     let ended =
         Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
     let err = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(
-        (ended.status.code(), err.contains("refused"), err.contains("secret")),
-        (Some(1), true, false),
-        "{err}"
-    );
+    assert_eq!(ended.status.code(), Some(1), "{err}");
+    assert!(err.starts_with("requeue: 127.0.0.1:1: Connection refused"), "{err}");
+    assert!(!err.contains("secret"), "{err}");
     for engine in ["postgres:shop:secret", "postgres://a:secret@b:x/c"] {
         let ended =
             Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
@@ -322,7 +324,10 @@ fn what_fails_comes_back_as_the_queue_says_and_gives_up_at_last() {
     job.signal(Signal::INT);
     let done = job.done();
     assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
-    assert!(done.err.contains("3 runs, 0 coalesced, 2 retries, 1 gave up, 0 left"), "{}", done.err);
+    let summary = done.err.lines().find(|line| line.contains(" runs, ")).unwrap();
+    // what was added, and what is left on the server, is not this process's to tell
+    assert!(summary.starts_with("requeue: 3 runs, 2 retries, 1 gave up, "), "{summary}");
+    assert_eq!(summary.matches(", ").count(), 3, "{summary}");
 }
 
 #[test]
@@ -335,7 +340,8 @@ fn back_off_and_rate_are_kept_by_the_server_told_and_taken_back() {
         let (_, limits) = stats.split_once("back-off ").expect("a server has one");
         limits.to_owned()
     };
-    assert_eq!(told(), "5ms to 16m40s\n");
+    let first = told();
+    let (base, _) = first.split_once(" to ").unwrap();
     let worked = |options: &[&str]| {
         let job = db.work(options, "true");
         until("it has begun", || db.well(&["stats"]).contains("owners   1"));
@@ -344,7 +350,7 @@ fn back_off_and_rate_are_kept_by_the_server_told_and_taken_back() {
     };
     // what is not said stays as it is
     worked(&["--max-delay", "1m", "--rate", "90/m"]);
-    assert_eq!(told(), "5ms to 1m\nrate     1.5/s\n");
+    assert_eq!(told(), format!("{base} to 1m\nrate     1.5/s\n"));
     worked(&["--base-delay", "2s"]);
     assert_eq!(told(), "2s to 1m\nrate     1.5/s\n");
     let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();

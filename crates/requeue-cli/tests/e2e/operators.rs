@@ -138,6 +138,7 @@ fn where_the_schema_is_a_newer_one_it_is_sure_that_nothing_was_added() {
     let added = "{\"added\":0,\"refused\":0,\"in_doubt\":null,\"not_added_from\":1}\n";
     assert_eq!((status, &*out), (1, added), "{err}");
     assert!(err.ends_with("; 0 keys were added; nothing from key 1 on was added\n"), "{err}");
+    assert!(!err.contains("nothing has changed"), "the rest says it: {err}");
 }
 
 #[test]
@@ -238,4 +239,124 @@ fn a_server_that_goes_away_is_told_by_top_in_its_form() {
     for line in job.done().text().lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
     }
+}
+
+/// Until this file is there, a program goes on that has said that it has begun.
+fn until_there(file: &std::path::Path) -> String {
+    format!("echo begun $1; until [ -e {} ]; do sleep 0.02; done", file.display())
+}
+
+/// As if a process had been away for longer than its lease, and another had run its key.
+fn loses_its_lease(db: &Database, away: &crate::harness::Job, go: &std::path::Path) {
+    away.signal(Signal::STOP);
+    db.sql("update requeue.owner set lease_until = '-infinity'");
+    let other = db.work(&["-j1"], "echo $1 attempt $REQUEUE_ATTEMPT");
+    until("the other's run", || other.out_seen(b"k attempt 2"));
+    until("its end", || db.sql("select count(*) from requeue.item") == "0");
+    other.signal(Signal::TERM);
+    assert_eq!(other.done().status, 0);
+    std::fs::write(go, "").unwrap();
+    away.signal(Signal::CONT);
+}
+
+/// What is said of an end that the server refused.
+const REFUSED: &str = "requeue: 1 run ended after its lease was lost: the server has refused what it ended with, and its key runs again\n";
+
+#[test]
+fn an_end_that_the_server_refuses_is_told_once() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let dir = dir();
+    let go = dir.path().join("go");
+    let job = db.work(&["-j1", "--lease", "1h"], &until_there(&go));
+    db.well(&["add", "k"]);
+    until("its run", || job.out_seen(b"begun k"));
+    loses_its_lease(&db, &job, &go);
+    job.said(REFUSED);
+    job.signal(Signal::TERM);
+    let done = job.done();
+    assert_eq!((done.status, done.err.matches(REFUSED).count()), (0, 1), "{}", done.err);
+}
+
+#[test]
+fn an_end_that_the_server_refuses_after_the_first_signal_is_no_success() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let dir = dir();
+    let go = dir.path().join("go");
+    let job = db.work(&["-j1", "--lease", "1h"], &until_there(&go));
+    db.well(&["add", "k"]);
+    until("its run", || job.out_seen(b"begun k"));
+    job.signal(Signal::TERM);
+    job.said("SIGTERM: the running programs may end, and nothing more is claimed; once more to stop them\n");
+    loses_its_lease(&db, &job, &go);
+    let done = job.done();
+    assert_eq!((done.status, done.err.matches(REFUSED).count()), (1, 1), "{}", done.err);
+}
+
+#[test]
+fn whoever_works_on_a_paused_queue_is_told_so() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--queue", "orders", "k"]);
+    db.well(&["pause", "--queue", "orders"]);
+    let job = db.work(&["--queue", "orders"], "echo ran $1");
+    job.said("requeue: queue orders is paused: see requeue resume\n");
+    db.well(&["resume", "--queue", "orders"]);
+    until("its run", || job.out_seen(b"ran k"));
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+}
+
+#[test]
+fn of_a_key_that_runs_it_is_told_what_cancel_and_retry_have_done() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let dir = dir();
+    let go = dir.path().join("go");
+    let job = db.work(&["-j1"], &until_there(&go));
+    db.well(&["add", "a key"]);
+    until("its run", || job.out_seen(b"begun a key"));
+    let is_dirty = || -> serde_json::Value {
+        let state: serde_json::Value = serde_json::from_str(&db.well(&["state", "a key", "--json"])).unwrap();
+        assert_eq!(state["status"], "held");
+        state["dirty"].clone()
+    };
+    let nothing = "nothing to cancel: 'a key' is running, and no further run is asked for\n";
+    assert_eq!(db.requeue(&["cancel", "a key"], b""), (1, nothing.into(), String::new()));
+    assert_eq!(db.requeue(&["cancel", "a key", "--json"], b""), (1, "null\n".into(), String::new()));
+    assert_eq!((db.well(&["ls"]), is_dirty()), ("held    'a key'\n".into(), false.into()));
+    assert_eq!(db.well(&["retry", "a key"]), "held, and once more after that\n");
+    assert_eq!((db.well(&["ls"]), is_dirty()), ("held    'a key'  once more\n".into(), true.into()));
+    assert_eq!(db.well(&["retry", "a key", "--json"]), "\"held, and once more after that\"\n");
+    assert_eq!(db.well(&["cancel", "a key"]), "cancelled\n");
+    assert_eq!(is_dirty(), false);
+    std::fs::write(&go, "").unwrap();
+    until("its end", || db.well(&["ls"]).is_empty());
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+}
+
+#[test]
+fn a_role_that_may_not_make_the_schema_is_told_what_it_needs() {
+    let Some(db) = Database::new() else { return };
+    let name = db.0.rsplit('/').next().unwrap();
+    let role = format!("worker_{name}");
+    db.sql(&format!("create role {role} login; revoke create on database {name} from public"));
+    let engine = db.0.replace("//postgres@", &format!("//{role}@"));
+    let migrate = ["migrate", "--engine", &*engine];
+    let (status, _, err) = db.requeue(&migrate, b"");
+    let needed = format!(
+        "; it needs `grant create on database {name} to {role}`, or an administrator runs `create schema requeue authorization {role}`\n"
+    );
+    assert!(status == 1 && err.contains("(42501)") && err.ends_with(&needed), "{err}");
+    // of another role's schema
+    db.sql("create schema requeue");
+    let (status, _, err) = db.requeue(&migrate, b"");
+    let needed = format!("; an administrator runs `alter schema requeue owner to {role}`\n");
+    assert!(status == 1 && err.ends_with(&needed), "{err}");
+    db.sql(&format!("alter schema requeue owner to {role}"));
+    assert_eq!(db.requeue(&migrate, b""), (0, String::new(), String::new()));
+    assert_eq!(db.requeue(&["add", "k", "--engine", &engine], b"").0, 0);
+    assert_eq!(db.well(&["ls"]), "ready   k\n");
 }
