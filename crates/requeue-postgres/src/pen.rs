@@ -223,13 +223,13 @@ impl<K: Key> Pen<K> {
         Gave::Now(claimed)
     }
 
-    /// The queue in memory has the key now. True if the pen was closed meanwhile, and the key is to be put back.
+    /// The queue in memory has the key now. True if the pen was closed or the lease lost meanwhile, and the key is to be put back.
     pub(crate) fn came(&self, key: &K) -> bool {
         let mut runs = self.runs();
         // a worker may have ended it already
         let Some(given) = runs.given.get_mut(key) else { return false };
         given.coming = false;
-        self.closed.load(Relaxed)
+        given.lost || self.closed.load(Relaxed)
     }
 
     /// Claims no more. The keys that are in memory.
@@ -326,6 +326,11 @@ impl<K: Key> Pen<K> {
     /// Keys that may be given to the queue now.
     pub(crate) fn freed(&self) -> Vec<Claimed> {
         std::mem::take(&mut self.runs().freed)
+    }
+
+    /// Whether there are runs, or keys in memory, whose leases are not lost.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.runs().given.values().any(|given| !given.lost)
     }
 
     /// Whether all ends of runs are at the server.

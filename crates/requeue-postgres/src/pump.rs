@@ -307,7 +307,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             if sent == 0 && wanted == 0 {
                 self.sleeps(&signal, LOOKS).await;
-                if closing {
+                if closing && self.lease.pen.has_sent() {
                     return;
                 }
                 continue;
@@ -356,7 +356,17 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 Err(failed) => {
                     match (&failed, &mut *ends) {
                         // without a claim, whose fault it may be
-                        (Failed::Data(_), [end]) if wanted == 0 => can_be_stored(end),
+                        (Failed::Data(_), [end]) if wanted == 0 => {
+                            if matches!(end.how, How::Failed { .. } | How::PutBack) {
+                                // the run's values, and those that came meanwhile
+                                let spill = "select requeue.spill($1, $2, $3)";
+                                let key: &[u8] = &end.key;
+                                drop(
+                                    self.link.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await,
+                                );
+                            }
+                            can_be_stored(end);
+                        }
                         (Failed::Data(_), _) => self.apart = sent,
                         (Failed::Maybe(_), ends) if self.is_sent => {
                             ends.iter_mut().for_each(|end| end.is_told_again = true);
@@ -551,7 +561,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
     /// Gives up the lease. Runs that go on although nobody will send their ends are told to end, and their keys go to others when
     /// the lease is over.
     async fn leaves(&mut self) {
-        if !self.lease.pen.going_on().is_empty() {
+        if self.lease.pen.has_runs() {
             self.lease.pen.lose_all();
             self.taps.lost();
             return;
@@ -567,15 +577,12 @@ impl<K: Key, T: Taps> Pump<K, T> {
 }
 
 /// The server can't keep a value that a handler has put back, or letters of an error: the key comes back with the values that the
-/// run had, and the error has others in their place. Where these are too large to be joined with newer ones the key gives up.
+/// run had, and the error has others in their place.
 fn can_be_stored(end: &mut End) {
     match &mut end.how {
         How::Back { due, failures, attempt, value: Some(_) } => {
             let (due, failures, attempt) = (*due, *failures, *attempt);
             end.how = How::Failed { due, failures, attempt };
-        }
-        How::Failed { .. } | How::PutBack => {
-            end.how = How::GaveUp("its values are too large to be joined".to_owned());
         }
         How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
         _ => {}

@@ -109,6 +109,7 @@ create table requeue.inbox(
   value jsonb,
   grp bytea, -- the group's name
   at timestamptz not null default clock_timestamp(),
+  apart boolean not null default false, -- its value is too large to be joined with those that its key has, see take_in()
   -- what item can't keep must not be accepted: every claim would fail on it
   constraint delays_of_transactions_are_at_most_190000_years check (delay_us between -6000000000000000000 and 6000000000000000000),
   constraint priorities_of_transactions_have_an_opposite check (rank > -2147483648),
@@ -116,6 +117,7 @@ create table requeue.inbox(
   constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 create index inbox_id on requeue.inbox(queue, id);
+create index inbox_apart on requeue.inbox(queue) where apart;
 
 -- Keys whose last run gave up.
 create table requeue.dead(
@@ -145,10 +147,23 @@ declare i int;
 begin
   select id into i from requeue.queue where name = n;
   if found then return i; end if;
+  begin
+    perform requeue.epoch(); -- or its number may be one that another queue has had
+  exception when insufficient_privilege then
+    null; -- of a role that only adds: the first process that works does it
+  end;
   insert into requeue.queue(name) values (n) on conflict do nothing;
   select id into i from requeue.queue where name = n;
   insert into requeue.floor values (i, 0, 0) on conflict do nothing;
   return i;
+end $$;
+
+-- A process knows a queue by its number, which may be that of another server: one whose last queues were not replicated to this one.
+create function requeue.is_there(q int) returns void language plpgsql as $$
+begin
+  if not exists(select 1 from requeue.queue w where w.id = q) then
+    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
+  end if;
 end $$;
 
 -- Where a group stands in the ring of groups that take turns: by a hash of its name, so that no run of names (of days, of
@@ -183,10 +198,7 @@ begin
       where u.d <= 0);
     if cardinality(known) = cardinality(ks) then return; end if;
   end if;
-  -- its number may be that of another server, which had a queue that was never replicated to this one
-  if not exists(select 1 from requeue.queue w where w.id = q) then
-    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
-  end if;
+  if not exists(select 1 from requeue.queue w where w.id = q) then perform requeue.is_there(q); end if;
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
@@ -235,11 +247,16 @@ create function requeue.wake(q int, who text default null) returns void language
 -- (The function below makes a queue that is not there. Whoever else opens the same queue waits for that transaction then.)
 create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null,
   gs bytea[] default null)
-returns void language sql as $$
-  select pg_current_xact_id();
+returns void language plpgsql as $$
+begin
+  perform requeue.is_there(q), pg_current_xact_id();
+  if exists(select 1 from unnest(vs) v where pg_column_size(v) > 134217728) then
+    raise program_limit_exceeded using message = 'a value has more than 128 MB';
+  end if;
   insert into requeue.inbox(queue, key, delay_us, rank, value, grp)
     select q, k, d, coalesce(rs[o], 0), vs[o], gs[o] from unnest(ks, ds) with ordinality u(k, d, o);
-  select requeue.wake(q) $$;
+  perform requeue.wake(q);
+end $$;
 
 -- The same for one key that is text, in SQL of any language: select requeue.add_tx('orders', 'order-4711').
 create function requeue.add_tx(name text, key text, delay interval default '0', priority int default 0, value jsonb default null,
@@ -248,11 +265,12 @@ returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
     array[coalesce((extract(epoch from delay) * 1000000)::bigint, 0)], array[-greatest(coalesce(priority, 0), -2147483647)], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
--- Takes these triggers out of the inbox and adds their keys, in one call, which locks rows in one order. Of a key whose values are too
--- large to be joined the triggers stay where they are, until a run has taken the values that it has. It answers whether any was taken in.
+-- Takes these triggers out of the inbox and adds their keys, in one call, which locks rows in one order. A trigger whose value is too
+-- large to be joined with those that its key has waits until a run has taken these, see maintain(), and so do all of the key behind it. It
+-- answers whether any was taken in.
 create function requeue.take_in(q int, ids tid[]) returns boolean language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare r record; one record; any_ boolean := false;
+declare r record; one record; any_ boolean := false; full_ bytea[] := '{}';
 begin
   with taken as (delete from requeue.inbox b where b.ctid = any(ids) returning b.*)
   select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
@@ -264,9 +282,15 @@ begin
   perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null, case when r.alone then null else r.gs end);
   return true;
 exception when program_limit_exceeded then
-  if (select count(distinct b.key) from requeue.inbox b where b.ctid = any(ids)) < 2 then return false; end if;
-  for one in select array_agg(b.ctid) ids from requeue.inbox b where b.ctid = any(ids) group by b.key order by b.key loop
-    any_ := requeue.take_in(q, one.ids) or any_;
+  if cardinality(ids) = 1 then return false; end if;
+  -- keys are locked in one order here, too
+  for one in select b.ctid as id, b.key from requeue.inbox b where b.ctid = any(ids) order by b.key, b.id loop
+    if one.key = any(full_) or not requeue.take_in(q, array[one.id]) then
+      full_ := full_ || one.key;
+      update requeue.inbox b set apart = true where b.ctid = one.id;
+    else
+      any_ := true;
+    end if;
   end loop;
   return any_;
 end $$;
@@ -281,8 +305,14 @@ declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; m int; 
 begin
   perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
   loop
-    ids := array(select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id order by x.id limit most for update skip locked);
+    ids := array(select x.ctid from requeue.inbox x where x.queue = q and x.id >= from_id and not x.apart order by x.id limit most
+      for update skip locked);
     if cardinality(ids) = 0 then return; end if;
+    if exists(select 1 from requeue.inbox w where w.queue = q and w.apart) then
+      update requeue.inbox b set apart = true where b.ctid = any(ids) and b.key in (select w.key from requeue.inbox w where w.queue = q and w.apart);
+      ids := array(select b.ctid from requeue.inbox b where b.ctid = any(ids) order by b.id);
+      continue when cardinality(ids) = 0;
+    end if;
     if exists(select 1 from requeue.inbox b where b.ctid = any(ids) and b.value is not null) then
       m := 0;
       bytes := 0; -- as text: what is stored may be compressed
@@ -312,6 +342,7 @@ begin
     end if;
     -- all of these wait for a transaction or a run: there are others behind them
     exit when requeue.take_in(q, ids);
+    if cardinality(ids) = 1 then update requeue.inbox b set apart = true where b.ctid = any(ids); end if;
   end loop;
 end $$;
 
@@ -340,15 +371,19 @@ create function requeue.join_(q int, who text, lease_us bigint) returns bigint l
     values (q, who, clock_timestamp() + lease_us * interval '1 us') returning id $$;
 
 -- False: the lease is gone, and with it everything that was held under it.
-create function requeue.beat(o bigint, lease_us bigint) returns boolean language plpgsql as $$
+create function requeue.beat(o bigint, lease_us bigint) returns boolean language plpgsql
+set enable_mergejoin = off set enable_hashjoin = off as $$
 begin
-  delete from requeue.owner w where w.follows = o
-    and not exists(select 1 from requeue.item i where i.owner = w.id and i.state = 2);
-  update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
-    where follows = o and lease_until > clock_timestamp();
+  perform 1 from requeue.owner w where w.id = o or w.follows = o order by w.id for no key update; -- as settle() locks them
   update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
     where id = o and lease_until > clock_timestamp();
-  return found;
+  if not found then return false; end if;
+  if exists(select 1 from requeue.owner w where w.follows = o) then
+    delete from requeue.owner w where w.follows = o and not exists(select 1 from requeue.item i where i.owner = w.id and i.state = 2);
+    update requeue.owner set lease_until = clock_timestamp() + lease_us * interval '1 us'
+      where follows = o and lease_until > clock_timestamp();
+  end if;
+  return true;
 end $$;
 
 create function requeue.sleeps(o bigint, asleep boolean) returns void language sql as $$
@@ -430,28 +465,34 @@ begin
     order by x.due_at limit most for update skip locked));
 end $$;
 
--- Puts runs back in line, with the values that they had in front of newer ones; `less` is taken from their attempts. A key whose
--- values are too large to be joined is as one that gave up, and the newer ones have their run.
+-- What is newer than the values that a run has waits in the inbox then, for it is too large to be joined with these.
+create function requeue.spill(q int, k_ bytea, f_ bigint) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+  perform pg_current_xact_id();
+  insert into requeue.inbox(queue, key, delay_us, rank, value, apart)
+    select q, k_, 0, i.rank, e.v, true from requeue.item i cross join lateral jsonb_array_elements(i.value) with ordinality e(v, nth)
+    where i.queue = q and i.key = k_ and i.fence = f_ order by e.nth;
+  update requeue.item i set value = null where i.queue = q and i.key = k_ and i.fence = f_;
+end $$;
+
+-- Puts runs back in line, with the values that they had in front of newer ones; `less` is taken from their attempts.
 create function requeue.put_back(ids tid[], less int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare one tid;
+declare one record;
 begin
   update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
     attempt = greatest(0, i.attempt - less), since = clock_timestamp(), run_value = null,
     value = case when i.value is null then i.run_value when i.run_value is null then i.value else i.run_value || i.value end
   where i.ctid = any(ids);
 exception when program_limit_exceeded then
-  if cardinality(ids) > 1 then
-    foreach one in array ids loop perform requeue.put_back(array[one], less); end loop;
-    return;
-  end if;
-  insert into requeue.dead(queue, key, value, failures, attempt, error, grp)
-    select i.queue, i.key, i.run_value, i.failures, i.attempt, 'its values are too large to be joined', i.grp
-    from requeue.item i where i.ctid = any(ids)
-  on conflict (queue, key) do update set value = excluded.value, failures = excluded.failures,
-    attempt = excluded.attempt, error = excluded.error, grp = excluded.grp, at = excluded.at;
-  update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
-    attempt = 0, failures = 0, since = clock_timestamp(), run_value = null where i.ctid = any(ids);
+  for one in select i.ctid as id, i.queue, i.key, i.fence from requeue.item i where i.ctid = any(ids) loop
+    if cardinality(ids) = 1 then
+      perform requeue.spill(one.queue, one.key, one.fence);
+      select i.ctid into one.id from requeue.item i where i.queue = one.queue and i.key = one.key and i.fence = one.fence;
+    end if;
+    perform requeue.put_back(array[one.id], less);
+  end loop;
 end $$;
 
 -- Gives back what owners held whose leases are over: their runs count as attempts. Any process may call it, at any time.
@@ -507,6 +548,11 @@ begin
   -- First: epoch() may draw an id and then wait. A place that is drawn meanwhile would be before P, by a transaction above the horizon.
   perform requeue.advance(q);
   perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
+  if exists(select 1 from requeue.inbox w where w.queue = q and w.apart) then
+    update requeue.inbox w set apart = false where w.queue = q and w.apart and not exists(
+      select 1 from requeue.item i where i.queue = q and i.key = w.key and i.value is not null);
+    if found then perform requeue.wake(q); end if;
+  end if;
   return requeue.reap(most);
 end $$;
 
@@ -604,12 +650,10 @@ begin
   perform 1 from requeue.owner w where w.id = o and w.follows is null and w.lease_until > clock_timestamp() for key share;
   if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
   select * into qu from requeue.queue w where w.id = q;
-  if not found then
-    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
-  end if;
+  if not found then perform requeue.is_there(q); end if;
   if qu.paused then return; end if;
   select * into fl from requeue.floor x where x.queue = q;
-  if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox) then
+  if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox and not b.apart) then
     perform requeue.fold(q, fl.inbox, 1000);
     select * into qu from requeue.queue w where w.id = q; -- the first group may have come, or a pause
     if qu.paused then return; end if;
@@ -732,8 +776,8 @@ end $$;
 -- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out, 3 where
 -- triggers of users' transactions are to be folded in: a call without ends does that.
 --
--- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold().
--- So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
+-- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
+-- settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
 -- follows in it (timers, claims) leaves out what others have locked. Who waits for a lock for long is refused before its process gives
 -- the connection up, as in add().
 create function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
@@ -767,7 +811,7 @@ begin
     end if;
     if not folds then
       select x.inbox into first from requeue.floor x where x.queue = q;
-      if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= first) then
+      if exists(select 1 from requeue.inbox b where b.queue = q and b.id >= first and not b.apart) then
         return query select 3, null::bytea, 0::bigint, 0, 0, 0, null::jsonb;
       end if;
     end if;
@@ -793,7 +837,7 @@ end $$;
 
 -- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
 -- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
--- refused. A run whose key somebody has locked, because it is guarded in a transaction of the handler's, stays with o, which follows n
+-- refused. A run that it knows, and whose key somebody has locked, because it is guarded in a transaction of the handler's, stays with o, which follows n
 -- then: its lease is extended with that of n. Without n, its lease runs out.
 -- It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
 create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
@@ -807,6 +851,9 @@ begin
     if n is not null then
       perform 1 from requeue.owner where id = n for key share;
       if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
+      -- runs that this process does not know are waited for: nobody would end those that stay with o. In the order in which all lock keys
+      perform set_config('lock_timeout', '500ms', true);
+      perform 1 from requeue.item x where x.owner = any(os) and x.state = 2 and not x.fence = any(fs) order by x.key for update;
       update requeue.item i set owner = n where i.ctid = any(array(
         select x.ctid from requeue.item x where x.owner = any(os) and x.state = 2 and x.fence = any(fs) for update skip locked));
     end if;
@@ -815,7 +862,9 @@ begin
     if cardinality(ids) > 0 then
       perform requeue.put_back(ids, 1), requeue.wake(q);
     end if;
-    update requeue.owner w set follows = coalesce(n, w.follows), idle = false where w.id = any(os)
+    -- the process counts its lease from the moment when it became n
+    update requeue.owner w set follows = coalesce(n, w.follows), idle = false,
+      lease_until = greatest(w.lease_until, (select x.lease_until from requeue.owner x where x.id = n)) where w.id = any(os)
       and exists(select 1 from requeue.item x where x.owner = w.id and x.state = 2);
     delete from requeue.owner w where w.id = any(os) and not exists(select 1 from requeue.item x where x.owner = w.id and x.state = 2);
   end if;
@@ -862,13 +911,15 @@ end $$;
 
 -- Takes away what asks for a run of the key; a run that goes on goes on.
 create function requeue.cancel(q int, k_ bytea) returns boolean language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '8s' as $$
 declare n int; c int;
 begin
   delete from requeue.inbox b where b.queue = q and b.key = k_;
   get diagnostics n = row_count;
   -- a claim may be about to hold it: which of the two statements is meant is known when it is locked
-  perform 1 from requeue.item i where i.queue = q and i.key = k_ for update;
+  perform 1 from requeue.item i where i.queue = q and i.key = k_
+    and (i.state <> 2 or i.dirty or i.due_at is not null or i.every_us is not null) for update;
   update requeue.item i set dirty = false, due_at = null, every_us = null, value = null
     where i.queue = q and i.key = k_ and i.state = 2 and (i.dirty or i.due_at is not null or i.every_us is not null);
   get diagnostics c = row_count;

@@ -174,15 +174,15 @@ fn e10_no_number_comes_twice_over_a_dump_that_is_restored() {
     assert!(dump.status.success());
     let (owner, queue) = (db.sql(join), db.sql("select requeue.open('reports')"));
     copy.sql(std::str::from_utf8(&dump.stdout).expect("text"));
-    copy.sql("select requeue.epoch()");
-    assert_ne!(copy.sql(join), owner);
     assert_ne!(copy.sql("select requeue.open('mails')"), queue);
+    assert_ne!(copy.sql(join), owner);
     // who knows a queue that the dump had not is refused, and not heard
     block_on(async {
         let client = copy.client().await;
         for call in [
             format!("select requeue.add({queue}, array['k'::bytea], array[0::bigint], array[0])"),
             format!("select requeue.claim({queue}, {}, 9, true)", copy.sql(join)),
+            format!("select requeue.add_tx({queue}, array['k'::bytea], array[0::bigint])"),
         ] {
             let refused = client.batch_execute(&call).await.expect_err("there is no such queue");
             assert_eq!(refused.code().expect("the server says so").code(), "RQ004");
@@ -211,6 +211,17 @@ fn e29_a_key_that_is_being_claimed_is_cancelled_all_the_same() {
         assert!(cancelled.get::<_, bool>(0));
     });
     assert_eq!(db.sql("select state, every_us is null from requeue.item"), "2|t", "it does not come again");
+    block_on(async {
+        let mut user = db.client().await;
+        let guard = user.transaction().await.expect("it is up");
+        guard.batch_execute("select requeue.guard(1, 'k', fence) from requeue.item").await.expect("it is up");
+        assert_eq!(
+            db.sql("select requeue.cancel(1, 'k')"),
+            "f",
+            "nothing is to be taken away, and nobody is waited for"
+        );
+        guard.rollback().await.expect("it is up");
+    });
 }
 
 #[test]
@@ -226,35 +237,53 @@ fn e29_a_key_in_line_that_is_to_run_now_keeps_its_later_timer() {
 #[test]
 fn values_that_are_too_large_to_be_joined_keep_only_their_own_key_back() {
     let Some(db) = Database::new() else { return };
-    db.sql("select requeue.open('orders'), requeue.open('mails')");
+    // to compress them takes minutes
+    db.sql(
+        "select requeue.open('orders'), requeue.open('mails'); alter table requeue.inbox alter value set storage external;
+         alter table requeue.item alter value set storage external, alter run_value set storage external",
+    );
     // PostgreSQL joins arrays of up to 256 MB
     let values = |letter: &str, size: u32| format!("jsonb_build_array(repeat('{letter}', {size}000000))");
     let (old, new) = (values("o", 150), values("n", 130));
-    // triggers of transactions
-    db.sql(&format!(
-        "insert into requeue.item(queue, key, state, pos, value) values (1, 'large', 1, nextval('requeue.pos_seq'), {old});
-         select requeue.add_tx('orders', 'large', value => {new} -> 0), requeue.add_tx('orders', 'other'); select requeue.fold(1, 0, 1000)"
-    ));
-    assert_eq!(db.sql("select key from requeue.inbox"), db.sql("select 'large'::bytea"));
-    assert_eq!(db.sql("select count(*) from requeue.item"), "2");
-    db.sql("update requeue.item set value = null; select requeue.fold(1, 0, 1000)");
-    assert_eq!(db.sql("select count(*) from requeue.inbox"), "0", "a run has taken the old ones");
-    // dead processes
-    db.sql(&format!(
+    let begins = |key: &str| {
+        db.sql(&format!(
+            "select coalesce(left(value ->> 0, 1), 'none') from requeue.item where key = '{key}'"
+        ))
+    };
+    // triggers of transactions: the third waits until a run has taken the others, and the fourth does not overtake it
+    let add =
+        |letter: &str| format!("requeue.add_tx('orders', 'large', value => {} -> 0)", values(letter, 130));
+    let fold = "select requeue.maintain(1, 1000); select requeue.fold(1, 0, 1000), requeue.fold(1, 0, 1000), requeue.fold(1, 0, 1000)";
+    let adds = [add("a"), add("b"), add("c")].join(", ");
+    db.sql(&format!("select {adds}, requeue.add_tx('orders', 'large', value => '1'), requeue.add_tx('orders', 'other'); {fold}; {fold}"));
+    assert_eq!(db.sql("select apart from requeue.inbox"), "t\nt");
+    assert_eq!((begins("large"), begins("other")), ("a".into(), "none".into()));
+    db.sql(&format!("update requeue.item set value = null; {fold}"));
+    assert_eq!(db.sql("select count(*) from requeue.inbox"), "0");
+    assert_eq!(
+        db.sql("select left(value ->> 0, 1), value ->> 1 from requeue.item where key = 'large'"),
+        "c|1"
+    );
+    // dead processes, and runs that fail: the values of the run come first, and the others after the next one
+    let held = format!(
         "truncate requeue.item; insert into requeue.owner(id, queue, name, lease_until) values (98, 1, 'dead', '-infinity'), (99, 2, 'dead', '-infinity');
          insert into requeue.item(queue, key, state, fence, owner, run_value, value) values (1, 'large', 2, 1, 98, {old}, {new});
-         insert into requeue.item(queue, key, state, fence, owner) values (1, 'other', 2, 2, 98), (2, 'another', 2, 3, 99)"
-    ));
+         insert into requeue.item(queue, key, state, fence, owner) values (1, 'other', 2, 2, 98), (2, 'another', 2, 3, 99);"
+    );
+    db.sql(&held);
     assert_eq!(db.sql("select requeue.reap(1000)"), "3");
     assert_eq!(db.sql("select count(*), min(state), max(state) from requeue.item"), "3|1|1");
+    assert_eq!(begins("large"), "o");
+    assert_eq!(db.sql("select left(value #>> '{}', 1), apart from requeue.inbox"), "n|t");
+    db.sql(&format!("truncate requeue.inbox; {held} select requeue.spill(1, 'large', 1)"));
+    let put_back =
+        "array[3::smallint], array[0::bigint], array[0], array[0], array[null::jsonb], array[null])";
     assert_eq!(
-        db.sql("select convert_from(key, 'UTF8'), error from requeue.dead"),
-        "large|its values are too large to be joined"
+        db.sql(&format!("select requeue.finish(1, array['large'::bytea], array[1::bigint], {put_back}")),
+        "1"
     );
-    assert_eq!(
-        db.sql("select left(d.value ->> 0, 1), left(i.value ->> 0, 1) from requeue.dead d join requeue.item i using (queue, key)"),
-        "o|n"
-    );
+    assert_eq!(begins("large"), "o");
+    assert_eq!(db.sql("select left(value #>> '{}', 1), apart from requeue.inbox"), "n|t");
 }
 
 #[test]
@@ -284,13 +313,26 @@ fn e15_a_run_that_is_guarded_stays_with_its_old_owner_which_follows_the_new_one(
     let owners = "select convert_from(i.key, 'UTF8'), i.owner, w.follows from requeue.item i join requeue.owner w on w.id = i.owner order by i.fence";
     let lease =
         "select id from requeue.owner where lease_until > clock_timestamp() + interval '90 min' order by id";
-    db.sql("select requeue.join_(1, 'test', 3600000000) from generate_series(1, 2)");
+    db.sql("update requeue.owner set lease_until = clock_timestamp() + interval '1 min'; select requeue.join_(1, 'test', 3600000000) from generate_series(1, 2)");
     block_on(async {
         let mut user = db.client().await;
+        let tx = user.transaction().await.expect("it is up");
+        tx.batch_execute("select 1 from requeue.item where key = 'unknown' for update")
+            .await
+            .expect("it is up");
+        assert_eq!(user_refused(&db, "select requeue.settle(1, 1, 2, array[1, 2])").await, "55P03");
+        tx.rollback().await.expect("it is up");
         let tx = user.transaction().await.expect("it is up");
         tx.batch_execute("select requeue.guard(1, 'guarded', 1)").await.expect("it is up");
         assert_eq!(db.sql("select unnest(requeue.settle(1, 1, 2, array[1, 2])) order by 1"), "1\n2");
         assert_eq!(db.sql(owners), "guarded|1|2\nother|2|");
+        // nobody knows the run of the third one: it is waited for, and not left with the old owner
+        assert_eq!(db.sql("select state from requeue.item where key = 'unknown'"), "1");
+        assert_eq!(
+            db.sql("select count(distinct lease_until) from requeue.owner where id < 3"),
+            "1",
+            "it is as long as the new one's"
+        );
         assert_eq!(db.sql("select requeue.beat(2, 7200000000)"), "t");
         assert_eq!(db.sql(lease), "1\n2", "its lease is extended with the new one's");
         // a second call is not answered either
