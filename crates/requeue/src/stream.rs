@@ -2,7 +2,6 @@
 
 use crate::{Get, Item};
 use futures_core::Stream;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -70,8 +69,4 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Stream for ItemStream<'q, 
     }
 }
 
-impl<K, V> fmt::Debug for ItemStream<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ItemStream").field(&self.get).finish()
-    }
-}
+debug!([K, V] ItemStream<'_, K, V>, |stream| { get: stream.get });

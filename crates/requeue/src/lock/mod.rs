@@ -31,7 +31,6 @@ use self::raw::{RawLock, Taken};
 #[cfg(requeue_loom)]
 use crate::sync::{RawLock, Taken};
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// It begins a cache line: what stands before it is read without the lock.
@@ -66,11 +65,7 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> fmt::Debug for Lock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").finish_non_exhaustive()
-    }
-}
+debug!([T] Lock<T>, |_| { .. });
 
 /// Something that contains a lock, and may have to act when a hold ends. A bare lock does nothing.
 pub(crate) trait Locked {
