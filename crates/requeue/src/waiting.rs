@@ -221,8 +221,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                let idle = hold.waiters().has_idle_alarms();
-                hold.close();
+                let idle = hold.close_after_leaving();
                 quietly(|| drop(old));
                 if idle {
                     owner.shared().tend(None);
@@ -399,9 +398,7 @@ impl<K, V> Waiting<'_, K, V> {
             let shared = self.owner.shared();
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
-            let idle = hold.waiters().has_idle_alarms();
-            hold.close();
-            if idle {
+            if hold.close_after_leaving() {
                 in_drop(|| shared.tend(None));
             }
             in_drop(|| drop(old));

@@ -4,7 +4,7 @@
 //! looked at without letting time pass: it may be woken on the clock's own thread, where no timer
 //! fires, no sink is told and no key is dropped.
 
-use super::Shared;
+use super::{Hold, Shared};
 use crate::panics::quietly;
 use crate::wait::{Sleeper, WaiterId};
 use std::sync::Arc;
@@ -39,12 +39,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
             *place = Some(hold.waiters().enter(waker, next, Sleeper::Task).0);
             Seen::Nothing
         };
-        let idle = hold.waiters().has_idle_alarms();
-        hold.close();
-        if idle {
-            quietly(|| self.tend(None));
-        }
-        quietly(|| drop(old));
+        self.close_lookout(hold, old);
         seen
     }
 
@@ -53,9 +48,11 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         let Some(id) = place.take() else { return };
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
-        let idle = hold.waiters().has_idle_alarms();
-        hold.close();
-        if idle {
+        self.close_lookout(hold, old);
+    }
+    /// Ends a hold in which the lookout's place has changed; `old` is its waker, to be dropped.
+    fn close_lookout(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
+        if hold.close_after_leaving() {
             quietly(|| self.tend(None));
         }
         quietly(|| drop(old));

@@ -666,6 +666,15 @@ impl<'a, K, V> Hold<'a, K, V> {
         }
     }
 
+    /// Ends a hold in which somebody has left those who wait. True if an alarm is set that nobody
+    /// waits for any more: then [`tend`](Shared::tend) takes it back.
+    #[must_use = "an alarm that nobody waits for is to be taken back"]
+    pub(crate) fn close_after_leaving(mut self) -> bool {
+        let idle = self.waiters().has_idle_alarms();
+        self.close();
+        idle
+    }
+
     /// A hold for one call.
     #[inline]
     pub(crate) fn with<R>(mut self, call: impl FnOnce(&mut State<K, V>) -> R) -> R {

@@ -423,21 +423,18 @@ impl Roster {
         place: usize,
         how: impl FnOnce(&mut State) -> R,
     ) -> R {
-        let (result, untended) = self.tells(state, |state| {
+        self.tells(state, |state| {
             let result = how(state);
             state.change(place, |at| at.looking = false);
-            (result, state.is_untended())
-        });
-        if untended {
-            self.tend();
-        }
-        result
+            result
+        })
     }
 
     /// A worker has no key any more, and looks for the next one: what that finds shows whether
-    /// the crew is short.
+    /// the crew is short. The lookout is not brought up to date before: it would end here and begin
+    /// again with the next key.
     pub(super) fn run_ended(&self, place: usize) {
-        let gone = self.tells(self.state.lock(), |state| {
+        let gone = self.tells_stops(self.state.lock(), |state| {
             let gone = state.change(place, std::mem::take);
             state.done += u64::from(!gone.told);
             gone
@@ -458,21 +455,27 @@ impl Roster {
     }
 
     fn vacate(&self, state: MutexGuard<'_, State>, place: usize) {
-        let (gone, untended) = self.tells(state, |state| {
+        let gone = self.tells(state, |state| {
             state.free.push(place);
             state.alive -= 1;
-            let gone = state.change(place, std::mem::take);
-            (gone, state.is_untended())
+            state.change(place, std::mem::take)
         });
         drop(gone);
+    }
+
+    /// Something changes that those who make a report may wait for, or that ends the worker; then
+    /// the lookout is brought up to date. What is dropped of users' code is given back, to be
+    /// dropped without the lock.
+    fn tells<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+        let (result, untended) = self.tells_stops(state, |state| (how(state), state.is_untended()));
         if untended {
             self.tend();
         }
+        result
     }
 
-    /// Something changes that those who make a report may wait for, or that ends the worker.
-    /// What is dropped of users' code is given back, to be dropped without the lock.
-    fn tells<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+    /// The same, and leaves the lookout as it is.
+    fn tells_stops<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
         let mut wakers = Vec::new();
         let result = how(&mut state);
         state.tell_stops(&mut wakers);
@@ -522,13 +525,7 @@ impl Roster {
 
     /// Nobody is left who could work, and nobody may come any more.
     pub(super) fn abandon(&self) {
-        let untended = self.tells(self.state.lock(), |state| {
-            state.over = true;
-            state.is_untended()
-        });
-        if untended {
-            self.tend();
-        }
+        self.tells(self.state.lock(), |state| state.over = true);
     }
 
     pub(super) fn has_ended(&self) -> bool {
