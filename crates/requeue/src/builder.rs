@@ -5,7 +5,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::fairness::Fairness;
 use crate::hold::Shared;
 use crate::journal::Journal;
-use crate::limiter::{CountedController, Keeps, RateLimiter, dispatch, sealed::Token};
+use crate::limiter::{Keeps, RateLimiter, counted_controller, dispatch, sealed::Token};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
@@ -131,7 +131,7 @@ impl<K, V> Builder<K, V> {
             labels: Vec::new(),
             config: Config { merge, ..Config::default() },
             clock: Arc::new(SystemClock),
-            limiter: Box::new(CountedController::new()),
+            limiter: Box::new(counted_controller()),
             metrics: None,
             unfinished: Unfinished::default(),
             priorities: false,

@@ -475,17 +475,5 @@ pub(super) fn can_grant(rate: f64, burst: u32) -> Result<(), LimiterError> {
 }
 
 impl<K: ?Sized> RateLimiter<K> for Bucket {
-    fn when(&self, _: &K, now: Instant) -> Duration {
-        self.0.take_one(now)
-    }
-    fn forget(&self, _: &K) {}
-    fn num_requeues(&self, _: &K) -> u32 {
-        0
-    }
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Nothing
-    }
-    fn when_counted(&self, _: u32, now: Instant, _: sealed::Token) -> Duration {
-        self.0.take_one(now)
-    }
+    keeps_no_records!(self: Keeps::Nothing, |_, now| self.0.take_one(now));
 }
