@@ -14,7 +14,7 @@ use self::bell::Bell;
 pub(crate) use self::lookout::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
-use crate::clock::{Clock, Parker};
+use crate::clock::Clock;
 use crate::filter::Filter;
 use crate::journal::{Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
@@ -27,7 +27,6 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
 use std::borrow::Borrow;
-use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -272,15 +271,6 @@ impl<K, V> Shared<K, V> {
     #[cfg(all(requeue_counted, not(requeue_loom)))]
     pub(crate) fn counted(&self) -> (u64, u64) {
         (crate::sync::locks(), self.state.lock_uncounted().core.probes())
-    }
-
-    /// Blocks the calling thread, after a step that said so.
-    pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
-        let parker = parker.get_or_init(Parker::current);
-        match until {
-            Some(at) => self.clock.park_until(at, parker),
-            None => parker.park(),
-        }
     }
 
     /// Calls `f` with the limiter as a function of the key's count, for a limiter

@@ -2,12 +2,12 @@
 
 use super::roster::{Left, Roster};
 use crate::Instant;
-use crate::clock::{Alarm, Parker};
+use crate::blocking::block_on;
+use crate::clock::Alarm;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
 use crate::wait::Step;
 use requeue_core::DrainBase;
-use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -127,15 +127,11 @@ impl Stop {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait(mut self) -> StopReport {
-        let parker = OnceCell::new();
-        let current = || parker.get_or_init(Parker::current);
-        loop {
-            match self.step(|| current().waker(), false) {
-                Step::Ready(report) => return report,
-                Step::Sleep(Some(at)) => self.roster.queue.clock().park_until(at, current()),
-                Step::Sleep(None) => current().park(),
-            }
-        }
+        block_on(
+            &mut self,
+            |stop| stop.roster.queue.clock(),
+            |stop, thread| stop.step(|| thread.waker(), false),
+        )
     }
 
     /// `patient`: the caller can wait until those have been polled who drop their
