@@ -563,8 +563,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// What a guard that is dropped without a word does: [`Unfinished::Done`] by
-    /// default.
+    /// What a guard does that is dropped before its run was ended by a call:
+    /// [`Unfinished::Done`] by default.
     ///
     /// ```
     /// use requeue::{Unfinished, WorkQueue};

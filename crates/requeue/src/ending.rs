@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of an item that ends the run, however the item goes.
+/// The part of an item that ends the run, whether the item is dropped or consumed.
 pub(crate) struct Guard<'q, K, V> {
     pub(crate) owner: Owner<'q, K, V>,
     /// `None` once the run was ended, or is somebody else's to end.
@@ -242,7 +242,8 @@ fn finish_in_full<K, V>(
     finish_known(shared, hold, slot, succeeded);
 }
 
-/// The same once more: what it returns is large, and would be moved through memory in the other cases too.
+/// A further function of its own, because its result is large, and would be moved through memory in the other
+/// cases too.
 #[inline(never)]
 fn finish_known<K, V>(
     shared: &Shared<K, V>,

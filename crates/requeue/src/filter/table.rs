@@ -74,8 +74,7 @@ struct Bucket([Entry; WAYS]);
 struct Ledger {
     /// Entries written.
     entered: Counter,
-    /// Keys that had to give way to others since the table was last followed by
-    /// a larger one.
+    /// Entries that were overwritten by other keys since a larger table was last asked for.
     ousted: AtomicUsize,
     /// Whether these have become so many that a larger table is to follow: whoever
     /// sees this makes it. A hint, and not guarded.

@@ -1,5 +1,5 @@
-//! The queue's own alarms: the one that leads where no thread waits, and the watch
-//! over woken tasks.
+//! The queue's own alarms: one for the soonest timer when no thread waits, one that checks whether
+//! a woken task has come (the watch).
 //!
 //! A thread that waits sleeps until the soonest timer is due; a task cannot, and
 //! it may be stuck elsewhere when the time comes. So the queue asks its clock for a
@@ -61,7 +61,7 @@ impl Bell {
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
-    /// Before a task waits: there is something that the clock can wake.
+    /// Before a task waits: creates the wakers that the clock will call.
     #[inline]
     pub(crate) fn hang_bell(self: &Arc<Self>) {
         self.bell.rings.get_or_init(|| {

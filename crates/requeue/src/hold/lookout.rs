@@ -1,6 +1,7 @@
-//! A lookout: who watches for keys that nobody waits for, and takes none.
+//! A lookout: an entry among the waiters that is woken when a key is ready and takes no key; through
+//! it workers are started on demand.
 //!
-//! It stands among those who wait as a task does, and is woken as a task is. What it sees is
+//! It waits as a task does, and is woken as a task is. What it sees is
 //! looked at without letting time pass: it may be woken on the clock's own thread, where no timer
 //! fires, no sink is told and no key is dropped.
 

@@ -541,7 +541,7 @@ impl<K, V> Shared<K, V> {
         let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let mut who = Vec::new();
         crews.iter().for_each(|crew| crew.who_has(slot, &mut who));
-        // what is said of a run that has just ended is not taken for true
+        // if several workers claim the key, one of them has just ended its run: the answer is `None`
         who.pop().filter(|_| who.is_empty())
     }
 

@@ -138,7 +138,7 @@ pub(super) struct State {
     least: usize,
     /// The most workers that there may be.
     most: usize,
-    /// There is a lookout that was not woken, or somebody is about to see to that.
+    /// There is a lookout that was not woken, or somebody is about to start it.
     lookout: bool,
     /// The system had no thread for a worker, just now.
     no_thread: bool,
@@ -185,9 +185,9 @@ impl State {
     fn is_short(&self) -> bool {
         self.is_on_demand() && !self.no_thread && self.alive < self.most && self.alive == self.running
     }
-    /// Whether somebody must see to the lookout, without this lock. It is asked in each hold
-    /// that changes what it depends on.
-    fn is_untended(&self) -> bool {
+    /// Whether the lookout must be started or ended, which is done without this lock. It is asked in
+    /// each hold that changes what it depends on.
+    fn is_lookout_stale(&self) -> bool {
         self.is_short() != self.lookout
     }
     /// Whether anybody works, or comes by himself when there is work.
@@ -277,7 +277,7 @@ impl Roster {
         drop(state);
         wake_each(wakers);
         let hired = self.hire_least(missing, hiring);
-        self.tend_if_untended();
+        self.update_lookout_if_stale();
         hired
     }
 
@@ -340,17 +340,17 @@ impl Roster {
         self.state.lock().no_thread = none;
     }
 
-    fn tend_if_untended(&self) {
-        if self.state.lock().is_untended() {
-            self.tend();
+    fn update_lookout_if_stale(&self) {
+        if self.state.lock().is_lookout_stale() {
+            self.update_lookout();
         }
     }
 
-    /// Sees to the lookout. Whoever changes the roster so that this is due is a worker or has
-    /// the handle, and so keeps what is upgraded here.
-    fn tend(&self) {
+    /// Starts the lookout or ends it. Whoever changes the roster so that this is due is a worker or
+    /// has the handle, and so keeps what is upgraded here.
+    fn update_lookout(&self) {
         if let Some(hiring) = self.hiring.upgrade() {
-            hiring.tend();
+            hiring.update_lookout();
         }
     }
 
@@ -467,9 +467,9 @@ impl Roster {
     /// the lookout is brought up to date. What is dropped of users' code is given back, to be
     /// dropped without the lock.
     fn tells<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
-        let (result, untended) = self.tells_stops(state, |state| (how(state), state.is_untended()));
-        if untended {
-            self.tend();
+        let (result, stale) = self.tells_stops(state, |state| (how(state), state.is_lookout_stale()));
+        if stale {
+            self.update_lookout();
         }
         result
     }
@@ -512,11 +512,11 @@ impl Roster {
             // there may be nobody whose leaving tells them
             state.tell_stops(&mut wakers);
         }
-        let (ended, untended) = (state.has_ended(), state.is_untended());
+        let (ended, stale) = (state.has_ended(), state.is_lookout_stale());
         drop(state);
         wake_each(wakers);
-        if untended {
-            self.tend();
+        if stale {
+            self.update_lookout();
         }
         if ended {
             self.end();

@@ -62,7 +62,7 @@ pub struct StopReport {
 /// # Cancel safety
 ///
 /// The worker takes no more keys, or the queue drains, from the moment this is
-/// made; who was just taking a key still runs it. Dropping this takes nothing back,
+/// made; a worker that has just taken a key still runs it. Dropping this takes nothing back,
 /// but nobody cancels the running handlers at the deadline then.
 ///
 /// ```
@@ -79,7 +79,7 @@ pub struct Stop {
     roster: Arc<Roster>,
     drain: Option<DrainBase>,
     deadline: Instant,
-    /// Or only watches the workers' end.
+    /// False for `join`, which only waits.
     brings_it_about: bool,
     place: Option<usize>,
     /// The place among those who wait for the end of the queue.
@@ -134,8 +134,8 @@ impl Stop {
         )
     }
 
-    /// `patient`: the caller can wait until those have been polled who drop their
-    /// handlers then.
+    /// `patient`: the caller can wait until workers have been polled that drop their handlers at
+    /// that poll.
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker, patient: bool) -> Step<StopReport> {
         let now = self.roster.queue.clock().now();
         let waker = waker();
