@@ -435,7 +435,7 @@ impl<K, V, S> Builder<K, V, S> {
 
     /// In a queue with a [`bound`](Self::bound) that is full, the key that has been ready longest
     /// makes room for a new one: it is [cancelled](WorkQueue::cancel), with its timer and its
-    /// value, and `on_dropped` is told, so that no key is lost without a word. Its failures
+    /// value, and `on_dropped` is told, so that no key is lost silently. Its failures
     /// stay on record. If no key is ready, the trigger is refused as without this. Priority does not
     /// count here: the oldest goes, also if its priority is the highest. A key that is
     /// [paused](WorkQueue::pause_key) by itself is not dropped; in a queue that is paused, or a

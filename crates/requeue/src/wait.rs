@@ -433,7 +433,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes a thread, or a task; of tasks so many more as were lost.
+    /// Wakes a thread, or tasks: one, and twice as many after each wake-up that was lost.
     fn notify(&mut self, wakes: &mut Wakes) {
         let (threads, tasks) = (self.threads.len > 0, self.tasks.len > 0);
         let threads_first = self.threads_in_a_row < THREADS_A_TURN << self.lost.min(8);

@@ -9,11 +9,11 @@
 //! * A key is entered when an `add` that came through the lock was redundant, so
 //!   that queues without such adds have no filter and pay one load an add. Not
 //!   where the order is a user's own: it wants to hear of each.
-//! * It is withdrawn when its being pending ends, in the same lock hold: when it is
+//! * It is withdrawn when it stops being pending, in the same lock hold: when it is
 //!   handed out, or leaves the line. The state machine has one function for that,
 //!   and remembers for each key whether it has been entered (`PUBLISHED`), so that
 //!   others pay one test of a flag.
-//! * It may be ousted by another key that wants its entry.
+//! * It may be overwritten by another key that needs its entry.
 //!
 //! # The protocol
 //!
@@ -140,8 +140,8 @@ impl Filter {
         Some(self.gate.load(Acquire).wrapping_sub(1)).filter(|level| *level < LEVELS)
     }
 
-    /// Has a table that has shown to be too small followed by a larger one, which
-    /// is made without the mutex.
+    /// Makes a larger table, without the mutex, if the one in use has turned out to be too
+    /// small.
     #[inline]
     pub(crate) fn grow_if_too_small(&self) {
         if self.tables.is_too_small() {

@@ -183,7 +183,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(queue) = self.queue.upgrade() else { return };
         queue.rang(self.which);
-        // the queue's other owners let go of it meanwhile: dropping it drops its keys, and that is
+        // this may be the last reference by now: dropping it drops the queue's keys, and that is
         // users' code, which must not run on the clock's thread
         if let Some(queue) = Arc::into_inner(queue) {
             elsewhere(move || drop(queue));

@@ -30,7 +30,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         let mut hold = self.lock();
         let old = place.take().and_then(|id| hold.waiters().leave(id));
         let next = hold.core.next_wake();
-        // where the clock panics a worker sees to it, who rests before it tries again
+        // where the clock panics a worker is started, which meets the same panic and rests before it
+        // tries again
         let is_due = next.is_some_and(|at| now.is_none_or(|now| at <= now));
         let seen = if hold.core.is_over() {
             Seen::Over

@@ -187,8 +187,8 @@ impl TokenBucket {
         Acquire::new(Lent::Owned(self.clone()), n, Lent::Owned(clock))
     }
 
-    /// From `now` on the bucket fills at `rate` tokens a second. What it holds or
-    /// owes stays.
+    /// From `now` on the bucket fills at `rate` tokens a second. Its tokens, or its
+    /// debt, stay as they are.
     ///
     /// Reservations that were made before keep the instants that they were
     /// promised, so a rate that is made smaller is exceeded until they have come,
@@ -197,8 +197,8 @@ impl TokenBucket {
     /// A new rate takes effect over time only, an infinite one too: at the instant of the
     /// change no debt is forgiven and no token is given. So a bucket whose rate is
     /// infinite grants everything at once, and is full after any time of that; if its rate
-    /// is made finite again at the very instant at which it became infinite, it owes what
-    /// it owed before. What is granted while the rate is infinite takes no tokens.
+    /// is made finite again at the very instant at which it became infinite, its debt is
+    /// what it was before. What is granted while the rate is infinite takes no tokens.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub(super) trait Hire: Send + Sync {
 
 /// How more workers are brought in. A worker's handle has it, those who work have it, and so has
 /// the lookout while there is one. The roster does not keep it alive, for it holds the handler,
-/// which is to go with the last worker; it is emptied when that one has left for good.
+/// which is to go with the last worker; it is emptied when that one has left and none will come.
 pub(super) struct Hiring {
     pub(super) roster: Arc<Roster>,
     staff: Mutex<Option<Arc<dyn Hire>>>,

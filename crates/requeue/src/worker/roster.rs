@@ -168,7 +168,7 @@ impl State {
     fn is_to_leave(&self) -> bool {
         self.stopping || self.alive > self.most
     }
-    /// Nobody is wanted beyond those who are there, but for so many who leave.
+    /// No worker is wanted beyond those who are there, without the `leaving` ones.
     fn wants_no_more(&mut self, leaving: usize) {
         let workers = self.alive - leaving;
         (self.least, self.most) = (self.least.min(workers), self.most.min(workers));
@@ -190,7 +190,7 @@ impl State {
     fn is_lookout_stale(&self) -> bool {
         self.is_short() != self.lookout
     }
-    /// Whether anybody works, or comes by himself when there is work.
+    /// Whether there are workers, or one is started when there is work.
     pub(super) fn has_workers(&self) -> bool {
         self.alive > 0 || self.is_on_demand()
     }
@@ -272,7 +272,7 @@ impl Roster {
         let learn = if state.is_on_demand() { usize::MAX } else { state.alive.saturating_sub(size.most) };
         wakers.extend(state.places.iter_mut().filter_map(|place| place.waker.take()).take(learn));
         state.no_thread = false;
-        // nobody is there, and perhaps nobody comes by himself any more
+        // where no worker is there and none is started on demand any more, a stop waits for nothing
         state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
