@@ -3,6 +3,7 @@
 use crate::hold::Shared;
 use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
 use requeue_core::Restored;
+use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 /// A key and what was known of it, for [`WorkQueue::restore`].
@@ -124,7 +125,11 @@ impl<K, V> Restore<K, V> {
     }
 }
 
-debug!([K, V] Restore<K, V>, |restore| { known: restore.known, .. });
+impl<K, V> fmt::Debug for Restore<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Restore").field("known", &self.known).finish_non_exhaustive()
+    }
+}
 
 impl<K: Eq, V> Shared<K, V> {
     fn restore(&self, restore: Restore<K, V>, hash: u32) -> AddResult<K, V> {

@@ -12,6 +12,7 @@ use crate::wait::{Limit, Step};
 use crate::waiting::Deadline;
 use crate::{AddResult, Instant, WorkQueue};
 use requeue_core::{Refused, Trigger};
+use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;
@@ -201,7 +202,14 @@ impl<K: Eq, V> Future for AddWhenRoom<'_, K, V> {
 
 impl<K, V> Unpin for AddWhenRoom<'_, K, V> {}
 
-debug!([K, V] AddWhenRoom<'_, K, V>, |add| { waiting: add.place.ticket.is_some(), wish: add.wish, .. });
+impl<K, V> fmt::Debug for AddWhenRoom<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddWhenRoom")
+            .field("waiting", &self.place.ticket.is_some())
+            .field("wish", &self.wish)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Asks for a run of `key` as `how` says, and waits for room if the queue is full: await

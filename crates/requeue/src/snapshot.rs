@@ -4,6 +4,7 @@ use crate::hold::Shared;
 use crate::panics::in_drop;
 use crate::{Instant, KeyState, Only, Stats, WorkQueue};
 use requeue_core::KeyRef;
+use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 /// Keys a page, unless [`Snapshot::page`] says another number.
@@ -191,12 +192,15 @@ impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
     }
 }
 
-debug!([K, V] Snapshot<'_, K, V>, |snapshot| {
-    from: snapshot.from,
-    most: snapshot.most,
-    only: snapshot.only,
-    ..
-});
+impl<K, V> fmt::Debug for Snapshot<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("from", &self.from)
+            .field("most", &self.most)
+            .field("only", &self.only)
+            .finish_non_exhaustive()
+    }
+}
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Which keys the queue knows, and what of each, in pages. Each page is of one instant, with

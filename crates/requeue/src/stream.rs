@@ -2,6 +2,7 @@
 
 use crate::{Get, Item};
 use futures_core::Stream;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -69,4 +70,8 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Stream for ItemStream<'q, 
     }
 }
 
-debug!([K, V] ItemStream<'_, K, V>, |stream| { get: stream.get });
+impl<K, V> fmt::Debug for ItemStream<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ItemStream").field(&self.get).finish()
+    }
+}
