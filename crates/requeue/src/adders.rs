@@ -1,10 +1,10 @@
 //! Who waits for room in a queue with a bound (rule B8).
 //!
-//! Who waits for room has a number, and those with smaller numbers go before: it is let in if
-//! there is more room than there are others before it. As a lock hold ends, so many of the first
+//! Each caller that waits for room has a number, and smaller numbers go first: a caller is let in if
+//! there is room for more keys than wait before it. As a lock hold ends, as many of the first ones
 //! are woken as there is room for, and those whose key has become known: such a trigger needs no
-//! room. Who is woken is given nothing: it comes and tries, and a
-//! trigger of somebody who does not wait may have been quicker.
+//! room. A caller that is woken is given nothing: it tries again, and a trigger of somebody who does
+//! not wait may have been quicker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;

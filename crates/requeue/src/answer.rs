@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What becomes of a call: whoever works on it [tells](Self::tell), and an [`Op`](crate::Op) of it hears.
+/// The result of a call: whoever works on it [tells](Self::tell) it, and an [`Op`](crate::Op) of the call gets it.
 ///
 /// ```
 /// # use requeue::{EngineError, Op, engine::Answer};

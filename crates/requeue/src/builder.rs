@@ -1,11 +1,11 @@
-//! Building a queue to order.
+//! Building a queue with settings.
 
 use crate::adders::OnDropped;
 use crate::clock::{Clock, SystemClock};
 use crate::fairness::Fairness;
 use crate::hold::Shared;
 use crate::journal::Journal;
-use crate::limiter::{CountedController, Keeps, RateLimiter, dispatch, sealed::Token};
+use crate::limiter::{Keeps, RateLimiter, counted_controller, dispatch, sealed::Token};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
@@ -31,6 +31,12 @@ use std::time::Duration;
 #[doc(alias("QueueConfig", "TypedQueueConfig", "DelayingQueueConfig", "TypedDelayingQueueConfig"))]
 #[doc(alias("RateLimitingQueueConfig", "TypedRateLimitingQueueConfig"))]
 pub struct Builder<K, V = (), S = RandomState> {
+    pub(crate) settings: Settings<K, V>,
+    hasher: S,
+}
+
+/// What a builder knows but for the hasher, whose type can change.
+pub(crate) struct Settings<K, V> {
     name: String,
     labels: Vec<(String, String)>,
     config: Config<K, V>,
@@ -46,7 +52,6 @@ pub struct Builder<K, V = (), S = RandomState> {
     pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
     /// Keys a second, and how many at once.
     rate: Option<(f64, u32)>,
-    hasher: S,
 }
 
 /// The labels that the metrics of queues have themselves, and those that Prometheus gives
@@ -80,7 +85,7 @@ impl<K: Hash + Eq> WorkQueue<K> {
         Builder::new(None).queue()
     }
 
-    /// A queue built to order.
+    /// A queue built with settings.
     ///
     /// ```
     /// use requeue::{FakeClock, Order, WorkQueue};
@@ -121,12 +126,12 @@ impl<K: Hash + Eq, V> WorkQueue<K, V> {
 
 impl<K, V> Builder<K, V> {
     pub(crate) fn new(merge: Option<Merge<V>>) -> Self {
-        Self {
+        let settings = Settings {
             name: String::new(),
             labels: Vec::new(),
             config: Config { merge, ..Config::default() },
             clock: Arc::new(SystemClock),
-            limiter: Box::new(CountedController::new()),
+            limiter: Box::new(counted_controller()),
             metrics: None,
             unfinished: Unfinished::default(),
             priorities: false,
@@ -136,8 +141,8 @@ impl<K, V> Builder<K, V> {
             fairness: Fairness::default(),
             journal: None,
             rate: None,
-            hasher: RandomState::default(),
-        }
+        };
+        Self { settings, hasher: RandomState::default() }
     }
 }
 
@@ -149,8 +154,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("NewNamedDelayingQueue", "NewNamedRateLimitingQueue"))]
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self }
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = name.into();
+        self
     }
 
     /// A constant label of the queue's metrics, beside its [`name`](Self::name): what tells
@@ -173,7 +179,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// ```
     #[doc(alias("ConstLabels"))]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.push((name.into(), value.into()));
+        self.settings.labels.push((name.into(), value.into()));
         self
     }
 
@@ -184,8 +190,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("NewDelayingQueueWithCustomClock"))]
-    pub fn clock(self, clock: impl Clock) -> Self {
-        Self { clock: Arc::new(clock), ..self }
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.settings.clock = Arc::new(clock);
+        self
     }
 
     /// Who decides when a key comes back that is added through
@@ -207,8 +214,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("NewRateLimitingQueue", "NewTypedRateLimitingQueue"))]
-    pub fn limiter(self, limiter: impl RateLimiter<K> + 'static) -> Self {
-        Self { limiter: Box::new(limiter), ..self }
+    pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
+        self.settings.limiter = Box::new(limiter);
+        self
     }
 
     /// The order of the ready line: first in first out by default.
@@ -221,7 +229,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn order(mut self, order: Order<K>) -> Self {
-        self.config.order = order;
+        self.settings.config.order = order;
         self
     }
 
@@ -300,8 +308,9 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// [`Add::priority`]: crate::Add::priority
     /// [`Item::priority`]: crate::Item::priority
-    pub fn priorities(self) -> Self {
-        Self { priorities: true, ..self }
+    pub fn priorities(mut self) -> Self {
+        self.settings.priorities = true;
+        self
     }
 
     /// On a queue with [`priorities`](Self::priorities) or [groups](Self::group_by), for how long
@@ -337,8 +346,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(*q.try_get()?.key(), "old");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn max_wait(self, max_wait: Duration) -> Self {
-        Self { max_wait: Some(max_wait), ..self }
+    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+        self.settings.max_wait = Some(max_wait);
+        self
     }
 
     /// Triggers for now are debounced that say nothing else about it: [`add`](WorkQueue::add) and
@@ -384,7 +394,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn debounce(mut self, debounce: Debounce) -> Self {
-        self.config.debounce = Some(debounce);
+        self.settings.config.debounce = Some(debounce);
         self
     }
 
@@ -418,13 +428,14 @@ impl<K, V, S> Builder<K, V, S> {
     /// q.add("c")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn bound(self, keys: usize) -> Self {
-        Self { bound: Some(keys), ..self }
+    pub fn bound(mut self, keys: usize) -> Self {
+        self.settings.bound = Some(keys);
+        self
     }
 
     /// In a queue with a [`bound`](Self::bound) that is full, the key that has been ready longest
     /// makes room for a new one: it is [cancelled](WorkQueue::cancel), with its timer and its
-    /// value, and `on_dropped` is told, so that no key is lost without a word. Its failures
+    /// value, and `on_dropped` is told, so that no key is lost silently. Its failures
     /// stay on record. If no key is ready, the trigger is refused as without this. Priority does not
     /// count here: the oldest goes, also if its priority is the highest. A key that is
     /// [paused](WorkQueue::pause_key) by itself is not dropped; in a queue that is paused, or a
@@ -433,9 +444,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// `on_dropped` runs in the call that added the new key, after it, and without the lock; it may
     /// call the queue. A panic of it is caught.
     ///
-    /// On such a queue redundant adds of integers take the lock too. With
-    /// [`priorities`](Self::priorities) and no [`max_wait`](Self::max_wait) each drop looks at each
-    /// priority that is in use.
+    /// On such a queue redundant adds of integers take the lock too.
     ///
     /// # Errors
     ///
@@ -456,8 +465,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(*q.try_get()?.key(), "b");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn drop_oldest(self, on_dropped: impl Fn(&K, Option<V>) + Send + Sync + 'static) -> Self {
-        Self { on_dropped: Some(Box::new(on_dropped)), ..self }
+    pub fn drop_oldest(mut self, on_dropped: impl Fn(&K, Option<V>) + Send + Sync + 'static) -> Self {
+        self.settings.on_dropped = Some(Box::new(on_dropped));
+        self
     }
 
     /// Hands out at most `keys` keys a second, and at most `burst` of them at once. Without this
@@ -503,8 +513,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("throttle", "qps"))]
-    pub fn rate(self, keys: f64, burst: u32) -> Self {
-        Self { rate: Some((keys, burst)), ..self }
+    pub fn rate(mut self, keys: f64, burst: u32) -> Self {
+        self.settings.rate = Some((keys, burst));
+        self
     }
 
     /// A run that starts absorbs the timer that its key had before it started,
@@ -522,7 +533,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timers_absorbed(mut self, absorbed: bool) -> Self {
-        self.config.timers_absorbed = absorbed;
+        self.settings.config.timers_absorbed = absorbed;
         self
     }
 
@@ -548,12 +559,12 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_backoff(mut self, in_backoff: InBackoff) -> Self {
-        self.config.in_backoff = in_backoff;
+        self.settings.config.in_backoff = in_backoff;
         self
     }
 
-    /// What a guard that is dropped without a word does: [`Unfinished::Done`] by
-    /// default.
+    /// What a guard does that is dropped before its run was ended by a call:
+    /// [`Unfinished::Done`] by default.
     ///
     /// ```
     /// use requeue::{Unfinished, WorkQueue};
@@ -563,8 +574,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(q.num_requeues(&"a"), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn unfinished(self, unfinished: Unfinished) -> Self {
-        Self { unfinished, ..self }
+    pub fn unfinished(mut self, unfinished: Unfinished) -> Self {
+        self.settings.unfinished = unfinished;
+        self
     }
 
     /// Where the queue's metrics go; see [`Metrics`]. Without it no timestamps
@@ -581,8 +593,8 @@ impl<K, V, S> Builder<K, V, S> {
         K: Send + Sync + 'static,
         V: Send + 'static,
     {
-        self.config.timestamps = true;
-        self.metrics = Some((Arc::new(metrics), |shared| {
+        self.settings.config.timestamps = true;
+        self.settings.metrics = Some((Arc::new(metrics), |shared| {
             let gauges: Weak<Shared<K, V>> = Arc::downgrade(shared);
             gauges
         }));
@@ -598,23 +610,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn hasher<T>(self, hasher: T) -> Builder<K, V, T> {
-        Builder {
-            hasher,
-            name: self.name,
-            labels: self.labels,
-            config: self.config,
-            clock: self.clock,
-            limiter: self.limiter,
-            metrics: self.metrics,
-            unfinished: self.unfinished,
-            priorities: self.priorities,
-            max_wait: self.max_wait,
-            bound: self.bound,
-            on_dropped: self.on_dropped,
-            fairness: self.fairness,
-            journal: self.journal,
-            rate: self.rate,
-        }
+        Builder { settings: self.settings, hasher }
     }
 
     /// Builds the queue.
@@ -630,6 +626,40 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(unnamed.unwrap_err(), requeue::BuildError::NoName);
     /// ```
     pub fn build(mut self) -> Result<WorkQueue<K, V, S>, BuildError> {
+        self.settings.check()?;
+        Ok(self.queue())
+    }
+
+    pub(crate) fn queue(self) -> WorkQueue<K, V, S> {
+        let Self { mut settings, hasher } = self;
+        settings.config.failures_elsewhere = settings.limiter.keeps(Token(())) == Keeps::Own;
+        let (metrics, attach) = settings.metrics.unzip();
+        let mut shared = Shared::new(
+            Core::new(settings.config),
+            settings.clock,
+            settings.limiter,
+            metrics,
+            settings.unfinished,
+            settings.name,
+        );
+        shared.on_dropped = settings.on_dropped;
+        shared.takes_back = settings.journal.as_ref().is_some_and(|journal| journal.takes_back());
+        shared.journal = settings.journal;
+        let queue = WorkQueue::from_parts(shared, hasher);
+        if !settings.labels.is_empty() {
+            queue.shared.tell(|m| m.attach_labels(&settings.labels));
+        }
+        if let Some(attach) = attach {
+            let gauges = attach(&queue.shared);
+            queue.shared.tell(|m| m.attach(&queue.shared.name, gauges));
+        }
+        queue
+    }
+}
+
+impl<K, V> Settings<K, V> {
+    /// Refuses settings that do not go together, and writes into `config` what several of them say.
+    fn check(&mut self) -> Result<(), BuildError> {
         if self.metrics.is_some() && self.name.is_empty() {
             return Err(BuildError::NoName);
         }
@@ -668,33 +698,12 @@ impl<K, V, S> Builder<K, V, S> {
                 return Err(BuildError::LabelTaken { name: name.clone() });
             }
         }
-        Ok(self.queue())
-    }
-
-    pub(crate) fn queue(mut self) -> WorkQueue<K, V, S> {
-        self.config.failures_elsewhere = self.limiter.keeps(Token(())) == Keeps::Own;
-        let (metrics, attach) = self.metrics.unzip();
-        let mut shared = Shared::new(
-            Core::new(self.config),
-            self.clock,
-            self.limiter,
-            metrics,
-            self.unfinished,
-            self.name,
-        );
-        shared.on_dropped = self.on_dropped;
-        shared.takes_back = self.journal.as_ref().is_some_and(|journal| journal.takes_back());
-        shared.journal = self.journal;
-        let queue = WorkQueue::from_parts(shared, self.hasher);
-        if !self.labels.is_empty() {
-            queue.shared.tell(|m| m.attach_labels(&self.labels));
-        }
-        if let Some(attach) = attach {
-            let gauges = attach(&queue.shared);
-            queue.shared.tell(|m| m.attach(&queue.shared.name, gauges));
-        }
-        queue
+        Ok(())
     }
 }
 
-debug!([K, V, S] Builder<K, V, S>, |builder| { name: builder.name, config: builder.config, .. });
+debug!([K, V, S] Builder<K, V, S>, |builder| {
+    name: builder.settings.name,
+    config: builder.settings.config,
+    ..
+});

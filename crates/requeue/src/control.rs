@@ -1,4 +1,4 @@
-//! Calls that take a hand in what the queue does with a key (rule B7).
+//! Calls that change what the queue does with a key (rule B7).
 
 use crate::hold::Shared;
 use crate::key::AsKey;

@@ -1,13 +1,13 @@
 //! Shutting down and waiting until all is worked off.
 
 use crate::Instant;
-use crate::clock::{Alarm, Parker};
+use crate::blocking::block_on;
+use crate::clock::Alarm;
 use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Step};
 use requeue_core::DrainBase;
-use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -164,13 +164,11 @@ impl<'q, K, V> Drain<'q, K, V> {
     /// assert!(q.shut_down_with_drain().wait().complete);
     /// ```
     pub fn wait(mut self) -> Drained {
-        let parker = OnceCell::new();
-        loop {
-            match self.step(|| parker.get_or_init(Parker::current).waker()) {
-                Step::Ready(drained) => return drained,
-                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
-            }
-        }
+        block_on(
+            &mut self,
+            |drain| &*drain.owner.shared().clock,
+            |drain, thread| drain.step(|| thread.waker()),
+        )
     }
 
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Drained> {

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of an item that ends the run, however the item goes.
+/// The part of an item that ends the run, whether the item is dropped or consumed.
 pub(crate) struct Guard<'q, K, V> {
     pub(crate) owner: Owner<'q, K, V>,
     /// `None` once the run was ended, or is somebody else's to end.
@@ -224,8 +224,8 @@ pub(crate) fn finish<K, V>(
     finish_in_full(shared, hold, slot, succeeded);
 }
 
-/// The same where more is known of the key than this run, or will be: perhaps only its group. Apart, so that
-/// it costs nothing where that is not so.
+/// The same where more is known of the key than this run (perhaps only its group), or will be. A function of its
+/// own, so that it costs nothing in the other cases.
 #[inline(never)]
 fn finish_in_full<K, V>(
     shared: &Shared<K, V>,
@@ -242,7 +242,8 @@ fn finish_in_full<K, V>(
     finish_known(shared, hold, slot, succeeded);
 }
 
-/// The same once more: what it returns is large, and would be moved through memory in the other cases too.
+/// A further function of its own, because its result is large, and would be moved through memory in the other
+/// cases too.
 #[inline(never)]
 fn finish_known<K, V>(
     shared: &Shared<K, V>,
@@ -322,7 +323,7 @@ impl<K, V> Guard<'_, K, V> {
     }
 }
 
-/// Ends a run as a guard that was dropped without a word does.
+/// Ends a run as a guard does that is dropped before its run was ended by a call.
 #[inline]
 fn abandon<K, V>(
     shared: &Shared<K, V>,
@@ -350,8 +351,8 @@ fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>)
     }
 }
 
-/// What dropping something that owes the end of a run does: `end`, and if that
-/// panics before the run has ended, the end alone.
+/// For the drop of something that must end a run: calls `end`, and if that panics before the run has
+/// ended, ends it without users' code.
 #[inline]
 pub(crate) fn end_in_drop<K, V>(
     shared: &Shared<K, V>,

@@ -96,7 +96,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn journal(mut self, journal: Arc<dyn Journal<K, V>>) -> Self {
-        self.journal = Some(journal);
+        self.settings.journal = Some(journal);
         self
     }
 }

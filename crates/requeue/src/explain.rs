@@ -102,7 +102,7 @@ impl fmt::Display for Explanation {
 
 impl Explanation {
     fn describe(&self, state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // the end of a window that owes no run is nothing that is waited for
+        // the key does not wait for the end of a window after which no run comes
         let due = state.waiting_until.filter(|due| state.quiet_until != Some(*due));
         let waits = !state.ready && !state.held && due.is_some();
         f.write_str(match waits {

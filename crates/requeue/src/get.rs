@@ -48,7 +48,7 @@ pub struct Get<'q, K, V = ()> {
     ask: One<K>,
 }
 
-/// Asks for one key. Its calls are inlined by order: what they pass to each other is large, and goes
+/// Asks for one key. Its methods are `inline(always)`: what they pass to each other is large, and goes
 /// through memory otherwise (`Item::next` took 60 instructions more).
 struct One<K> {
     /// A run that is to be ended before the key is taken.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// For so many keys room is made before anybody has looked how many there are.
+/// Memory for at most this number of keys is made before it is known how many there are.
 const AT_ONCE: usize = 256;
 
 /// Waits for keys, several at once: await it, or call [`wait`](Self::wait) on it.

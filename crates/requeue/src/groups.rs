@@ -100,7 +100,7 @@ impl<K, V, S> Builder<K, V, S> {
     where
         G: Hash + Eq + Send + Sync + 'static,
     {
-        self.fairness.then_by(group, rules);
+        self.settings.fairness.then_by(group, rules);
         self
     }
 
@@ -126,7 +126,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn priorities_within_groups(mut self) -> Self {
-        self.fairness.within = true;
+        self.settings.fairness.within = true;
         self
     }
 }

@@ -281,8 +281,8 @@ impl<'q, K, V> Item<'q, K, V> {
         }
     }
 
-    /// Takes key and value out and leaves the run open: whoever has them owes
-    /// the queue a [`done`](crate::WorkQueue::done). For code ported from
+    /// Takes key and value out and leaves the run open: whoever has them must
+    /// call [`done`](crate::WorkQueue::done). For code ported from
     /// client-go, where key and done go separate ways.
     ///
     /// Where nobody says it, the key stays held: it never runs again, a drain does not

@@ -178,7 +178,7 @@ fn leaves_something<K, V>(shared: &Shared<K, V>) -> bool {
     needs_drop::<K>() || needs_drop::<V>() || shared.metrics.is_some()
 }
 
-/// Room for what is left of so many runs, made before the hold.
+/// Memory for what is left of this number of runs, made before the hold.
 #[inline]
 pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<Ended<K, V>> {
     Vec::with_capacity(if leaves_something(shared) { runs } else { 0 })
@@ -240,8 +240,8 @@ pub(crate) fn after_ends<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     first.resume();
 }
 
-/// Ends the runs of all items as guards that are dropped without a word do; or puts them
-/// back, where a panic unwinds.
+/// Ends the runs of all items as guards do that are dropped before a call ended their runs; or
+/// puts them back, where a panic unwinds.
 fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], unwinds: Unwinds) {
     if !items.iter().any(Item::owes_its_end) {
         return;

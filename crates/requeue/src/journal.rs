@@ -198,7 +198,7 @@ pub struct Known<'a, V> {
     pub held: bool,
     /// When its timer is due.
     pub due: Option<Instant>,
-    /// How often its runs have failed since one was well.
+    /// How often its runs have failed since the last successful run.
     pub failures: u32,
     /// What its next run is, counted from 1.
     pub attempt: u32,

@@ -1,7 +1,7 @@
 //! The three layers as traits, for signatures that ask for the least they need.
 //!
-//! They are sealed, so that they can grow. Each method is one line to the
-//! inherent method of the same name, where its documentation is.
+//! They are sealed, so that they can grow. Each method only calls the inherent
+//! method of the same name, where its documentation is.
 
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};

@@ -354,8 +354,8 @@ pub trait Metrics: Send + Sync + 'static {
     /// ```
     #[doc(alias("NewRetriesMetric"))]
     fn retried(&self) {}
-    /// A timer fired, that long after its instant: because everybody was busy, and
-    /// only who looks can notice, or because the clock woke late.
+    /// A timer fired, that long after its instant: because all workers were busy (timers fire only
+    /// when a call looks at the queue), or because the clock woke late.
     ///
     /// ```
     /// # use requeue::{FakeClock, Metrics, WorkQueue};

@@ -1,4 +1,5 @@
-//! The queue as its guards and waits have it: borrowed, or kept alive by themselves.
+//! How guards and waiting callers refer to their queue: by a borrow, or by a reference that keeps it
+//! alive.
 
 use crate::hold::Shared;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use crate::AddError;
 use crate::add::Add;
 use crate::adding::{Kept, refused};
-use crate::clock::Parker;
+use crate::blocking::block_on;
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::trying::{Turn, Wish};
@@ -12,7 +12,6 @@ use crate::wait::{Limit, Step};
 use crate::waiting::Deadline;
 use crate::{AddResult, Instant, WorkQueue};
 use requeue_core::{Refused, Trigger};
-use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
@@ -147,13 +146,7 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait(mut self) -> AddResult<K, V> {
-        let parker = OnceCell::new();
-        loop {
-            match self.step(|| parker.get_or_init(Parker::current).waker()) {
-                Step::Ready(answer) => return answer,
-                Step::Sleep(until) => self.place.owner.shared().sleep(until, &parker),
-            }
-        }
+        block_on(&mut self, |add| &*add.place.owner.shared().clock, |add, thread| add.step(|| thread.waker()))
     }
 
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<AddResult<K, V>> {

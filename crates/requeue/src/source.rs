@@ -54,7 +54,7 @@ impl<Q: Source + ?Sized> Source for Arc<Q> {
     }
 }
 
-/// A queue as workers and engines have it. It is not a handle: it does not keep the queue open.
+/// What workers and engines have of a queue. It is not a handle: it does not keep the queue open.
 ///
 /// ```
 /// # use requeue::{Source, WorkQueue};

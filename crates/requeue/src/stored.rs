@@ -140,7 +140,7 @@ pub struct Listed {
     pub dirty: bool,
     /// In how long its timer is due.
     pub due_in: Option<Duration>,
-    /// How often its runs have failed since one was well.
+    /// How often its runs have failed since the last successful run.
     pub failures: u32,
     /// What its next run is, counted from 1.
     pub attempt: u32,
@@ -148,10 +148,10 @@ pub struct Listed {
     pub priority: i16,
     /// Its value, as JSON.
     pub value: Option<String>,
-    /// How long it is so already: in a file, how long ago the first of its triggers came that have not led to a run yet.
+    /// How long the key has had this status: in a file, how long ago the first of its triggers came that have not led to a run yet.
     pub age: Duration,
     /// Why its last run gave up. On a server also of a key that was added again since, or that comes again by itself, until a run of
-    /// it ends well.
+    /// it succeeds.
     pub error: Option<String>,
     /// So long after each run it comes again, until it is cancelled.
     pub every: Option<Duration>,

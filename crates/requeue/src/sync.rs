@@ -1,6 +1,12 @@
-//! The one door through which locks, atomics and parking come in, so that the
-//! models can swap in loom's under the private cfg `requeue_loom`, and the test of
-//! what each call costs a lock that is counted, under `requeue_counted`.
+//! Where the code that has models gets locks, atomics and threads from, so that the
+//! models can swap in loom's under the private cfg `requeue_loom` (`sync/modelled.rs`), and the
+//! test of what each call costs a lock that is counted, under `requeue_counted`
+//! (`sync/counted.rs`).
+
+#[cfg(all(requeue_counted, not(requeue_loom)))]
+mod counted;
+#[cfg(requeue_loom)]
+mod modelled;
 
 #[cfg(all(requeue_counted, not(requeue_loom)))]
 pub(crate) use self::counted::{Mutex, count_lock, locks};
@@ -35,79 +41,4 @@ mod real {
     pub(crate) use parking_lot::MutexGuard;
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
-}
-
-#[cfg(all(requeue_counted, not(requeue_loom)))]
-mod counted {
-    use parking_lot::MutexGuard;
-    use std::cell::Cell;
-
-    thread_local! {
-        static LOCKS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    /// How often this thread has taken a lock of this crate, whichever it was.
-    pub(crate) fn locks() -> u64 {
-        LOCKS.get()
-    }
-
-    pub(crate) fn count_lock() {
-        LOCKS.set(LOCKS.get() + 1);
-    }
-
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(parking_lot::Mutex::new(value))
-        }
-        #[inline]
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            count_lock();
-            self.0.lock()
-        }
-    }
-}
-
-#[cfg(requeue_loom)]
-mod modelled {
-    pub(crate) use loom::sync::{MutexGuard, atomic};
-    pub(crate) use loom::thread;
-
-    /// The queue's lock in its models: loom's mutex. (Ours has models of its own: `lock/models.rs`.)
-    #[derive(Debug)]
-    pub(crate) struct RawLock(Mutex<()>);
-
-    /// The holder's token; empty once given back.
-    #[derive(Debug, Default)]
-    pub(crate) struct Taken<'a>(Option<MutexGuard<'a, ()>>);
-
-    impl RawLock {
-        pub(crate) fn new() -> Self {
-            Self(Mutex::new(()))
-        }
-        pub(crate) fn lock(&self) -> Taken<'_> {
-            Taken(Some(self.0.lock()))
-        }
-        pub(crate) fn release(&self, taken: Taken<'_>) {
-            drop(taken.0);
-        }
-    }
-
-    /// loom's mutex with parking_lot's signature: a lock that is not poisoned.
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            match self.0.lock() {
-                Ok(guard) => guard,
-                Err(poisoned) => poisoned.into_inner(),
-            }
-        }
-    }
 }

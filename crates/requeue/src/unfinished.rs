@@ -1,6 +1,6 @@
 //! What becomes of a run whose guard is dropped.
 
-/// What a guard that is dropped without a word does. (Items that are still in a batch when
+/// What a guard does that is dropped before its run was ended by a call. (Items that are still in a batch when
 /// a panic unwinds through it are put back whatever this says: see [`Items`](crate::Items).)
 ///
 /// ```

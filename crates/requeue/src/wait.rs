@@ -1,8 +1,8 @@
 //! Who waits for a key, and who is woken: the policy, without a lock or a clock.
 //!
 //! Those who wait stand in two lists, threads and tasks, newest first: the one
-//! that waited least is the one whose stack is still warm. The difference between
-//! the two kinds is trust. A thread that waits is asleep in this queue and has
+//! that waited least is the one whose stack is most likely still in the cache. The two
+//! kinds differ in how sure it is that they come when woken. A thread that waits is asleep in this queue and has
 //! nothing else to do: when it is woken, it comes. A task comes when its executor
 //! polls it, and that may be never: its future can stand in a `select!` whose other
 //! arm is running, or its runtime can be busy for seconds.
@@ -30,9 +30,9 @@
 //! is woken to look, and the watch sees to it that somebody comes. No task is ever
 //! told to watch a timer. Whenever somebody waits and a timer is set, one of these
 //! holds as the lock is released: a thread leads that wakes up in time; the alarm
-//! rings in time; it has rung for this timer and a wake-up is on its way. Whoever
-//! breaks that, by setting a sooner timer or by leaving, mends it in the same lock
-//! hold ([`Waiters::wakes`]). Ready keys wake followers before the leader.
+//! rings in time; it has rung for this timer and a wake-up is on its way. A call that
+//! makes this untrue, by setting a sooner timer or by leaving, must restore it in the same
+//! lock hold ([`Waiters::wakes`]). Ready keys wake followers before the leader.
 //!
 //! Wakers are cloned before the lock is taken and woken or dropped after it is
 //! released: they are users' code.
@@ -346,7 +346,7 @@ impl Waiters {
         self.free = id.0;
         let waker = entry.waker.take();
         self.taken -= 1;
-        // the entries of a crowd that has gone
+        // frees the list after many waiters have left
         if self.taken == 0 && self.entries.len() > 64 {
             self.entries = Vec::new();
             self.free = NONE;
@@ -433,7 +433,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes a thread, or a task; of tasks so many more as were lost.
+    /// Wakes a thread, or tasks: one, and twice as many after each wake-up that was lost.
     fn notify(&mut self, wakes: &mut Wakes) {
         let (threads, tasks) = (self.threads.len > 0, self.tasks.len > 0);
         let threads_first = self.threads_in_a_row < THREADS_A_TURN << self.lost.min(8);

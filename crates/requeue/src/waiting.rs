@@ -1,13 +1,13 @@
 //! One who waits for keys: one body for threads and tasks, for one key and for
 //! several.
 
-use crate::clock::{Alarm, Clock, Parker};
+use crate::blocking::{ThisThread, block_on};
+use crate::clock::{Clock, TaskAlarm};
 use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Sleeper, Step, WaiterId};
 use crate::{GetError, Instant};
-use std::cell::OnceCell;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -221,8 +221,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                let idle = hold.waiters().has_idle_alarms();
-                hold.close();
+                let idle = hold.close_after_leaving();
                 quietly(|| drop(old));
                 if idle {
                     owner.shared().tend(None);
@@ -331,12 +330,11 @@ impl<'q, K, V> Waiting<'q, K, V> {
         hold: Hold<'a, K, V>,
         look: Look<A::Left>,
     ) -> Option<Option<A::Got>> {
-        let parker = OnceCell::new();
-        let waker = || parker.get_or_init(Parker::current).waker();
-        match Self::look_on(owner, waiter, ask, hold, look, waker) {
+        let thread = ThisThread::default();
+        match Self::look_on(owner, waiter, ask, hold, look, || thread.waker()) {
             Step::Ready(outcome) => Some(outcome.unwrap_or(None)),
             Step::Sleep(until) => {
-                owner.shared().sleep(until, &parker);
+                thread.sleep(until, &*owner.shared().clock);
                 None
             }
         }
@@ -348,14 +346,11 @@ impl<'q, K, V> Waiting<'q, K, V> {
         ask: &mut A,
         mut limit: Option<Limit>,
     ) -> Outcome<A::Got> {
-        let parker = OnceCell::new();
-        loop {
-            let waker = || parker.get_or_init(Parker::current).waker();
-            match self.look(ask, waker, limit.as_mut(), Sleeper::Thread) {
-                Step::Ready(outcome) => return outcome,
-                Step::Sleep(until) => self.owner.shared().sleep(until, &parker),
-            }
-        }
+        block_on(
+            self,
+            |waiting| &*waiting.shared().clock,
+            |waiting, thread| waiting.look(ask, || thread.waker(), limit.as_mut(), Sleeper::Thread),
+        )
     }
 }
 
@@ -371,8 +366,8 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
         match self.look(ask, || cx.waker(), limit, Sleeper::Task) {
             Step::Ready(outcome) => {
                 // a panic of its waker's drop must not take the keys that were handed out
-                if let Some(alarm) = deadline.and_then(|deadline| deadline.alarm.take()) {
-                    quietly(|| drop(alarm));
+                if let Some(deadline) = deadline {
+                    deadline.alarm.end();
                 }
                 Poll::Ready(outcome)
             }
@@ -399,9 +394,7 @@ impl<K, V> Waiting<'_, K, V> {
             let shared = self.owner.shared();
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
-            let idle = hold.waiters().has_idle_alarms();
-            hold.close();
-            if idle {
+            if hold.close_after_leaving() {
                 in_drop(|| shared.tend(None));
             }
             in_drop(|| drop(old));
@@ -421,34 +414,17 @@ impl<K, V> Drop for Waiting<'_, K, V> {
 /// The deadline of a wait.
 pub(crate) struct Deadline {
     pub(crate) limit: Limit,
-    /// The wake-up at the deadline that was asked of the clock, and for which task.
-    alarm: Option<(Waker, Alarm)>,
+    alarm: TaskAlarm,
 }
 
 impl Deadline {
     pub(crate) fn new(limit: Limit) -> Self {
-        Self { limit, alarm: None }
+        Self { limit, alarm: TaskAlarm::default() }
     }
 
     /// Sees to it that the clock wakes the task, if the deadline ever comes.
     pub(crate) fn set_alarm(&mut self, clock: &dyn Clock, task: &Waker) {
-        let at = self.limit.at(None);
-        if !at.is_never() && self.alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
-            let alarm = clock.wake_at(at, task);
-            // the new one is set before the old one goes, so that a clock's
-            // thread need not start again
-            self.alarm = Some((task.clone(), alarm));
-        }
-    }
-}
-
-impl Drop for Deadline {
-    #[inline]
-    fn drop(&mut self) {
-        // with the alarm goes a waker, whose drop is users' code
-        if self.alarm.is_some() {
-            in_drop(|| drop(self.alarm.take()));
-        }
+        self.alarm.set(clock, self.limit.at(None), task);
     }
 }
 

@@ -13,7 +13,7 @@
 //! may say how ([`Clock::park_until`]) and spare itself the alarm.
 
 use crate::Instant;
-use crate::panics::in_drop;
+use crate::panics::{in_drop, quietly};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -216,3 +216,41 @@ impl Drop for Alarm {
 }
 
 debug!([] Alarm, |alarm| { set: alarm.0.is_some() });
+
+/// A wake-up at one instant for whichever task waits, asked of a clock once for each task.
+#[derive(Default)]
+pub(crate) struct TaskAlarm(Option<(Waker, Alarm)>);
+
+impl TaskAlarm {
+    /// Sees to it that the clock wakes the task at this instant, if that ever comes.
+    pub(crate) fn set(&mut self, clock: &dyn Clock, at: Instant, task: &Waker) {
+        if !at.is_never() && self.0.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
+            let alarm = clock.wake_at(at, task);
+            // the new one is set before the old one goes, so that a clock's
+            // thread need not start again
+            self.0 = Some((task.clone(), alarm));
+        }
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Takes it back. A panic of what the task's waker does as it is dropped goes no further.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        if let Some(alarm) = self.0.take() {
+            quietly(|| drop(alarm));
+        }
+    }
+}
+
+impl Drop for TaskAlarm {
+    #[inline]
+    fn drop(&mut self) {
+        // with the alarm goes a waker, whose drop is users' code
+        if self.0.is_some() {
+            in_drop(|| drop(self.0.take()));
+        }
+    }
+}

@@ -251,7 +251,7 @@ impl Timer {
     }
 
     /// An alarm that leaves others behind does not disturb the thread, even if
-    /// it was the soonest: one look too many then, against one now for sure.
+    /// it was the soonest: it then wakes once in vain; waking it now would cost that every time.
     fn take_back(&self, id: AlarmId) -> Option<Waker> {
         let mut state = self.state.lock();
         let waker = state.alarms.take_back(id)?;

@@ -9,11 +9,11 @@
 //! * A key is entered when an `add` that came through the lock was redundant, so
 //!   that queues without such adds have no filter and pay one load an add. Not
 //!   where the order is a user's own: it wants to hear of each.
-//! * It is withdrawn when its being pending ends, in the same lock hold: when it is
+//! * It is withdrawn when it stops being pending, in the same lock hold: when it is
 //!   handed out, or leaves the line. The state machine has one function for that,
 //!   and remembers for each key whether it has been entered (`PUBLISHED`), so that
 //!   others pay one test of a flag.
-//! * It may be ousted by another key that wants its entry.
+//! * It may be overwritten by another key that needs its entry.
 //!
 //! # The protocol
 //!
@@ -65,11 +65,9 @@
 //! entered any more, so an add that overlaps and still finds its key was
 //! redundant the moment before the gate was closed.
 //!
-//! **What else a redundant add did in the lock.** It fired due timers, and looked
-//! at who is to be woken. Neither is owed: whoever looks at the queue fires them
-//! first, and the alarm of those who wait does. But a waiter that was woken and
-//! never comes is found out by the number of lock holds (`wait.rs`), so each
-//! thread takes the lock once in 257 times although it need not.
+//! **What else an add in the lock does.** The end of its lock hold looks at who is to be woken. A
+//! redundant add does not owe that: it makes no key ready, and a wake-up that was lost is found out
+//! by an alarm of the clock (`wait.rs`, "The watch").
 
 mod barrier;
 mod integer;
@@ -83,15 +81,13 @@ use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::leaves_out;
 use requeue_core::{Core, Ticket};
-#[cfg(not(requeue_loom))]
-use std::cell::Cell;
 
 /// There is no table yet. Else the gate is the number of the table in use, from 1,
 /// with `CLOSED` if nothing is to be found any more.
 const EMPTY: usize = 0;
 const CLOSED: usize = 1 << 8;
 
-/// What was read of the gate before it was gone through.
+/// The value of `gate` before the look-up.
 #[derive(Clone, Copy)]
 pub(crate) struct Open(usize);
 
@@ -119,7 +115,6 @@ impl Filter {
     pub(crate) fn finds<Q: ?Sized>(&self, Open(gate): Open, key: &Q, hash: u32) -> bool {
         word(key).is_some_and(|key| self.tables.is_pending(gate.wrapping_sub(1), key, hash))
             && self.gate.load(Relaxed) == gate
-            && !is_its_turn()
     }
 
     /// Enters the key of a redundant add, which is this integer, unless the state machine
@@ -145,8 +140,8 @@ impl Filter {
         Some(self.gate.load(Acquire).wrapping_sub(1)).filter(|level| *level < LEVELS)
     }
 
-    /// Has a table that has shown to be too small followed by a larger one, which
-    /// is made without the mutex.
+    /// Makes a larger table, without the mutex, if the one in use has turned out to be too
+    /// small.
     #[inline]
     pub(crate) fn grow_if_too_small(&self) {
         if self.tables.is_too_small() {
@@ -187,21 +182,4 @@ impl Filter {
             barrier::full_barrier();
         }
     }
-}
-
-/// Whether it is the calling thread's turn to take the lock although it need
-/// not: once in 257 times.
-#[inline]
-fn is_its_turn() -> bool {
-    #[cfg(not(requeue_loom))]
-    {
-        thread_local!(static TURNS: Cell<u16> = const { Cell::new(0) });
-        // a prime, so that who goes round several queues comes to each of them
-        let turn = (TURNS.get() + 1) % 257;
-        TURNS.set(turn);
-        turn == 0
-    }
-    // a model must run the same way each time
-    #[cfg(requeue_loom)]
-    return false;
 }

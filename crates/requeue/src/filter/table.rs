@@ -2,7 +2,7 @@
 //!
 //! A bucket has several ways, because a table of single entries is at its best
 //! when it is mostly empty: of 100 keys in 1,024 entries one in ten would share
-//! its entry with another, and the two would oust each other with every add. Of
+//! its entry with another, and the two would overwrite each other with every add. Of
 //! four ways in a line the reader finds the right one for the price of the line.
 //!
 //! Entries are written under the queue's mutex only. A table that is too small is
@@ -74,8 +74,7 @@ struct Bucket([Entry; WAYS]);
 struct Ledger {
     /// Entries written.
     entered: Counter,
-    /// Keys that had to give way to others since the table was last followed by
-    /// a larger one.
+    /// Entries that were overwritten by other keys since a larger table was last asked for.
     ousted: AtomicUsize,
     /// Whether these have become so many that a larger table is to follow: whoever
     /// sees this makes it. A hint, and not guarded.

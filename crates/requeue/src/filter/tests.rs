@@ -161,25 +161,6 @@ fn an_order_of_ones_own_hears_of_every_add() {
 }
 
 #[test]
-fn a_thread_takes_the_lock_now_and_then() {
-    let q = Queue::<u64>::new();
-    q.add(1).expect("open");
-    q.add(1).expect("open");
-    let filter = &q.shared.filter;
-    let refused = thread::scope(|s| {
-        s.spawn(|| {
-            let key = 1u64;
-            let hash = q.hash_of(&key);
-            let open = filter.open(&key).expect("it has a key");
-            (0..4 * 257).filter(|_| !filter.finds(open, &key, hash)).count()
-        })
-        .join()
-        .expect("no panic")
-    });
-    assert_eq!(refused, 4);
-}
-
-#[test]
 fn keys_that_share_a_bucket_stand_beside_and_oust_each_other() {
     let q = WorkQueue::<u64>::builder().hasher(Plain).build().expect("no metrics");
     // not 0, a hash that is never published

@@ -1,5 +1,5 @@
-//! The queue's own alarms: the one that leads where no thread waits, and the watch
-//! over woken tasks.
+//! The queue's own alarms: one for the soonest timer when no thread waits, one that checks whether
+//! a woken task has come (the watch).
 //!
 //! A thread that waits sleeps until the soonest timer is due; a task cannot, and
 //! it may be stuck elsewhere when the time comes. So the queue asks its clock for a
@@ -61,7 +61,7 @@ impl Bell {
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
-    /// Before a task waits: there is something that the clock can wake.
+    /// Before a task waits: creates the wakers that the clock will call.
     #[inline]
     pub(crate) fn hang_bell(self: &Arc<Self>) {
         self.bell.rings.get_or_init(|| {
@@ -183,7 +183,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(queue) = self.queue.upgrade() else { return };
         queue.rang(self.which);
-        // the queue's other owners let go of it meanwhile: dropping it drops its keys, and that is
+        // this may be the last reference by now: dropping it drops the queue's keys, and that is
         // users' code, which must not run on the clock's thread
         if let Some(queue) = Arc::into_inner(queue) {
             elsewhere(move || drop(queue));

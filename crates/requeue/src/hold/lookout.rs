@@ -1,10 +1,11 @@
-//! A lookout: who watches for keys that nobody waits for, and takes none.
+//! A lookout: an entry among the waiters that is woken when a key is ready and takes no key; through
+//! it workers are started on demand.
 //!
-//! It stands among those who wait as a task does, and is woken as a task is. What it sees is
+//! It waits as a task does, and is woken as a task is. What it sees is
 //! looked at without letting time pass: it may be woken on the clock's own thread, where no timer
 //! fires, no sink is told and no key is dropped.
 
-use super::Shared;
+use super::{Hold, Shared};
 use crate::panics::quietly;
 use crate::wait::{Sleeper, WaiterId};
 use std::sync::Arc;
@@ -29,7 +30,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         let mut hold = self.lock();
         let old = place.take().and_then(|id| hold.waiters().leave(id));
         let next = hold.core.next_wake();
-        // where the clock panics a worker sees to it, who rests before it tries again
+        // where the clock panics a worker is started, which meets the same panic and rests before it
+        // tries again
         let is_due = next.is_some_and(|at| now.is_none_or(|now| at <= now));
         let seen = if hold.core.is_over() {
             Seen::Over
@@ -39,12 +41,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
             *place = Some(hold.waiters().enter(waker, next, Sleeper::Task).0);
             Seen::Nothing
         };
-        let idle = hold.waiters().has_idle_alarms();
-        hold.close();
-        if idle {
-            quietly(|| self.tend(None));
-        }
-        quietly(|| drop(old));
+        self.close_lookout(hold, old);
         seen
     }
 
@@ -53,9 +50,11 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         let Some(id) = place.take() else { return };
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
-        let idle = hold.waiters().has_idle_alarms();
-        hold.close();
-        if idle {
+        self.close_lookout(hold, old);
+    }
+    /// Ends a hold in which the lookout's place has changed; `old` is its waker, to be dropped.
+    fn close_lookout(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
+        if hold.close_after_leaving() {
             quietly(|| self.tend(None));
         }
         quietly(|| drop(old));

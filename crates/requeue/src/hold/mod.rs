@@ -14,7 +14,7 @@ use self::bell::Bell;
 pub(crate) use self::lookout::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
-use crate::clock::{Clock, Parker};
+use crate::clock::Clock;
 use crate::filter::Filter;
 use crate::journal::{Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
@@ -27,7 +27,6 @@ use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
 use std::borrow::Borrow;
-use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -272,15 +271,6 @@ impl<K, V> Shared<K, V> {
     #[cfg(all(requeue_counted, not(requeue_loom)))]
     pub(crate) fn counted(&self) -> (u64, u64) {
         (crate::sync::locks(), self.state.lock_uncounted().core.probes())
-    }
-
-    /// Blocks the calling thread, after a step that said so.
-    pub(crate) fn sleep(&self, until: Option<Instant>, parker: &OnceCell<Parker>) {
-        let parker = parker.get_or_init(Parker::current);
-        match until {
-            Some(at) => self.clock.park_until(at, parker),
-            None => parker.park(),
-        }
     }
 
     /// Calls `f` with the limiter as a function of the key's count, for a limiter
@@ -551,7 +541,7 @@ impl<K, V> Shared<K, V> {
         let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let mut who = Vec::new();
         crews.iter().for_each(|crew| crew.who_has(slot, &mut who));
-        // what is said of a run that has just ended is not taken for true
+        // if several workers claim the key, one of them has just ended its run: the answer is `None`
         who.pop().filter(|_| who.is_empty())
     }
 
@@ -664,6 +654,15 @@ impl<'a, K, V> Hold<'a, K, V> {
         if shared.unlock(self.into_plain()) {
             tell(shared);
         }
+    }
+
+    /// Ends a hold in which somebody has left those who wait. True if an alarm is set that nobody
+    /// waits for any more: then [`tend`](Shared::tend) takes it back.
+    #[must_use = "an alarm that nobody waits for is to be taken back"]
+    pub(crate) fn close_after_leaving(mut self) -> bool {
+        let idle = self.waiters().has_idle_alarms();
+        self.close();
+        idle
     }
 
     /// A hold for one call.

@@ -187,8 +187,8 @@ impl TokenBucket {
         Acquire::new(Lent::Owned(self.clone()), n, Lent::Owned(clock))
     }
 
-    /// From `now` on the bucket fills at `rate` tokens a second. What it holds or
-    /// owes stays.
+    /// From `now` on the bucket fills at `rate` tokens a second. Its tokens, or its
+    /// debt, stay as they are.
     ///
     /// Reservations that were made before keep the instants that they were
     /// promised, so a rate that is made smaller is exceeded until they have come,
@@ -197,8 +197,8 @@ impl TokenBucket {
     /// A new rate takes effect over time only, an infinite one too: at the instant of the
     /// change no debt is forgiven and no token is given. So a bucket whose rate is
     /// infinite grants everything at once, and is full after any time of that; if its rate
-    /// is made finite again at the very instant at which it became infinite, it owes what
-    /// it owed before. What is granted while the rate is infinite takes no tokens.
+    /// is made finite again at the very instant at which it became infinite, its debt is
+    /// what it was before. What is granted while the rate is infinite takes no tokens.
     ///
     /// # Errors
     ///
@@ -475,17 +475,5 @@ pub(super) fn can_grant(rate: f64, burst: u32) -> Result<(), LimiterError> {
 }
 
 impl<K: ?Sized> RateLimiter<K> for Bucket {
-    fn when(&self, _: &K, now: Instant) -> Duration {
-        self.0.take_one(now)
-    }
-    fn forget(&self, _: &K) {}
-    fn num_requeues(&self, _: &K) -> u32 {
-        0
-    }
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Nothing
-    }
-    fn when_counted(&self, _: u32, now: Instant, _: sealed::Token) -> Duration {
-        self.0.take_one(now)
-    }
+    keeps_no_records!(self: Keeps::Nothing, |_, now| self.0.take_one(now));
 }

@@ -90,32 +90,15 @@ fn bucket() -> Bucket {
 
 /// [`default_controller`] for a queue, which keeps the counts itself: it works for
 /// keys of any type, also for those that cannot be cloned into a map.
+pub(crate) fn counted_controller() -> (Counted, Bucket) {
+    let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
+    (Counted(curve), bucket())
+}
+
+/// [`Exponential`] without a map of counts.
 #[derive(Debug)]
-pub(crate) struct CountedController {
-    curve: Doubling,
-    bucket: Bucket,
-}
+pub(crate) struct Counted(Doubling);
 
-impl CountedController {
-    pub(crate) fn new() -> Self {
-        let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
-        Self { curve, bucket: bucket() }
-    }
-}
-
-impl<K: ?Sized> RateLimiter<K> for CountedController {
-    /// Not asked by a queue. Each call is the first.
-    fn when(&self, key: &K, now: Instant) -> Duration {
-        self.bucket.when(key, now).max(self.curve.delay(0))
-    }
-    fn forget(&self, _: &K) {}
-    fn num_requeues(&self, _: &K) -> u32 {
-        0
-    }
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Count { expire_after: None }
-    }
-    fn when_counted(&self, failures: u32, now: Instant, token: sealed::Token) -> Duration {
-        RateLimiter::<K>::when_counted(&self.bucket, failures, now, token).max(self.curve.delay(failures))
-    }
+impl<K: ?Sized> RateLimiter<K> for Counted {
+    keeps_no_records!(self: Keeps::Count { expire_after: None }, |failures, _| self.0.delay(failures));
 }

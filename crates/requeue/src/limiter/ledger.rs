@@ -1,4 +1,4 @@
-//! A token bucket's books: for whoever holds its lock.
+//! The state of a token bucket, used under its lock.
 
 use super::pace::{Exact, Grant, Level, Pace, Rate, Refusal, convert};
 use crate::Instant;

@@ -64,6 +64,26 @@ macro_rules! stands_for {
     };
 }
 
+/// A limiter keeps no records: its delay follows from the time, and from a count that a queue may
+/// keep for it. Asked by itself it takes each failure for the key's first.
+macro_rules! keeps_no_records {
+    ($self:ident: $keeps:expr, |$failures:pat_param, $now:pat_param| $delay:expr) => {
+        fn when(&self, _: &K, now: Instant) -> Duration {
+            RateLimiter::<K>::when_counted(self, 0, now, sealed::Token(()))
+        }
+        fn forget(&self, _: &K) {}
+        fn num_requeues(&self, _: &K) -> u32 {
+            0
+        }
+        fn keeps(&self, _: sealed::Token) -> Keeps {
+            $keeps
+        }
+        fn when_counted(&$self, $failures: u32, $now: Instant, _: sealed::Token) -> Duration {
+            $delay
+        }
+    };
+}
+
 mod acquire;
 mod bucket;
 mod combine;
@@ -87,7 +107,7 @@ mod window;
 pub use self::acquire::{Acquire, AcquireError};
 pub use self::bucket::{Bucket, Reservation, TokenBucket};
 pub use self::combine::MaxOf;
-pub(crate) use self::defaults::CountedController;
+pub(crate) use self::defaults::counted_controller;
 pub use self::defaults::{default_controller, default_controller_without_bucket, default_per_item};
 pub use self::error::LimiterError;
 pub use self::exponential::Exponential;

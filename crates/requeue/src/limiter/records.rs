@@ -2,8 +2,8 @@
 //! themselves.
 //!
 //! A key that failed once and was then deleted is never forgotten by anybody, so
-//! entries must be able to expire. Nothing scans the map: a hand, like that of a
-//! clock, looks at two entries at each call, so no call is slow. At most one entry
+//! entries must be able to expire. Nothing scans the map: each call checks the
+//! next two entries, in a circle, so no call is slow. At most one entry
 //! is added a call, so where every call brings a new key the map settles where
 //! half of its entries are stale.
 
@@ -11,7 +11,7 @@ use crate::sync::Mutex;
 use requeue_core::Map;
 use std::hash::{BuildHasher, Hash};
 
-/// How many entries the hand looks at in a call.
+/// How many entries a call checks.
 const LOOKS: usize = 2;
 
 /// One `R` a key.
@@ -22,13 +22,13 @@ pub(super) struct Records<K, R, S> {
 
 struct Kept<K, R> {
     map: Map<K, R>,
-    /// The entry that the hand looks at next; may lie past the end.
-    hand: u32,
+    /// The entry that is checked next; may lie past the end.
+    next: u32,
 }
 
 impl<K, R, S> Records<K, R, S> {
     pub(super) fn new(hasher: S) -> Self {
-        Self { hasher, kept: Mutex::new(Kept { map: Map::default(), hand: 0 }) }
+        Self { hasher, kept: Mutex::new(Kept { map: Map::default(), next: 0 }) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -103,20 +103,20 @@ impl<K: Hash + Eq, R, S: BuildHasher> Records<K, R, S> {
 }
 
 impl<K, R> Kept<K, R> {
-    /// Takes out what is stale of the entries that the hand looks at. (Nearly always
+    /// Takes out what is stale of the entries that are checked next. (Nearly always
     /// nothing, and then it allocates nothing.)
     #[inline]
     fn sweep(&mut self, stale: impl Fn(&R) -> bool) -> Vec<(K, R)> {
         let mut swept = Vec::new();
         for _ in 0..LOOKS {
-            if self.hand as usize >= self.map.len() {
-                self.hand = 0;
+            if self.next as usize >= self.map.len() {
+                self.next = 0;
             }
-            if !self.map.is_empty() && stale(self.map.record(self.hand)) {
-                swept.extend(self.map.remove(self.hand));
+            if !self.map.is_empty() && stale(self.map.record(self.next)) {
+                swept.extend(self.map.remove(self.next));
             }
             // Also past an entry that moved here: the last one is the newest.
-            self.hand += 1;
+            self.next += 1;
         }
         swept
     }

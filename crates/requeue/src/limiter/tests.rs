@@ -1084,14 +1084,14 @@ fn r_default_per_item_backs_off_from_1_ms_to_1000_s() {
 #[test]
 fn r_default_of_a_queue_counts_for_keys_of_any_type() {
     struct Unclonable;
-    let (queue, plain) = (CountedController::new(), default_controller());
+    let (queue, plain) = (counted_controller(), default_controller());
     for failures in 0..200 {
         let counted = RateLimiter::<Unclonable>::when_counted(&queue, failures, T0, Token(()));
         assert_eq!(counted, plain.when(&7u32, T0));
     }
     assert_eq!(keeps::<Unclonable>(&queue), Keeps::Count { expire_after: None });
     // asked by itself it knows no counts: every failure is the first
-    let asked: Vec<_> = (0..101).map(|_| CountedController::new().when(&Unclonable, T0)).collect();
+    let asked: Vec<_> = (0..101).map(|_| counted_controller().when(&Unclonable, T0)).collect();
     assert_eq!((asked, queue.num_requeues(&Unclonable)), (vec![ms(5); 101], 0));
 }
 

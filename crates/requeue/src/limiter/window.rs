@@ -72,19 +72,7 @@ impl Window {
 }
 
 impl<K: ?Sized> RateLimiter<K> for Window {
-    fn when(&self, _: &K, now: Instant) -> Duration {
-        self.take(now)
-    }
-    fn forget(&self, _: &K) {}
-    fn num_requeues(&self, _: &K) -> u32 {
-        0
-    }
-    fn keeps(&self, _: sealed::Token) -> Keeps {
-        Keeps::Nothing
-    }
-    fn when_counted(&self, _: u32, now: Instant, _: sealed::Token) -> Duration {
-        self.take(now)
-    }
+    keeps_no_records!(self: Keeps::Nothing, |_, now| self.take(now));
 }
 
 debug!([] Window, |window| { period: window.period, quota: window.quota, .. });

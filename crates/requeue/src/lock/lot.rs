@@ -1,6 +1,14 @@
 //! Where threads sleep that wait for a lock: in `parking_lot`'s queue, which knows them by the lock's address.
 //!
-//! Under loom a lot is a list of its own, so that the models can try all orders.
+//! Under loom a lot is a list of its own (`lot/modelled.rs`), so that the models can try all orders.
+
+#[cfg(requeue_loom)]
+mod modelled;
+
+#[cfg(requeue_loom)]
+pub(super) use self::modelled::Lot;
+#[cfg(not(requeue_loom))]
+pub(super) use self::real::Lot;
 
 /// What those who sleep and those who wake tell each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +34,6 @@ pub(super) struct Unparked {
     /// The lock has not been handed over for a while, half a millisecond on average.
     pub(super) fair: bool,
 }
-
-#[cfg(not(requeue_loom))]
-pub(super) use self::real::Lot;
 
 #[cfg(not(requeue_loom))]
 #[expect(unsafe_code, reason = "parking_lot's queue asks for keys and callbacks that keep its rules")]
@@ -83,70 +88,6 @@ mod real {
             };
             // SAFETY: as above: the key is ours, and what is called back writes two atomics.
             unsafe { parking_lot_core::unpark_one(self.address(), how) };
-        }
-    }
-}
-
-#[cfg(requeue_loom)]
-pub(super) use self::modelled::Lot;
-
-#[cfg(requeue_loom)]
-mod modelled {
-    use super::{Parked, Unparked, Woken};
-    use loom::sync::{Condvar, Mutex};
-    use std::collections::{BTreeMap, VecDeque};
-
-    #[derive(Debug, Default)]
-    struct Sleepers {
-        line: VecDeque<usize>,
-        woken: BTreeMap<usize, Woken>,
-        tickets: usize,
-    }
-
-    #[derive(Debug)]
-    pub(in crate::lock) struct Lot {
-        sleepers: Mutex<Sleepers>,
-        changed: Condvar,
-        /// What wakers are told.
-        fair: bool,
-    }
-
-    impl Default for Lot {
-        fn default() -> Self {
-            Self::that_is(false)
-        }
-    }
-
-    impl Lot {
-        pub(in crate::lock) fn that_is(fair: bool) -> Self {
-            Self { sleepers: Mutex::default(), changed: Condvar::new(), fair }
-        }
-
-        pub(in crate::lock) fn park(&self, is_to_sleep: impl FnOnce() -> bool) -> Parked {
-            let mut sleepers = self.sleepers.lock().expect("not poisoned");
-            if !is_to_sleep() {
-                return Parked::Not;
-            }
-            let ticket = sleepers.tickets;
-            sleepers.tickets += 1;
-            sleepers.line.push_back(ticket);
-            loop {
-                sleepers = self.changed.wait(sleepers).expect("not poisoned");
-                if let Some(woken) = sleepers.woken.remove(&ticket) {
-                    return Parked::Woken(woken);
-                }
-            }
-        }
-
-        pub(in crate::lock) fn unpark_one(&self, how: impl FnOnce(Unparked) -> Woken) {
-            let mut sleepers = self.sleepers.lock().expect("not poisoned");
-            let one = sleepers.line.pop_front();
-            let woken =
-                how(Unparked { any: one.is_some(), more: !sleepers.line.is_empty(), fair: self.fair });
-            if let Some(ticket) = one {
-                sleepers.woken.insert(ticket, woken);
-                self.changed.notify_all();
-            }
         }
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! It is held for a hundred nanoseconds, in which the holder touches a handful of
 //! cache lines. Who gets it next on another core fetches all of them, which takes
-//! ten times as long as the work, so where many callers want it the core that had it
-//! last had better have it again for a while. A caller that finds it taken therefore
+//! ten times as long as the work, so where many callers want it, it is faster if one core
+//! takes the lock several times in a row. A caller that finds it taken therefore
 //! stays away for longer each time, and in the meantime the holder gets through
 //! dozens of calls; and the lock is rarely given up by way of the system, which
 //! would cost more than all of this. What it came to: docs/EXPERIMENTS.md,
@@ -31,7 +31,6 @@ use self::raw::{RawLock, Taken};
 #[cfg(requeue_loom)]
 use crate::sync::{RawLock, Taken};
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// It begins a cache line: what stands before it is read without the lock.
@@ -66,11 +65,7 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> fmt::Debug for Lock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").finish_non_exhaustive()
-    }
-}
+debug!([T] Lock<T>, |_| { .. });
 
 /// Something that contains a lock, and may have to act when a hold ends. A bare lock does nothing.
 pub(crate) trait Locked {

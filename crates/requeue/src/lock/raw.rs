@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 /// Somebody is in the lot, or on the way there.
 const SLEEPERS: u8 = 1;
-/// The heavy barrier is not to be had here, so that each holder makes a full one. Set for good: when the lock is made, or by
+/// The system has no heavy barrier, so each holder makes a full one. Once set it stays: it is set when the lock is made, or by
 /// the first sleeper that the system refuses it.
 const FENCES: u8 = 2;
 
@@ -129,7 +129,7 @@ impl RawLock {
         }
     }
 
-    /// Gives its core away some times, perhaps to the holder; whether it has the lock then.
+    /// Yields its core a few times, perhaps to the holder; returns whether it has the lock then.
     fn gives_way(&self) -> bool {
         for _ in 0..YIELDS {
             if self.try_take_again() {

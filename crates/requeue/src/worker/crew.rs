@@ -240,7 +240,7 @@ impl<K, V> Crew<K, V> {
             // merge has panicked, and the key comes back all the same
             return Fate::Retry(instead.or(asked.get()).unwrap_or_default());
         }
-        // nobody can say when: the key is given up, not lost without a word
+        // nobody can say when: the key is given up, not lost silently
         let who = if reading.is_some() { "limiter" } else { "clock" };
         let failure = Failure::Error(format!("the {who} panicked: {said}").into());
         if let Some(key) = ending.key() {

@@ -7,10 +7,10 @@
 //! has a key it can serve what comes, so the crew is not short, and nobody else is brought in:
 //! that is why a thousand keys at once do not start a thousand threads at once. A worker that
 //! rests makes the crew not short either, and the lookout goes. Whether the lookout is as it is to
-//! be is compared at each change of the roster ([`State::is_untended`]), in the hold of its lock
+//! be is compared at each change of the roster ([`State::is_lookout_stale`]), in the hold of its lock
 //! that changes it.
 //!
-//! [`State::is_untended`]: super::roster::State::is_untended
+//! [`State::is_lookout_stale`]: super::roster::State::is_lookout_stale
 
 use super::roster::{Roster, Source};
 use crate::Instant;
@@ -39,21 +39,22 @@ pub(super) trait Hire: Send + Sync {
 
 /// How more workers are brought in. A worker's handle has it, those who work have it, and so has
 /// the lookout while there is one. The roster does not keep it alive, for it holds the handler,
-/// which is to go with the last worker; it is emptied when that one has left for good.
+/// which is to go with the last worker; it is emptied when that one has left and none will come.
 pub(super) struct Hiring {
     pub(super) roster: Arc<Roster>,
     staff: Mutex<Option<Arc<dyn Hire>>>,
     lookout: Mutex<Lookout>,
 }
 
-/// Whoever finds it untended takes the lookout's place and tends it. Others that come meanwhile
-/// only set `again`, and the first one then looks once more: so what is tended last is the latest
-/// state of the roster, and a wake-up within that call causes no recursion.
+/// Whoever finds that it must be started or ended takes the lookout's place and updates it. Others
+/// that come meanwhile only set `again`, and the first one then looks once more: so the last update
+/// is by the latest state of the roster, and a wake-up within that call causes no recursion.
 #[derive(Default)]
 struct Lookout {
-    tended: bool,
+    /// A caller updates it.
+    updating: bool,
     again: bool,
-    /// Among those who wait; `None` while it is tended.
+    /// Among those who wait; `None` while it is updated.
     place: Option<WaiterId>,
     /// Set where the system had no thread.
     retry: Option<Alarm>,
@@ -83,12 +84,12 @@ impl Hiring {
         self.staff.lock().clone()
     }
 
-    /// Makes the lookout what it is to be, and brings one worker in if keys wait and the crew is
+    /// Starts the lookout or ends it, as the roster wants, and brings one worker in if keys wait and the crew is
     /// short. Not under any lock.
-    pub(super) fn tend(self: &Arc<Self>) {
+    pub(super) fn update_lookout(self: &Arc<Self>) {
         let mut lookout = self.lookout.lock();
-        lookout.again = lookout.tended;
-        if std::mem::replace(&mut lookout.tended, true) {
+        lookout.again = lookout.updating;
+        if std::mem::replace(&mut lookout.updating, true) {
             return;
         }
         let (mut place, mut retry) = (lookout.place.take(), lookout.retry.take());
@@ -98,7 +99,7 @@ impl Hiring {
             quietly(|| self.look_out(&mut place, &mut retry));
             let mut lookout = self.lookout.lock();
             if !std::mem::take(&mut lookout.again) {
-                (lookout.tended, lookout.place, lookout.retry) = (false, place, retry);
+                (lookout.updating, lookout.place, lookout.retry) = (false, place, retry);
                 return;
             }
         }
@@ -136,7 +137,7 @@ impl Hiring {
 impl Wake for Hiring {
     fn wake(self: Arc<Self>) {
         self.roster.lookout_is_woken();
-        self.tend();
+        self.update_lookout();
     }
 }
 
@@ -149,10 +150,10 @@ struct Retry {
 impl Wake for Retry {
     fn wake(self: Arc<Self>) {
         self.hiring.roster.has_no_thread(false);
-        // a clock that has no thread either wakes at once, from within `tend`, and another attempt
+        // a clock that has no thread either wakes at once, from within `update_lookout`, and another attempt
         // now would be one of very many: the next who changes anything in the crew makes it
         if SystemClock.now() >= self.at {
-            self.hiring.tend();
+            self.hiring.update_lookout();
         }
     }
 }

@@ -27,7 +27,7 @@ struct State<K: 'static, V: 'static> {
 struct Watched<K: 'static, V: 'static> {
     until: Instant,
     told: Arc<Told>,
-    /// Upgraded to be reported only, and let go of without a lock: it may be the
+    /// Upgraded only for a report, and dropped without a lock: it may be the
     /// last that holds key and value.
     cell: Weak<Cell<K, V>>,
 }

@@ -138,7 +138,7 @@ pub(super) struct State {
     least: usize,
     /// The most workers that there may be.
     most: usize,
-    /// There is a lookout that was not woken, or somebody is about to see to that.
+    /// There is a lookout that was not woken, or somebody is about to start it.
     lookout: bool,
     /// The system had no thread for a worker, just now.
     no_thread: bool,
@@ -168,7 +168,7 @@ impl State {
     fn is_to_leave(&self) -> bool {
         self.stopping || self.alive > self.most
     }
-    /// Nobody is wanted beyond those who are there, but for so many who leave.
+    /// No worker is wanted beyond those who are there, without the `leaving` ones.
     fn wants_no_more(&mut self, leaving: usize) {
         let workers = self.alive - leaving;
         (self.least, self.most) = (self.least.min(workers), self.most.min(workers));
@@ -185,12 +185,12 @@ impl State {
     fn is_short(&self) -> bool {
         self.is_on_demand() && !self.no_thread && self.alive < self.most && self.alive == self.running
     }
-    /// Whether somebody must see to the lookout, without this lock. It is asked in each hold
-    /// that changes what it depends on.
-    fn is_untended(&self) -> bool {
+    /// Whether the lookout must be started or ended, which is done without this lock. It is asked in
+    /// each hold that changes what it depends on.
+    fn is_lookout_stale(&self) -> bool {
         self.is_short() != self.lookout
     }
-    /// Whether anybody works, or comes by himself when there is work.
+    /// Whether there are workers, or one is started when there is work.
     pub(super) fn has_workers(&self) -> bool {
         self.alive > 0 || self.is_on_demand()
     }
@@ -272,12 +272,12 @@ impl Roster {
         let learn = if state.is_on_demand() { usize::MAX } else { state.alive.saturating_sub(size.most) };
         wakers.extend(state.places.iter_mut().filter_map(|place| place.waker.take()).take(learn));
         state.no_thread = false;
-        // nobody is there, and perhaps nobody comes by himself any more
+        // where no worker is there and none is started on demand any more, a stop waits for nothing
         state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
         let hired = self.hire_least(missing, hiring);
-        self.tend_if_untended();
+        self.update_lookout_if_stale();
         hired
     }
 
@@ -340,17 +340,17 @@ impl Roster {
         self.state.lock().no_thread = none;
     }
 
-    fn tend_if_untended(&self) {
-        if self.state.lock().is_untended() {
-            self.tend();
+    fn update_lookout_if_stale(&self) {
+        if self.state.lock().is_lookout_stale() {
+            self.update_lookout();
         }
     }
 
-    /// Sees to the lookout. Whoever changes the roster so that this is due is a worker or has
-    /// the handle, and so keeps what is upgraded here.
-    fn tend(&self) {
+    /// Starts the lookout or ends it. Whoever changes the roster so that this is due is a worker or
+    /// has the handle, and so keeps what is upgraded here.
+    fn update_lookout(&self) {
         if let Some(hiring) = self.hiring.upgrade() {
-            hiring.tend();
+            hiring.update_lookout();
         }
     }
 
@@ -423,21 +423,18 @@ impl Roster {
         place: usize,
         how: impl FnOnce(&mut State) -> R,
     ) -> R {
-        let (result, untended) = self.tells(state, |state| {
+        self.tells(state, |state| {
             let result = how(state);
             state.change(place, |at| at.looking = false);
-            (result, state.is_untended())
-        });
-        if untended {
-            self.tend();
-        }
-        result
+            result
+        })
     }
 
     /// A worker has no key any more, and looks for the next one: what that finds shows whether
-    /// the crew is short.
+    /// the crew is short. The lookout is not brought up to date before: it would end here and begin
+    /// again with the next key.
     pub(super) fn run_ended(&self, place: usize) {
-        let gone = self.tells(self.state.lock(), |state| {
+        let gone = self.tells_stops(self.state.lock(), |state| {
             let gone = state.change(place, std::mem::take);
             state.done += u64::from(!gone.told);
             gone
@@ -458,21 +455,27 @@ impl Roster {
     }
 
     fn vacate(&self, state: MutexGuard<'_, State>, place: usize) {
-        let (gone, untended) = self.tells(state, |state| {
+        let gone = self.tells(state, |state| {
             state.free.push(place);
             state.alive -= 1;
-            let gone = state.change(place, std::mem::take);
-            (gone, state.is_untended())
+            state.change(place, std::mem::take)
         });
         drop(gone);
-        if untended {
-            self.tend();
-        }
     }
 
-    /// Something changes that those who make a report may wait for, or that ends the worker.
-    /// What is dropped of users' code is given back, to be dropped without the lock.
-    fn tells<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+    /// Something changes that those who make a report may wait for, or that ends the worker; then
+    /// the lookout is brought up to date. What is dropped of users' code is given back, to be
+    /// dropped without the lock.
+    fn tells<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+        let (result, stale) = self.tells_stops(state, |state| (how(state), state.is_lookout_stale()));
+        if stale {
+            self.update_lookout();
+        }
+        result
+    }
+
+    /// The same, and leaves the lookout as it is.
+    fn tells_stops<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
         let mut wakers = Vec::new();
         let result = how(&mut state);
         state.tell_stops(&mut wakers);
@@ -509,11 +512,11 @@ impl Roster {
             // there may be nobody whose leaving tells them
             state.tell_stops(&mut wakers);
         }
-        let (ended, untended) = (state.has_ended(), state.is_untended());
+        let (ended, stale) = (state.has_ended(), state.is_lookout_stale());
         drop(state);
         wake_each(wakers);
-        if untended {
-            self.tend();
+        if stale {
+            self.update_lookout();
         }
         if ended {
             self.end();
@@ -522,13 +525,7 @@ impl Roster {
 
     /// Nobody is left who could work, and nobody may come any more.
     pub(super) fn abandon(&self) {
-        let untended = self.tells(self.state.lock(), |state| {
-            state.over = true;
-            state.is_untended()
-        });
-        if untended {
-            self.tend();
-        }
+        self.tells(self.state.lock(), |state| state.over = true);
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -18,7 +18,7 @@ pub(super) struct Cell<K: 'static, V: 'static> {
     place: usize,
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,
-    /// The payload that the handler left, once it has let go of its [`Run`].
+    /// The payload that the handler left, once it has dropped its [`Run`].
     pub(super) left: Mutex<Option<V>>,
     pub(super) told: Arc<Told>,
 }

@@ -6,7 +6,7 @@ use super::outcome::{Failure, IntoOutcome};
 use super::roster::Ends;
 use super::run::{Cell, Run, Told};
 use crate::Instant;
-use crate::clock::{Alarm, Clock, SystemClock};
+use crate::clock::{Alarm, Clock, SystemClock, TaskAlarm};
 use crate::get::Get;
 use crate::item::Item;
 use crate::panics::quietly;
@@ -15,7 +15,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 /// How many runs may end in one poll before the executor's other tasks get a turn:
 /// handlers that never wait, on a queue that never empties, would keep its thread.
@@ -28,7 +28,7 @@ pub(super) struct Seat<K: 'static, V: 'static, Fut> {
     get: Option<Get<'static, K, V>>,
     /// Until when it waits at most, if it leaves then, and the wake-up for that.
     idle: Option<Instant>,
-    idle_alarm: Option<(Waker, Alarm)>,
+    idle_alarm: TaskAlarm,
     /// The handler of the run that goes on, in an allocation that all runs use.
     handler: Pin<Box<Option<Fut>>>,
     run: Option<Going<K, V>>,
@@ -41,8 +41,8 @@ struct Going<K: 'static, V: 'static> {
     cell: Arc<Cell<K, V>>,
     /// The end of its time limit.
     until: Option<Instant>,
-    /// The wake-up at that end, and for whom.
-    alarm: Option<(Waker, Alarm)>,
+    /// The wake-up at that end.
+    alarm: TaskAlarm,
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
@@ -97,12 +97,12 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
         match crew.take(self.place, &mut self.idle, || waker, look) {
             Step::Ready(item) => {
                 (self.get, self.idle) = (None, None);
-                quietly(|| self.idle_alarm = None);
+                self.idle_alarm.end();
                 Poll::Ready(item)
             }
             Step::Sleep(idle) => {
                 if let Some(at) = idle {
-                    set_alarm(&mut self.idle_alarm, &*crew.queue.clock, at, waker);
+                    quietly(|| self.idle_alarm.set(&*crew.queue.clock, at, waker));
                 }
                 Poll::Pending
             }
@@ -126,7 +126,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
         match catch_unwind(AssertUnwindSafe(|| handler(run))) {
             Ok(future) => {
                 self.handler.set(Some(future));
-                self.run = Some(Going { cell, until, alarm: None });
+                self.run = Some(Going { cell, until, alarm: TaskAlarm::default() });
                 true
             }
             Err(panic) => {
@@ -146,7 +146,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
             return Poll::Ready(());
         }
         // an alarm is set when a poll has found that there is something to wait for
-        if run.alarm.is_some() && run.is_late(crew) {
+        if run.alarm.is_set() && run.is_late(crew) {
             let failure = Failure::TimeLimit(crew.rules.time_limit.unwrap_or_default());
             self.abandon(crew, failure);
             return Poll::Ready(());
@@ -158,8 +158,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> Seat<K, V, Fut> {
         }));
         let end = match returned {
             Ok(Poll::Pending) => {
-                if let Some(until) = run.until.filter(|at| !at.is_never()) {
-                    set_alarm(&mut run.alarm, &*crew.queue.clock, until, cx.waker());
+                if let Some(until) = run.until {
+                    quietly(|| run.alarm.set(&*crew.queue.clock, until, cx.waker()));
                 }
                 return Poll::Pending;
             }
@@ -180,7 +180,7 @@ impl<K, V, Fut> Seat<K, V, Fut> {
             get: None,
             handler: Box::pin(None),
             idle: None,
-            idle_alarm: None,
+            idle_alarm: TaskAlarm::default(),
             run: None,
             rest: None,
         }
@@ -194,8 +194,8 @@ impl<K, V, Fut> Seat<K, V, Fut> {
     }
 
     fn end(&mut self, crew: &Crew<K, V>, end: End, late: Option<&Failure>) {
-        let Some(Going { cell, alarm, .. }) = self.run.take() else { return };
-        quietly(|| drop(alarm));
+        let Some(Going { cell, mut alarm, .. }) = self.run.take() else { return };
+        alarm.end();
         // first the handler, so that its payload is back when the run ends
         quietly(|| self.handler.set(None));
         quietly(|| crew.finish(cell, end, late, false));
@@ -206,12 +206,5 @@ impl<K, V, Fut> Seat<K, V, Fut> {
 impl<K, V> Going<K, V> {
     fn is_late(&self, crew: &Crew<K, V>) -> bool {
         self.until.is_some_and(|until| crew.now().is_some_and(|now| now >= until))
-    }
-}
-
-/// Sees to it that the clock wakes the task at this instant.
-fn set_alarm(alarm: &mut Option<(Waker, Alarm)>, clock: &dyn Clock, at: Instant, task: &Waker) {
-    if alarm.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
-        quietly(|| *alarm = Some((task.clone(), clock.wake_at(at, task))));
     }
 }

@@ -2,12 +2,12 @@
 
 use super::roster::{Left, Roster};
 use crate::Instant;
-use crate::clock::{Alarm, Parker};
+use crate::blocking::block_on;
+use crate::clock::Alarm;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
 use crate::wait::Step;
 use requeue_core::DrainBase;
-use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct StopReport {
 /// # Cancel safety
 ///
 /// The worker takes no more keys, or the queue drains, from the moment this is
-/// made; who was just taking a key still runs it. Dropping this takes nothing back,
+/// made; a worker that has just taken a key still runs it. Dropping this takes nothing back,
 /// but nobody cancels the running handlers at the deadline then.
 ///
 /// ```
@@ -79,7 +79,7 @@ pub struct Stop {
     roster: Arc<Roster>,
     drain: Option<DrainBase>,
     deadline: Instant,
-    /// Or only watches the workers' end.
+    /// False for `join`, which only waits.
     brings_it_about: bool,
     place: Option<usize>,
     /// The place among those who wait for the end of the queue.
@@ -127,19 +127,15 @@ impl Stop {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait(mut self) -> StopReport {
-        let parker = OnceCell::new();
-        let current = || parker.get_or_init(Parker::current);
-        loop {
-            match self.step(|| current().waker(), false) {
-                Step::Ready(report) => return report,
-                Step::Sleep(Some(at)) => self.roster.queue.clock().park_until(at, current()),
-                Step::Sleep(None) => current().park(),
-            }
-        }
+        block_on(
+            &mut self,
+            |stop| stop.roster.queue.clock(),
+            |stop, thread| stop.step(|| thread.waker(), false),
+        )
     }
 
-    /// `patient`: the caller can wait until those have been polled who drop their
-    /// handlers then.
+    /// `patient`: the caller can wait until workers have been polled that drop their handlers at
+    /// that poll.
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker, patient: bool) -> Step<StopReport> {
         let now = self.roster.queue.clock().now();
         let waker = waker();

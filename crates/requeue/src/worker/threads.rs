@@ -6,11 +6,10 @@ use super::limit::Limits;
 use super::outcome::IntoOutcome;
 use super::roster::Roster;
 use super::run::{Cell, Run, Told};
-use crate::clock::Parker;
+use crate::blocking::ThisThread;
 use crate::item::Item;
 use crate::panics::quietly;
 use crate::wait::Step;
-use std::cell::OnceCell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -77,13 +76,13 @@ where
 
     /// Waits for a key; `None` if the thread has left.
     fn take(&self, place: usize) -> Option<Item<'static, K, V>> {
-        let mut get = self.crew.get();
-        let (parker, mut idle) = (OnceCell::new(), None);
-        let waker = || parker.get_or_init(Parker::current).waker();
+        let (mut get, mut idle) = (self.crew.get(), None);
+        let thread = ThisThread::default();
+        let waker = || thread.waker();
         loop {
             match self.crew.take(place, &mut idle, waker, || get.step(waker)) {
                 Step::Ready(item) => return item,
-                Step::Sleep(until) => self.crew.queue.sleep(until, &parker),
+                Step::Sleep(until) => thread.sleep(until, &*self.crew.queue.clock),
             }
         }
     }

@@ -1,0 +1,45 @@
+//! How a thread waits: it looks, and sleeps until it is woken or an instant has come.
+
+use crate::Instant;
+use crate::clock::{Clock, Parker};
+use crate::wait::Step;
+use std::cell::OnceCell;
+use std::task::Waker;
+
+/// The calling thread, which may have to sleep: only then has it a parker.
+#[derive(Default)]
+pub(crate) struct ThisThread(OnceCell<Parker>);
+
+impl ThisThread {
+    fn parker(&self) -> &Parker {
+        self.0.get_or_init(Parker::current)
+    }
+
+    /// What wakes it.
+    pub(crate) fn waker(&self) -> &Waker {
+        self.parker().waker()
+    }
+
+    /// Sleeps, after a step that said so.
+    pub(crate) fn sleep(&self, until: Option<Instant>, clock: &dyn Clock) {
+        match until {
+            Some(at) => clock.park_until(at, self.parker()),
+            None => self.parker().park(),
+        }
+    }
+}
+
+/// Blocks the calling thread until a step of what it waits for has an answer.
+pub(crate) fn block_on<W, T>(
+    waits: &mut W,
+    clock: impl Fn(&W) -> &dyn Clock,
+    mut step: impl FnMut(&mut W, &ThisThread) -> Step<T>,
+) -> T {
+    let thread = ThisThread::default();
+    loop {
+        match step(waits, &thread) {
+            Step::Ready(answer) => return answer,
+            Step::Sleep(until) => thread.sleep(until, clock(waits)),
+        }
+    }
+}

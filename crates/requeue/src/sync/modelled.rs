@@ -1,0 +1,40 @@
+//! loom's locks and atomics, for the models.
+
+pub(crate) use loom::sync::{MutexGuard, atomic};
+pub(crate) use loom::thread;
+
+/// The queue's lock in its models: loom's mutex. (Ours has models of its own: `lock/models.rs`.)
+#[derive(Debug)]
+pub(crate) struct RawLock(Mutex<()>);
+
+/// The holder's token; empty once given back.
+#[derive(Debug, Default)]
+pub(crate) struct Taken<'a>(Option<MutexGuard<'a, ()>>);
+
+impl RawLock {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(()))
+    }
+    pub(crate) fn lock(&self) -> Taken<'_> {
+        Taken(Some(self.0.lock()))
+    }
+    pub(crate) fn release(&self, taken: Taken<'_>) {
+        drop(taken.0);
+    }
+}
+
+/// loom's mutex with parking_lot's signature: a lock that is not poisoned.
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::sync::Mutex::new(value))
+    }
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        match self.0.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
