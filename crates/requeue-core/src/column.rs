@@ -56,11 +56,6 @@ impl<T: Default> Column<T> {
         self.pages[page_no] = page.try_into().ok();
     }
 
-    /// What is written for any slot, or was, and what a page has besides.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().flat_map(|page| page.iter())
-    }
-
     /// Takes out what was written for `slot`.
     #[inline]
     pub(crate) fn take(&mut self, slot: u32) -> T {

@@ -29,7 +29,7 @@ pub use self::rate::Rate;
 pub use self::tell::GroupGauges;
 
 use self::ahead::STEPS;
-use self::custom::{Custom, NONSENSE};
+use self::custom::Custom;
 use self::fair::{Fair, Rules};
 use self::levels::{Asked, Levels};
 use self::pauses::Pauses;
@@ -60,8 +60,6 @@ pub(crate) struct Line<K> {
 }
 
 struct Turns<K> {
-    /// Keys that go before all others, in this order.
-    raised: Ring,
     kind: Kind<K>,
     pauses: Pauses,
     /// How many keys a second may be handed out.
@@ -71,7 +69,7 @@ struct Turns<K> {
 // with a tag of its own: one that hides in a field of a variant costs each look some instructions
 #[repr(u8)]
 enum Kind<K> {
-    /// There only while some keys may be raised, or something is paused, or with a rate.
+    /// There only while something is paused, or with a rate.
     Fifo,
     Lifo,
     Custom(Custom<K>),
@@ -81,15 +79,12 @@ enum Kind<K> {
 
 impl<K> Turns<K> {
     fn new(kind: Kind<K>) -> Box<Self> {
-        Box::new(Self { raised: Ring::default(), kind, pauses: Pauses::new(), rate: None })
+        Box::new(Self { kind, pauses: Pauses::new(), rate: None })
     }
 
     /// Whether all goes as in a line that has none of this.
     fn is_idle(&self) -> bool {
-        matches!(self.kind, Kind::Fifo)
-            && self.raised.len() == 0
-            && self.pauses.is_idle()
-            && self.rate.is_none()
+        matches!(self.kind, Kind::Fifo) && self.pauses.is_idle() && self.rate.is_none()
     }
 }
 
@@ -116,14 +111,6 @@ impl<K> Line<K> {
     fn custom(&mut self) -> Option<(&mut Custom<K>, &mut Ring)> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Custom(custom), .. }) => Some((custom, &mut self.ring)),
-            _ => None,
-        }
-    }
-
-    /// The keys that a user's order was told of, if it is that.
-    fn told(&self) -> Option<&Ring> {
-        match self.turns.as_deref() {
-            Some(Turns { kind: Kind::Custom(custom), .. }) => Some(&custom.told),
             _ => None,
         }
     }
@@ -478,10 +465,6 @@ impl<K> Line<K> {
         }
     }
 
-    fn raised(&self) -> Option<&Ring> {
-        self.turns.as_ref().map(|turns| &turns.raised)
-    }
-
     /// Lets a key in without calling users' code, unless it is paused. It is ready `since` then.
     #[inline]
     pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
@@ -514,7 +497,7 @@ impl<K> Line<K> {
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Custom(custom), pauses, .. }) if !pauses.has(arena, slot) => {
-                custom.told.push_back(arena, slot);
+                custom.enter(arena, slot);
             }
             _ => self.enter(arena, slot, since),
         }
@@ -566,8 +549,8 @@ impl<K> Line<K> {
 
     #[inline(never)]
     pub(crate) fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
-        if !(pauses.queue | rate.is_some() | (raised.len() > 0)) {
+        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
+        if !(pauses.queue | rate.is_some()) {
             match kind {
                 Kind::Levels(levels) => return levels.pop(arena, now),
                 Kind::Fair(fair) => return fair.pop(arena, now),
@@ -579,50 +562,21 @@ impl<K> Line<K> {
 
     #[inline(never)]
     fn pop_limited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let turns = self.turns.as_deref()?;
-        if turns.pauses.queue || turns.rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
+        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
+        if pauses.queue || rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
             return None;
         }
-        let at = self.pop_unlimited(arena, now)?;
-        if let Some(Turns { rate: Some(rate), .. }) = self.turns.as_deref_mut() {
+        let at = match kind {
+            Kind::Fifo => self.ring.pop_front()?.into(),
+            Kind::Lifo => self.ring.pop_back()?.into(),
+            Kind::Custom(custom) => custom.pop(&mut self.ring, arena)?.into(),
+            Kind::Levels(levels) => levels.pop(arena, now)?,
+            Kind::Fair(fair) => fair.pop(arena, now)?,
+        };
+        if let Some(rate) = rate {
             rate.take(now);
         }
         Some(at)
-    }
-
-    #[inline]
-    fn pop_unlimited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
-        match (&mut *kind, raised.len()) {
-            (Kind::Levels(levels), 0) => return levels.pop(arena, now),
-            (Kind::Fair(fair), 0) => return fair.pop(arena, now),
-            _ => {}
-        }
-        let slot = raised.pop_front();
-        let none_raised = raised.len() == 0;
-        let slot = slot.or_else(|| match kind {
-            Kind::Fifo => self.ring.pop_front(),
-            Kind::Lifo => self.ring.pop_back(),
-            Kind::Custom(custom) => {
-                custom.tell(&mut self.ring, arena);
-                custom.pop(arena, &mut { NONSENSE })
-            }
-            Kind::Levels(_) | Kind::Fair(_) => None,
-        });
-        let slot = slot?;
-        match kind {
-            Kind::Levels(levels) => Some(levels.start(slot)),
-            Kind::Fair(fair) => {
-                let started = fair.start(slot);
-                fair.charge_for(slot, now);
-                Some(started)
-            }
-            Kind::Fifo if none_raised && pauses.is_idle() && rate.is_none() => {
-                self.turns = None;
-                Some(slot.into())
-            }
-            Kind::Fifo | Kind::Lifo | Kind::Custom(_) => Some(slot.into()),
-        }
     }
 
     /// As [`enter_new`](Self::enter_new) with this priority, in a queue with priorities and without
@@ -682,17 +636,8 @@ impl<K> Line<K> {
     /// any is taken: they go first, in the order in which it gave them. If it panics those that
     /// it gave before that do. Any other order has no need of it.
     pub(crate) fn choose(&mut self, arena: &mut Arena<K>, most: usize) {
-        let Some(Turns { raised, kind: Kind::Custom(custom), .. }) = self.turns.as_deref_mut() else {
-            return;
-        };
-        let mut patience = NONSENSE;
-        if raised.len() < most {
-            custom.tell(&mut self.ring, arena);
-        }
-        while raised.len() < most {
-            let Some(slot) = custom.pop(arena, &mut patience) else { break };
-            arena.clear_place(slot);
-            raised.push_back(arena, slot);
+        if let Some((custom, news)) = self.custom() {
+            custom.choose(news, arena, most);
         }
     }
 
@@ -703,42 +648,23 @@ impl<K> Line<K> {
             self.set_aside(slot, false);
             return false;
         }
-        if let Some((custom, news)) = self.custom() {
-            if news.leave(arena, slot) {
-                return true;
-            }
-            if arena.place(slot).is_some() {
-                custom.leaves(arena, slot);
-            }
+        match self.turns.as_deref_mut().map(|turns| &mut turns.kind) {
+            Some(Kind::Levels(levels)) => levels.leave(arena, slot),
+            Some(Kind::Fair(fair)) => fair.leave(arena, slot),
+            Some(Kind::Custom(custom)) => self.ring.leave(arena, slot) || custom.leave(arena, slot),
+            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.leave(arena, slot),
         }
-        self.leave_unraised(arena, slot)
-            || self.turns.as_mut().is_some_and(|turns| turns.raised.leave(arena, slot))
     }
 
-    /// Moves a key before all that were not raised, in any order; false if it does not stand in
-    /// line or was raised before, and then it stays where it is.
-    pub(crate) fn raise(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        let unraised = self.leave_unraised(arena, slot);
-        if unraised {
-            let turns = self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo));
-            turns.raised.push_back(arena, slot);
-        }
-        unraised
-    }
-
-    fn leave_unraised(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        self.custom().is_some_and(|(custom, _)| custom.told.leave(arena, slot))
-            || self.levels_mut().is_some_and(|levels| levels.leave(arena, slot))
-            || self.fair_mut().is_some_and(|fair| fair.leave(arena, slot))
-            || self.ring.leave(arena, slot)
-    }
-
-    /// The key that has stood in line longest, of those that were not raised; if there are no
-    /// others, that which was raised first.
+    /// The key that has stood in line longest, of a line that is [aged](Self::new), or has neither priorities
+    /// nor groups. In a user's order nobody knows.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        let told = self.told().and_then(Ring::front).or_else(|| self.levels()?.oldest());
-        let told = told.or_else(|| self.fair()?.oldest());
-        told.or_else(|| self.ring.front()).or_else(|| self.raised()?.front())
+        match self.turns.as_deref().map(|turns| &turns.kind) {
+            Some(Kind::Levels(levels)) => levels.oldest(),
+            Some(Kind::Fair(fair)) => fair.oldest(),
+            Some(Kind::Custom(_)) => None,
+            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.front(),
+        }
     }
 
     /// How many keys go before this one; `None` if it does not stand in line, or that depends on
@@ -755,7 +681,7 @@ impl<K> Line<K> {
             Some(Kind::Levels(levels)) => levels.ahead_of(arena, slot)?,
             Some(Kind::Custom(_) | Kind::Fair(_)) => return None,
         };
-        Some(Ahead { keys: ahead + self.raised().map_or(0, Ring::len), exact })
+        Some(Ahead { keys: ahead, exact })
     }
 
     /// How many keys may be handed out at this time.
@@ -770,17 +696,17 @@ impl<K> Line<K> {
     /// How many keys may be handed out, but for the rate.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
-        let Some(Turns { raised, kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
+        let Some(Turns { kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
         if pauses.queue {
             return 0;
         }
         let elsewhere = match kind {
             Kind::Fifo | Kind::Lifo => 0,
-            Kind::Custom(custom) => custom.told.len(),
+            Kind::Custom(custom) => custom.len(),
             Kind::Levels(levels) => levels.len(),
             Kind::Fair(fair) => fair.servable(),
         };
-        self.ring.len() + elsewhere + raised.len()
+        self.ring.len() + elsewhere
     }
 
     /// The slots that will be handed out next, as far as that is easily known, among numbers
@@ -812,7 +738,7 @@ impl<K> Line<K> {
     /// Whether the order is a user's own and must not be believed.
     #[inline]
     pub(crate) fn is_custom(&self) -> bool {
-        self.told().is_some()
+        matches!(self.turns.as_deref(), Some(Turns { kind: Kind::Custom(_), .. }))
     }
 }
 

@@ -20,7 +20,7 @@ impl<K> Fair<K> {
 
     /// The run of a key starts, which was taken out of the line; returns it with its level.
     #[inline]
-    pub(in crate::line) fn start(&mut self, slot: u32) -> Marked {
+    pub(super) fn start(&mut self, slot: u32) -> Marked {
         let (mut at, run) = (self.group_of(slot), self.pending(slot));
         if let Some(asked) = self.asked_mut(slot) {
             asked.run = run;

@@ -21,10 +21,6 @@ impl<K> Fair<K> {
             self.charge(tier - 1, within, now);
         }
         let Some(bucket) = self.rest(tier, number).bucket.as_deref_mut() else { return };
-        if bucket.tokens(now) == 0 {
-            // the key was raised before all others
-            return;
-        }
         bucket.take(now);
         if let Some(next) = bucket.next(now) {
             self.turn += 1;
@@ -34,7 +30,7 @@ impl<K> Fair<K> {
     }
 
     /// A key that did not go in turn is handed out.
-    pub(in crate::line) fn charge_for(&mut self, slot: u32, now: Instant) {
+    pub(super) fn charge_for(&mut self, slot: u32, now: Instant) {
         if self.rated {
             self.charge(self.innermost(), self.group_of(slot), now);
         }
