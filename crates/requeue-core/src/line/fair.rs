@@ -101,7 +101,7 @@ const FAR: usize = 8;
 const ANEW: usize = 64;
 
 /// The line of a queue with groups.
-pub(super) struct Fair<K> {
+pub(crate) struct Fair<K> {
     rules: Rules,
     /// The outermost groups first. There is one at least.
     tiers: Vec<Tier<K>>,
@@ -269,7 +269,7 @@ impl<K> Fair<K> {
     /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
     /// Returns its place, if it has one.
     #[inline(always)]
-    pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+    pub(crate) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
         self.expects_new = true;
         self.half = None;
         match self.seats.get_mut(slot) {

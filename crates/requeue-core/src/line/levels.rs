@@ -201,7 +201,7 @@ impl Ranks {
 
 /// The line of a queue with priorities.
 #[derive(Debug)]
-pub(super) struct Levels {
+pub(crate) struct Levels {
     /// The levels in which somebody stands.
     used: Ranks,
     /// The highest of them, if there is one.
@@ -250,7 +250,7 @@ impl Levels {
     }
 
     #[inline]
-    pub(super) fn home_of(&mut self, level: i16) -> &mut u32 {
+    pub(crate) fn home_of(&mut self, level: i16) -> &mut u32 {
         &mut self.homes[rank(level) as usize % HOMES]
     }
 
@@ -329,7 +329,7 @@ impl Levels {
     /// The same for a key that is being entered into the arena: returns its place, which is
     /// written there with the key.
     #[inline]
-    pub(super) fn enter_new_at<K>(
+    pub(crate) fn enter_new_at<K>(
         &mut self,
         arena: &mut Arena<K>,
         slot: u32,

@@ -22,6 +22,7 @@ mod ring;
 mod tell;
 
 pub use self::ahead::Ahead;
+pub(crate) use self::fair::Fair;
 pub use self::groups::{GroupRules, Groups};
 pub use self::order::{Order, ReadyOrder, Ticket};
 pub(crate) use self::pauses::PAUSED;
@@ -30,7 +31,7 @@ pub use self::tell::GroupGauges;
 
 use self::ahead::STEPS;
 use self::custom::Custom;
-use self::fair::{Fair, Rules};
+use self::fair::Rules;
 use self::levels::{Asked, Levels};
 use self::pauses::Pauses;
 use self::rate::Bucket;
@@ -125,7 +126,7 @@ impl<K> Line<K> {
     }
 
     #[inline]
-    fn levels_mut(&mut self) -> Option<&mut Levels> {
+    pub(crate) fn levels_mut(&mut self) -> Option<&mut Levels> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
             _ => None,
@@ -134,7 +135,7 @@ impl<K> Line<K> {
 
     /// The groups, if the queue has groups.
     #[inline]
-    fn fair(&self) -> Option<&Fair<K>> {
+    pub(crate) fn fair(&self) -> Option<&Fair<K>> {
         match self.turns.as_deref() {
             Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
             _ => None,
@@ -142,7 +143,7 @@ impl<K> Line<K> {
     }
 
     #[inline]
-    fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
+    pub(crate) fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
             _ => None,
@@ -187,25 +188,10 @@ impl<K> Line<K> {
             || self.fair().is_some_and(|fair| fair.rules().max_wait.is_some() || fair.is_rated())
     }
 
-    /// Whether groups have rates.
-    pub(crate) fn has_group_rates(&self) -> bool {
-        self.fair().is_some_and(Fair::is_rated)
-    }
-
     /// Time has passed: lets groups be served that have a token again, so many of them; true if some
     /// are left.
     pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
         self.fair_mut().is_some_and(|fair| fair.refill(now, most))
-    }
-
-    /// When the next group that has no token has one.
-    pub(crate) fn next_group(&self) -> Option<Instant> {
-        self.fair()?.next_group()
-    }
-
-    /// When the groups of this key have a token again, if one of them has none.
-    pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
-        self.fair()?.group_token(slot, now)
     }
 
     /// Whether each key is in a group.
@@ -214,63 +200,9 @@ impl<K> Line<K> {
         self.fair().is_some()
     }
 
-    /// A key becomes known. With groups this is users' code: if it panics the key must go
-    /// again, and nothing else has changed.
-    #[inline]
-    pub(crate) fn know(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Some(fair) = self.fair_mut() {
-            fair.know(slot, arena.key(slot));
-        }
-    }
-
-    /// A key will be known no more: returns what [`forget`](Self::forget) wants, when it is not.
-    #[inline]
-    pub(crate) fn take_group(&mut self, slot: u32) -> Option<u32> {
-        self.fair_mut()?.take_group(slot)
-    }
-
-    /// A key of this group is known no more.
-    #[inline]
-    pub(crate) fn forget(&mut self, group: Option<u32>) {
-        if let (Some(fair), Some(group)) = (self.fair_mut(), group) {
-            fair.forget(group);
-        }
-    }
-
-    /// Pauses the key's group in this tier; false if there is none. Users' code: if it panics
-    /// nothing has changed.
-    pub(crate) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
-        self.fair_mut().is_some_and(|fair| fair.pause_group(key, tier))
-    }
-
-    /// Lifts that again; false if there was nothing to lift.
-    pub(crate) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
-        self.fair_mut().is_some_and(|fair| fair.resume_group(key, tier))
-    }
-
-    /// Whether the key's group in this tier is paused.
-    pub(crate) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        self.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
-    }
-
-    /// Whether a group of this key is paused.
-    pub(crate) fn is_in_paused_group(&self, slot: u32) -> bool {
-        self.fair().is_some_and(|fair| fair.is_in_paused_group(slot))
-    }
-
     /// Whether a group is paused.
     pub(crate) fn has_paused_groups(&self) -> bool {
         self.fair().is_some_and(Fair::has_paused_groups)
-    }
-
-    /// Lifts the pause of the group that was paused first; false if none is paused.
-    pub(crate) fn lift_first_group(&mut self) -> bool {
-        self.fair_mut().is_some_and(Fair::lift_first_group)
-    }
-
-    /// Whether the key waits for a run of its group to end, should it be ready.
-    pub(crate) fn is_at_cap(&self, slot: u32) -> bool {
-        self.fair().is_some_and(|fair| fair.is_at_cap(slot))
     }
 
     /// The run of a key has ended.
@@ -278,21 +210,6 @@ impl<K> Line<K> {
     pub(crate) fn ended(&mut self, slot: u32) {
         if let Some(fair) = self.fair_mut() {
             fair.ended(slot);
-        }
-    }
-
-    /// The run of a key has ended that will be known no more. Returns what
-    /// [`drop_group`](Self::drop_group) wants, when it is not.
-    #[inline]
-    pub(crate) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
-        self.fair_mut()?.ended_for_good(slot, group)
-    }
-
-    /// The last key of this group is known no more.
-    #[inline(never)]
-    pub(crate) fn drop_group(&mut self, group: u32) {
-        if let Some(fair) = self.fair_mut() {
-            fair.drop_innermost(group);
         }
     }
 
@@ -579,57 +496,11 @@ impl<K> Line<K> {
         Some(at)
     }
 
-    /// As [`enter_new`](Self::enter_new) with this priority, in a queue with priorities and without
-    /// groups.
-    #[inline]
-    pub(crate) fn enter_new_at(
-        &mut self,
-        arena: &mut Arena<K>,
-        slot: u32,
-        since: Instant,
-        priority: i16,
-    ) -> Option<u32> {
-        Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
-    }
-
-    /// The chunk of slots for new keys of this priority, in a queue with priorities and without groups.
-    #[inline]
-    pub(crate) fn home_of(&mut self, priority: i16) -> Option<&mut u32> {
-        Some(self.levels_mut()?.home_of(priority))
-    }
-
     /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
     /// nothing has changed.
     #[inline(never)]
     pub(crate) fn name_group(&mut self, key: &K) -> u32 {
         self.fair_mut().map_or(0, |fair| fair.name(key))
-    }
-
-    /// The same before anybody knows whether the key is new, if it is likely to be: if the last one was.
-    /// Asks for the group's memory.
-    #[inline(always)]
-    pub(crate) fn foresee_group(&mut self, key: &Option<K>) -> Option<u32> {
-        self.fair_mut()?.foresee(key.as_ref()?)
-    }
-
-    /// The key of a trigger was known already.
-    #[inline]
-    pub(crate) fn was_known(&mut self) {
-        if let Some(fair) = self.fair_mut() {
-            fair.was_known();
-        }
-    }
-
-    /// As [`enter_new_at`](Self::enter_new_at) of a key of this group: it becomes [known](Self::know), too.
-    #[inline(always)]
-    pub(crate) fn enter_new_in_group(
-        &mut self,
-        slot: u32,
-        group: u32,
-        since: Instant,
-        priority: i16,
-    ) -> Option<u32> {
-        self.fair_mut()?.enter_new(slot, group, since, priority)
     }
 
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before

@@ -49,7 +49,7 @@ use self::window::Windows;
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
 use crate::column::Column;
-use crate::line::{Line, Order, PAUSED, Rate};
+use crate::line::{Fair, Line, Order, PAUSED, Rate};
 use crate::table::Table;
 use crate::timers::Timers;
 use alloc::boxed::Box;
@@ -354,7 +354,9 @@ impl<K, V> Core<K, V> {
         let drops_oldest = config.bound.is_some_and(|bound| bound.drop_oldest);
         let mut line = Line::new(config.order, config.rate, drops_oldest);
         if config.timestamps {
-            line.counts_depths();
+            if let Some(fair) = line.fair_mut() {
+                fair.counts_depths();
+            }
         }
         let debounce = config.debounce.filter(Debounce::is_on);
         let says_more = config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
@@ -400,7 +402,7 @@ impl<K, V> Core<K, V> {
             suspect: None,
             attention: 0,
         };
-        if core.line.has_group_rates() {
+        if core.line.fair().is_some_and(Fair::is_rated) {
             core.attention |= attention::GROUPS;
         }
         core.watch_time();
@@ -567,9 +569,11 @@ impl<K, V> Core<K, V> {
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
-        let group = self.line.take_group(slot);
+        let group = self.line.fair_mut().and_then(|fair| fair.take_group(slot));
         let key = self.arena.remove(slot).map(|removed| self.forget_slot(removed));
-        self.line.forget(group);
+        if let (Some(fair), Some(group)) = (self.line.fair_mut(), group) {
+            fair.forget(group);
+        }
         key
     }
 
@@ -579,7 +583,9 @@ impl<K, V> Core<K, V> {
     fn know(&mut self, slot: u32) {
         if self.line.has_groups() {
             self.suspect(Some(slot));
-            self.line.know(&self.arena, slot);
+            if let Some(fair) = self.line.fair_mut() {
+                fair.know(slot, self.arena.key(slot));
+            }
             self.suspect(None);
             self.arena.set_flags(slot, GROUPED);
         }

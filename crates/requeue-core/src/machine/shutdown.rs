@@ -2,6 +2,7 @@
 
 use super::{Core, WINDOW, attention};
 use crate::Instant;
+use crate::line::Fair;
 use crate::timers::Next;
 
 /// Keys that one lock hold makes ready, or drops, at most.
@@ -712,7 +713,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let token = earlier(self.next_token(), self.line.next_group());
+        let token = earlier(self.next_token(), self.line.fair().and_then(Fair::next_group));
         let wake = earlier(earlier(self.timers.soonest(), self.waiting_drain), token)?;
         (!wake.is_never()).then_some(wake)
     }

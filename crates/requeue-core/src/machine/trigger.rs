@@ -600,16 +600,16 @@ impl<K> Enters<K> for Ready {
 impl<K> Enters<K> for ReadyAt {
     #[inline(always)]
     fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
-        let home = if arena.len() > NEAR { line.home_of(self.1) } else { None };
+        let home = if arena.len() > NEAR { line.levels_mut() } else { None };
         match home {
-            Some(home) => arena.next_slot_in(home),
+            Some(levels) => arena.next_slot_in(levels.home_of(self.1)),
             None => arena.next_slot(),
         }
     }
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
-        (READY, line.enter_new_at(arena, slot, self.0, self.1))
+        (READY, line.levels_mut().map(|levels| levels.enter_new_at(arena, slot, self.0, self.1)))
     }
 }
 
@@ -625,7 +625,8 @@ impl<K> Enters<K> for ReadyInGroup {
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, _: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>) {
-        (GROUPED | READY, line.enter_new_in_group(slot, group, self.0, self.1))
+        let fair = line.fair_mut();
+        (GROUPED | READY, fair.and_then(|fair| fair.enter_new(slot, group, self.0, self.1)))
     }
 }
 
@@ -814,11 +815,11 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
-        let found = if self.line.has_groups() {
+        let found = if let Some(fair) = self.line.fair_mut() {
             let group = if self.arena.len() > NEAR {
                 // its group is looked for while the table's line comes, and not after that
                 self.table.prefetch(hash);
-                self.line.foresee_group(key)
+                key.as_ref().and_then(|key| fair.foresee(key))
             } else {
                 None
             };
@@ -828,7 +829,9 @@ impl<K: Eq, V> Core<K, V> {
         };
         match found {
             Found::Known(slot) => {
-                self.line.was_known();
+                if let Some(fair) = self.line.fair_mut() {
+                    fair.was_known();
+                }
                 (self.trigger_now(slot, value, *priority), Ticket(slot))
             }
             Found::New(slot) => {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 impl<K> Fair<K> {
     /// Whether the key's group, or one that this is in, has as many keys held as it may.
-    pub(in crate::line) fn is_at_cap(&self, slot: u32) -> bool {
+    pub(crate) fn is_at_cap(&self, slot: u32) -> bool {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
             let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;

@@ -9,7 +9,7 @@ use crate::line::rate::Bucket;
 
 impl<K> Fair<K> {
     /// Whether groups have rates.
-    pub(in crate::line) fn is_rated(&self) -> bool {
+    pub(crate) fn is_rated(&self) -> bool {
         self.rated
     }
 
@@ -75,12 +75,12 @@ impl<K> Fair<K> {
     }
 
     /// When the next group has a token again.
-    pub(in crate::line) fn next_group(&self) -> Option<Instant> {
+    pub(crate) fn next_group(&self) -> Option<Instant> {
         self.dry.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// When the groups of this key have a token again, if one of them has none.
-    pub(in crate::line) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
+    pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
             let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
