@@ -7,10 +7,8 @@
 //! batch a lock hold, as the timers are dropped.
 
 use super::shutdown::BATCH;
-use super::trigger::Unready;
 use super::{Core, PAUSED, READY};
 use crate::line::Fair;
-use crate::table::Found;
 use core::borrow::Borrow;
 
 /// What keeps a key from being handed out.
@@ -194,13 +192,7 @@ impl<K, V> Core<K, V> {
         if self.is_ending() {
             return false;
         }
-        let slot = match self.find_or_enter(key, hash, Unready) {
-            Found::Known(slot) => slot,
-            Found::New(slot) => {
-                self.know(slot);
-                slot
-            }
-        };
+        let (slot, _) = self.find_or_know(key, hash);
         let flags = self.arena.flags(slot);
         if flags & PAUSED == 0 {
             if flags & READY != 0 {

@@ -550,7 +550,7 @@ struct Entering<'a, K, E> {
 }
 
 /// How a key that is not found is entered.
-pub(super) trait Enters<K>: Copy {
+trait Enters<K>: Copy {
     /// The number of its group, where that is asked for. Users' code: if it panics nothing has changed.
     #[inline(always)]
     fn group(self, _: &mut Line<K>, _: &Option<K>) -> u32 {
@@ -569,7 +569,7 @@ pub(super) trait Enters<K>: Copy {
 
 /// Not as ready.
 #[derive(Clone, Copy)]
-pub(super) struct Unready;
+struct Unready;
 
 /// As ready, at the back of the line.
 #[derive(Clone, Copy)]
@@ -723,14 +723,14 @@ impl<K: Eq, V> Core<K, V> {
         }
         let Trigger { key, value, .. } = trigger;
         let found = self.find_or_enter(key, hash, Ready);
-        Ok(self.added_now(found, value))
+        Ok(self.added_now(found, value, 0))
     }
 
-    /// A trigger that goes straight in was looked for, and entered as ready where it was not found.
+    /// The key of a trigger for now was looked for, and entered as ready where it was not found.
     #[inline(always)]
-    fn added_now(&mut self, found: Found, value: &mut Option<V>) -> (Added, Ticket) {
+    fn added_now(&mut self, found: Found, value: &mut Option<V>, priority: i16) -> (Added, Ticket) {
         match found {
-            Found::Known(slot) => (self.trigger_now(slot, value, 0), Ticket(slot)),
+            Found::Known(slot) => (self.trigger_now(slot, value, priority), Ticket(slot)),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
@@ -764,7 +764,7 @@ impl<K: Eq, V> Core<K, V> {
         }
         let (Self { table, arena, line, .. }, key) = (&mut *self, &mut trigger.key);
         let found = table.find_or_enter(&mut Entering { arena, line, key, hash, enters: Ready }, hash)?;
-        Some(self.added_now(found, &mut None))
+        Some(self.added_now(found, &mut None, 0))
     }
 
     #[inline]
@@ -823,25 +823,15 @@ impl<K: Eq, V> Core<K, V> {
             } else {
                 None
             };
-            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group))
+            let found = self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group));
+            if let (Found::Known(_), Some(fair)) = (found, self.line.fair_mut()) {
+                fair.was_known();
+            }
+            found
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
-        match found {
-            Found::Known(slot) => {
-                if let Some(fair) = self.line.fair_mut() {
-                    fair.was_known();
-                }
-                (self.trigger_now(slot, value, *priority), Ticket(slot))
-            }
-            Found::New(slot) => {
-                self.entered_ready(slot);
-                if value.is_some() {
-                    self.merge_in(slot, value.take());
-                }
-                (Added::Ready, Ticket(slot))
-            }
-        }
+        self.added_now(found, value, *priority)
     }
 
     /// Whether the trigger has a priority although the queue has none.
@@ -998,11 +988,22 @@ impl<K: Eq, V> Core<K, V> {
 
     /// The slot of a key, which is entered if it is not known.
     #[inline(always)]
-    pub(super) fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
         let Self { table, arena, line, .. } = self;
         match table.find_or_enter(&mut Entering { arena, line, key, hash, enters }, hash) {
             Some(found) => found,
             None => self.find_or_enter_further(key, hash, enters),
+        }
+    }
+
+    /// The slot of a key, which becomes known if it is not; and whether it was new.
+    pub(super) fn find_or_know(&mut self, key: &mut Option<K>, hash: u32) -> (u32, bool) {
+        match self.find_or_enter(key, hash, Unready) {
+            Found::Known(slot) => (slot, false),
+            Found::New(slot) => {
+                self.know(slot);
+                (slot, true)
+            }
         }
     }
 

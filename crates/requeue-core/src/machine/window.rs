@@ -11,12 +11,11 @@
 //! and neither moves the other.
 
 use super::backoff::InBackoff;
-use super::trigger::{Accepted, Added, Refused, Trigger, Unready, latest};
+use super::trigger::{Accepted, Added, Refused, Trigger, latest};
 use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, NOTED, READY, TIMED, TIMER_RESPECTS, WINDOW};
 use crate::Instant;
 use crate::column::Column;
 use crate::line::Ticket;
-use crate::table::Found;
 use crate::timers::Place;
 use core::time::Duration;
 
@@ -283,12 +282,8 @@ impl<K: Eq, V> Core<K, V> {
         debounce: Debounce,
     ) -> Accepted {
         let Trigger { key, value, priority } = trigger;
-        let (slot, new) = match self.find_or_enter(key, hash, Unready) {
-            Found::Known(slot) => (slot, false),
-            Found::New(slot) => (slot, true),
-        };
+        let (slot, new) = self.find_or_know(key, hash);
         if new {
-            self.know(slot);
             self.suspect(Some(slot));
         } else {
             self.fire_if_due(slot);
