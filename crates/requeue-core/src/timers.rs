@@ -39,16 +39,10 @@ pub(crate) struct Timers {
 }
 
 /// An instant, and the place among those that are equal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) due: Instant,
     seq: u32,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { due: Instant::ORIGIN, seq: 0 }
-    }
 }
 
 /// What [`Timers::next`] found.

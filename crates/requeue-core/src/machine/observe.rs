@@ -509,19 +509,13 @@ impl<K, V> Core<K, V> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     /// The first trigger of the next run.
     triggered: Instant,
     /// The ready keys, and the held ones, each in a list. It counts since the key became
     /// ready, or since the run that is going on started.
     link: Link,
-}
-
-impl Default for Stamp {
-    fn default() -> Self {
-        Self { triggered: Instant::ORIGIN, link: Link::default() }
-    }
 }
 
 impl Linked for Stamp {

@@ -128,7 +128,7 @@ enum Tally {
 }
 
 /// A window; a closed one is the default.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Window {
     open: bool,
     /// Its first trigger came then.
@@ -143,21 +143,6 @@ struct Window {
     /// The key's own timer.
     own: Option<Place>,
     tally: Tally,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            open: false,
-            began: Instant::ORIGIN,
-            ends: Place::default(),
-            owes: false,
-            respects: false,
-            priority: 0,
-            own: None,
-            tally: Tally::Nothing,
-        }
-    }
 }
 
 /// The windows of a queue.
@@ -304,8 +289,7 @@ impl<K: Eq, V> Core<K, V> {
         } else if pending || leads {
             let added = self.trigger_now(slot, value, *priority);
             if leads {
-                let opened = Window { respects: false, ..Window::default() };
-                self.push_back(slot, debounce, opened);
+                self.push_back(slot, debounce, Window::default());
             }
             added
         } else {
