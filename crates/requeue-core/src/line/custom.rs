@@ -1,10 +1,10 @@
-//! A user's own order, which is not believed.
+//! An order written by the user. Its answers are checked.
 //!
-//! It decides which key goes next, and nothing else: who stands in line is known here. A
-//! ticket that it gives is passed over unless its key stands in `told`, so a key that left the
-//! line, or that comes twice, is nonsense that costs a try. It hears of keys that
-//! leave, and may not listen; one that comes back is pushed again. Keys that it does not give back go when it says that
-//! it has none, or has given too much nonsense.
+//! It decides which key goes next, and nothing else: which keys are in line is known here. A
+//! ticket that it gives counts only if its key stands in `told`; one of a key that left the
+//! line, or that it gives a second time, is ignored, and uses up one of `NONSENSE` tries. It is told of keys that
+//! leave, and may ignore that; a key that comes back is pushed again. Keys that it never gives back go when it says
+//! that it has none, or when the tries are used up.
 //!
 //! It may panic at any call: a key that it panics over stands in `told` already, or has not
 //! entered the line.
@@ -15,7 +15,7 @@ use crate::arena::Arena;
 use crate::slots::Places;
 use alloc::boxed::Box;
 
-/// How often a user's order may answer nonsense in a call before the queue looks itself.
+/// How many wrong tickets a user's order may give in a call, before the queue chooses itself.
 const NONSENSE: u32 = 1_000;
 
 pub(super) struct Custom<K> {
@@ -36,7 +36,7 @@ impl<K> Custom<K> {
         self.told.len() + self.chosen.len()
     }
 
-    /// Tells the order of keys that entered without its knowing.
+    /// Tells the order of keys that have entered since it was told last.
     pub(super) fn tell(&mut self, news: &mut Ring, arena: &mut Arena<K>) {
         while let Some(slot) = news.pop_front() {
             arena.clear_place(slot);
@@ -54,7 +54,7 @@ impl<K> Custom<K> {
         self.order.touch(arena.key(slot), Ticket(slot));
     }
 
-    /// Lets a key in that was announced.
+    /// Enters a key that was announced.
     pub(super) fn enter(&mut self, arena: &mut Arena<K>, slot: u32) {
         self.told.push_back(arena, slot);
     }
@@ -68,7 +68,7 @@ impl<K> Custom<K> {
         self.told.leave(arena, slot) || self.chosen.leave(arena, slot)
     }
 
-    /// Lets the order choose the next keys, `most` of them if there are so many, before any is taken. If it panics
+    /// Has the order choose the next keys, `most` of them if there are so many, before any is taken. If it panics
     /// those that it gave before that are chosen.
     pub(super) fn choose(&mut self, news: &mut Ring, arena: &mut Arena<K>, most: usize) {
         let mut patience = NONSENSE;
@@ -100,7 +100,7 @@ impl<K> Custom<K> {
             }
             *patience -= 1;
         }
-        // the order has lost keys: they are not lost for that
+        // keys that the order has lost go all the same
         self.told.pop_front()
     }
 }

@@ -41,17 +41,15 @@ use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
 
-/// How many keys ahead of the one that is handed out their slots are asked for,
-/// and their entries in the table.
+/// So many keys before a key is handed out its slot is prefetched, and its entry in the table.
 pub(crate) const SLOT_AHEAD: usize = 8;
 pub(crate) const ENTRY_AHEAD: usize = 4;
 
 /// The line.
 ///
-/// A user's order may panic, and time that passes or a run that ends must not
-/// fail for it. So keys that become ready by those only wait in `ring`, and the
-/// order hears of them at the next `add` or `get`: at calls whose callers can
-/// be told.
+/// A user's order may panic, and a timer that fires or a run that ends must not
+/// fail because of it. So keys that become ready by those first wait in `ring`, and the
+/// order is told of them at the next `add` or `get`, whose caller may see the panic.
 #[repr(C)]
 pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
@@ -67,7 +65,7 @@ struct Turns<K> {
     rate: Option<Bucket>,
 }
 
-// with a tag of its own: one that hides in a field of a variant costs each look some instructions
+// without `repr(u8)` the compiler stores the tag inside a field, and each test costs more instructions
 #[repr(u8)]
 enum Kind<K> {
     /// There only while something is paused, or with a rate.
@@ -90,7 +88,7 @@ impl<K> Turns<K> {
 }
 
 impl<K> Line<K> {
-    /// `aged` lines have the oldest key at hand, whatever the order.
+    /// An `aged` line knows its oldest key, whatever the order.
     pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool) -> Self {
         let mut turns = match order {
             Order::Fifo => None,
@@ -409,7 +407,7 @@ impl<K> Line<K> {
         self.ring.push_unplaced(arena, slot)
     }
 
-    /// Lets a key in that was announced.
+    /// Enters a key that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         match self.turns.as_deref_mut() {
@@ -599,14 +597,14 @@ impl<K> Line<K> {
         }
     }
 
-    /// Whether a key that becomes ready does not just go to the back of `ring`: who enters it
-    /// has more to say, or to hear.
+    /// Whether a key that becomes ready does not just go to the back of `ring`: it also needs a priority or a
+    /// group, or the user's order must be called.
     #[inline]
     pub(crate) fn wants_more(&self) -> bool {
         self.turns.as_deref().is_some_and(|turns| !matches!(turns.kind, Kind::Fifo | Kind::Lifo))
     }
 
-    /// Whether the order is a user's own and must not be believed.
+    /// Whether the order was written by the user.
     #[inline]
     pub(crate) fn is_custom(&self) -> bool {
         matches!(self.turns.as_deref(), Some(Turns { kind: Kind::Custom(_), .. }))

@@ -1,4 +1,4 @@
-//! What metrics are told of the line, a page a lock hold: how many keys of each priority are ready,
+//! What metrics are told of the line, a page in each lock hold: how many keys of each priority are ready,
 //! and of each group.
 
 use super::{Kind, Line, Turns};

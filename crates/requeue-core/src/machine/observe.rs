@@ -38,7 +38,7 @@ pub struct Stats {
     pub paused: usize,
     /// Distinct keys that the queue keeps: those above, those of which only
     /// failures are on record (expired ones until they are come across), and those
-    /// that only a guard whose run was ended still lends.
+    /// to which only a guard whose run was ended still refers.
     pub known: usize,
 }
 

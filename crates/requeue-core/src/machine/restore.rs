@@ -1,4 +1,4 @@
-//! A key is put back as it was known before: in an earlier life of the queue, mostly.
+//! A key is put back as it was known before, usually by an earlier process.
 
 use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger};
 use super::{BACKOFF, Core, HELD, InBackoff, READY};

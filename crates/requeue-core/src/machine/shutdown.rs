@@ -8,7 +8,7 @@ use crate::timers::Next;
 /// Keys that one lock hold makes ready, or drops, at most.
 pub(super) const BATCH: usize = 64;
 
-/// Timers that only come nearer in a lock hold cost a quarter of one that fires.
+/// In the work limit of a hold, moving a timer counts as a quarter of firing one.
 const STEPS: usize = 4;
 
 /// Who may still trigger a run. It only moves forward.
@@ -22,7 +22,7 @@ pub(super) enum Phase {
     ShutDown,
 }
 
-/// What is still to be done to all timers, a batch a lock hold. Whoever calls
+/// What is still to be done to all timers, one batch in each lock hold. Each call that comes
 /// meanwhile helps to finish it first, so nobody sees it half done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {

@@ -469,8 +469,8 @@ impl<K, V> Core<K, V> {
     }
 
     /// Before a record may be made: looks at two others, so that those which
-    /// nobody asks for are freed faster than new ones are made. Not while the
-    /// key in hand is between two states.
+    /// nobody asks for are freed faster than new ones are made. Must not be called while the current key is
+    /// half changed.
     pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
         if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
             self.expire_one_record();
@@ -810,8 +810,8 @@ impl<K: Eq, V> Core<K, V> {
         Ok(self.enter_by_priority(trigger, hash).0)
     }
 
-    /// An immediate trigger that is admitted to a queue with priorities or groups. A key that is new meets
-    /// no users' code once it has entered.
+    /// An immediate trigger that is admitted to a queue with priorities or groups. Once a new key has entered, no
+    /// users' code is called for it.
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
@@ -869,8 +869,7 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, delay, None, None)
     }
 
-    /// Enters a trigger for which the phase says nothing more: a queue's say counts where
-    /// the trigger has none.
+    /// Enters a trigger that the phase admits: the queue's setting applies where the trigger has none.
     pub(super) fn enter_as_the_queue_says(
         &mut self,
         trigger: &mut Trigger<K, V>,

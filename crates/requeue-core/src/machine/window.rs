@@ -3,8 +3,8 @@
 //!
 //! A window is open while the slot has `WINDOW`. It owes a run, or, after a leading edge to
 //! which no other trigger has come yet, it does not. One that owes a run is never open while the key
-//! is ready, or dirty whatever becomes of its run: whatever makes the key so covers the window's
-//! triggers too, and closes it.
+//! is ready, or dirty without respecting a back-off. What makes the key so also serves the window's
+//! triggers, and closes it.
 //!
 //! A slot has one entry among the timers, and that is the earlier of the window's end and the
 //! key's own timer. Beside an open window the own one stands here, with its place among equals,
@@ -118,7 +118,7 @@ impl Debounce {
     }
 }
 
-/// What an open window would add to the counts of a shutdown, which closes it.
+/// How a shutdown, which closes the window, counts its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tally {
     #[default]
@@ -257,7 +257,7 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
     }
 
-    /// Unready a trigger that is admitted and debounced.
+    /// Enters a trigger that was admitted and is debounced.
     #[inline(never)]
     pub(super) fn enter_debounced(
         &mut self,
@@ -431,9 +431,9 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// Something else makes the key ready, or dirty whatever becomes of its run, with this
-    /// priority: that covers the triggers of a window that owes a run. Returns the priority with
-    /// theirs.
+    /// Something else makes the key ready, or dirty without respecting a back-off, with this priority. That
+    /// run also serves the triggers of a window that owes one, which closes. Returns the higher of this priority
+    /// and theirs.
     #[cold]
     pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
@@ -442,8 +442,8 @@ impl<K, V> Core<K, V> {
         self.close_window(slot).priority.max(priority)
     }
 
-    /// Something that respects a back-off makes the key dirty: that covers a window all of whose
-    /// triggers do so too.
+    /// Something that respects a back-off makes the key dirty. That run also serves the triggers of a window
+    /// if all of them respect a back-off too.
     pub(super) fn cover_respecting(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).respects {
             return priority;

@@ -53,7 +53,7 @@ impl<K> Fair<K> {
         self.eldest_changed(tier, group);
     }
 
-    /// Under which age the tree above knows a group may have changed.
+    /// Updates the age under which the outer tree stores this group.
     pub(super) fn eldest_changed(&mut self, tier: usize, number: u32) {
         let group = self.group(tier, number);
         let (within, shut) = (group.within, group.is_shut());

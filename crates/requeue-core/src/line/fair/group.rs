@@ -20,8 +20,8 @@ pub(super) struct Group {
     /// The group of the tier above that it is in.
     pub(super) within: u32,
     pub(super) weight: u32,
-    /// How many of its keys may be held, and how many are. 0 while it is held back, and `most` otherwise:
-    /// so that to be held back costs nobody a look.
+    /// How many of its keys may be held, and how many are. `cap` is 0 while it is held back, and
+    /// [`Rest::most`] otherwise, so that one comparison with `held` covers caps, pauses and rates.
     pub(super) cap: u32,
     pub(super) held: u32,
     /// How many keys of it are known, or groups within it; one more while it is paused.

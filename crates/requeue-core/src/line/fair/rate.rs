@@ -1,7 +1,8 @@
 //! Groups with a rate (rule B6): one without a token is held back until the next is due.
 //!
-//! A group whose last key goes is known until its bucket is full, and then to have been away
-//! makes no difference: otherwise groups that leave and come back would have more than their rate.
+//! A group whose last key goes is known until its bucket is full; after that it may be forgotten, because a
+//! new group starts with a full bucket too. If it were forgotten before, groups that leave and come back would have
+//! more than their rate.
 
 use super::Fair;
 use crate::Instant;
