@@ -609,7 +609,8 @@ impl<K> Enters<K> for ReadyAt {
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
-        (READY, line.levels_mut().map(|levels| levels.enter_new_at(arena, slot, self.0, self.1)))
+        let Some(levels) = line.levels_mut() else { return (READY, None) };
+        (READY, Some(levels.enter_new_at(arena, slot, self.0, self.1)))
     }
 }
 
@@ -625,8 +626,9 @@ impl<K> Enters<K> for ReadyInGroup {
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, _: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>) {
-        let fair = line.fair_mut();
-        (GROUPED | READY, fair.and_then(|fair| fair.enter_new(slot, group, self.0, self.1)))
+        // not `and_then`, which would make a call of it
+        let Some(fair) = line.fair_mut() else { return (GROUPED | READY, None) };
+        (GROUPED | READY, fair.enter_new(slot, group, self.0, self.1))
     }
 }
 
@@ -819,7 +821,7 @@ impl<K: Eq, V> Core<K, V> {
             let group = if self.arena.len() > NEAR {
                 // its group is looked for while the table's line comes, and not after that
                 self.table.prefetch(hash);
-                key.as_ref().and_then(|key| fair.foresee(key))
+                if let Some(key) = key { fair.foresee(key) } else { None }
             } else {
                 None
             };
