@@ -725,14 +725,14 @@ impl<K: Eq, V> Core<K, V> {
         }
         let Trigger { key, value, .. } = trigger;
         let found = self.find_or_enter(key, hash, Ready);
-        Ok(self.added_now(found, value, 0))
+        Ok(self.added_now(found, value))
     }
 
-    /// The key of a trigger for now was looked for, and entered as ready where it was not found.
+    /// A trigger that goes straight in was looked for, and entered as ready where it was not found.
     #[inline(always)]
-    fn added_now(&mut self, found: Found, value: &mut Option<V>, priority: i16) -> (Added, Ticket) {
+    fn added_now(&mut self, found: Found, value: &mut Option<V>) -> (Added, Ticket) {
         match found {
-            Found::Known(slot) => (self.trigger_now(slot, value, priority), Ticket(slot)),
+            Found::Known(slot) => (self.trigger_now(slot, value, 0), Ticket(slot)),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
@@ -766,7 +766,7 @@ impl<K: Eq, V> Core<K, V> {
         }
         let (Self { table, arena, line, .. }, key) = (&mut *self, &mut trigger.key);
         let found = table.find_or_enter(&mut Entering { arena, line, key, hash, enters: Ready }, hash)?;
-        Some(self.added_now(found, &mut None, 0))
+        Some(self.added_now(found, &mut None))
     }
 
     #[inline]
@@ -825,15 +825,26 @@ impl<K: Eq, V> Core<K, V> {
             } else {
                 None
             };
-            let found = self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group));
-            if let (Found::Known(_), Some(fair)) = (found, self.line.fair_mut()) {
-                fair.was_known();
-            }
-            found
+            self.find_or_enter(key, hash, ReadyInGroup(self.now, *priority, group))
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
-        self.added_now(found, value, *priority)
+        // not `added_now` with a priority: that costs each add an instruction or two
+        match found {
+            Found::Known(slot) => {
+                if let Some(fair) = self.line.fair_mut() {
+                    fair.was_known();
+                }
+                (self.trigger_now(slot, value, *priority), Ticket(slot))
+            }
+            Found::New(slot) => {
+                self.entered_ready(slot);
+                if value.is_some() {
+                    self.merge_in(slot, value.take());
+                }
+                (Added::Ready, Ticket(slot))
+            }
+        }
     }
 
     /// Whether the trigger has a priority although the queue has none.
