@@ -27,13 +27,6 @@ pub(crate) trait Linked: Default {
     fn link(&mut self) -> &mut Link;
 }
 
-impl Linked for Link {
-    #[inline]
-    fn link(&mut self) -> &mut Link {
-        self
-    }
-}
-
 /// Keys in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct List {
@@ -53,7 +46,7 @@ impl List {
     /// Enters a key that is in no list, at the end; the entry's other fields keep their values. A timer
     /// that fires late may bring a key whose instant is before that of the last one; it
     /// counts from the same instant as that one, so that the first is always the oldest.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter<'a, T: Linked>(
         &mut self,
         column: &'a mut Column<T>,

@@ -36,6 +36,7 @@ mod pause;
 mod rate;
 mod tell;
 
+use self::age::Age;
 use self::group::{Group, Rest, Tier};
 use self::keys::{Blocks, Mark, Seat};
 use self::node::{Node, Nodes, Party, Rings};
@@ -44,7 +45,7 @@ use super::levels::{Asked, rank};
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
-use crate::chain::{Link, List};
+use crate::chain::List;
 use crate::column::Column;
 use crate::slots::Places;
 use alloc::boxed::Box;
@@ -115,7 +116,7 @@ pub(crate) struct Fair<K> {
     others: BTreeMap<(usize, u32, u32), u32>,
     /// In an aged line all keys in it by age.
     ages: List,
-    links: Column<Link>,
+    links: Column<Age>,
     /// With `max_wait` the outermost groups as [`Elders::all`](group::Elders::all) has those within a group.
     elders: BTreeMap<u64, u32>,
     /// With priorities and metrics how many ready keys there are, by rank.

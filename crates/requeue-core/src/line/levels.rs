@@ -19,7 +19,7 @@ use super::ring::Ring;
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::{Arena, Marked};
-use crate::chain::{Link, List};
+use crate::chain::{Link, Linked, List};
 use crate::column::Column;
 use crate::prefetch::prefetch;
 use crate::slots::Places;
@@ -61,6 +61,17 @@ struct Mark {
     /// The number with which it entered the line.
     entered: u64,
     asked: Asked,
+}
+
+/// A key in the list by age.
+#[derive(Debug, Default)]
+struct Age(Link);
+
+impl Linked for Age {
+    #[inline]
+    fn link(&mut self) -> &mut Link {
+        &mut self.0
+    }
 }
 
 /// The keys of one level: smaller blocks than those of a line that is alone.
@@ -201,7 +212,7 @@ pub(crate) struct Levels {
     marks: Column<Mark>,
     /// In an aged line all keys in it, in the order in which they became ready.
     ages: List,
-    links: Column<Link>,
+    links: Column<Age>,
     /// Whether it is aged: with `max_wait`, or where the oldest key may have to make room.
     aged: bool,
     max_wait: Option<Duration>,
@@ -405,7 +416,7 @@ impl Levels {
     fn overdue(&self, now: Instant) -> Option<u32> {
         let max_wait = self.max_wait?;
         let oldest = self.ages.oldest()?;
-        let since = self.links.get(oldest)?.since;
+        let since = self.links.get(oldest)?.0.since;
         (now.saturating_since(since) >= max_wait).then_some(oldest)
     }
 
@@ -437,7 +448,7 @@ impl Levels {
     fn left(&mut self, slot: u32) {
         self.len -= 1;
         if self.aged {
-            if let Some(&link) = self.links.get(slot) {
+            if let Some(&Age(link)) = self.links.get(slot) {
                 self.ages.leave(&mut self.links, link);
             }
         }

@@ -2,6 +2,17 @@
 
 use super::Fair;
 use crate::Instant;
+use crate::chain::{Link, Linked};
+
+/// A key in the list by age, which there is with `max_wait`.
+#[derive(Debug, Default)]
+pub(super) struct Age(pub(super) Link);
+
+impl Linked for Age {
+    fn link(&mut self) -> &mut Link {
+        &mut self.0
+    }
+}
 
 impl<K> Fair<K> {
     /// The key that has stood in line longest. Only a line that is aged knows it.
@@ -17,7 +28,7 @@ impl<K> Fair<K> {
         for tier in &self.tiers {
             (_, at) = tier.elders.get(*at)?.all.first_key_value()?;
         }
-        let since = self.links.get(*at)?.since;
+        let since = self.links.get(*at)?.0.since;
         (now.saturating_since(since) >= max_wait).then_some(*at)
     }
 
@@ -31,7 +42,7 @@ impl<K> Fair<K> {
     /// A key has left the line.
     #[inline(never)]
     pub(super) fn forget_age(&mut self, slot: u32, group: u32) {
-        if let Some(&link) = self.links.get(slot) {
+        if let Some(&Age(link)) = self.links.get(slot) {
             self.ages.leave(&mut self.links, link);
         }
         self.age_in_group(slot, group, false);
