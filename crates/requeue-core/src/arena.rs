@@ -1,7 +1,7 @@
 //! Where the keys live: chunks of slots whose addresses never change, so that a
 //! guard can lend `&K` while the state machine works under the lock.
 //!
-//! This is the only file with `unsafe` in it, but for `prefetch.rs`. What makes it sound:
+//! Most `unsafe` code is here; the rest is in `prefetch.rs` and `bytes.rs`. What makes it sound:
 //!
 //! 1. A chunk is one heap allocation of [`CHUNK`] slots, reached through a raw
 //!    pointer only, so moving the `Arena` moves no slot and asserts nothing
@@ -39,7 +39,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-/// Slots a chunk.
+/// Slots in a chunk.
 pub(crate) const CHUNK: usize = 256;
 const WORDS: usize = CHUNK / 64;
 
@@ -91,8 +91,8 @@ impl<K> Vacant<K> {
     }
 }
 
-/// A slot's number, and beside it what the state machine keeps of a run, in one word: so it moves
-/// with a loan at no cost.
+/// A slot's number, and beside it what the state machine keeps of a run, in one word: a loan then carries
+/// both at no cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marked(u64);
 
@@ -205,7 +205,7 @@ pub(crate) struct Removed<K> {
     pub(crate) freed_chunk: Option<u32>,
 }
 
-#[repr(C)] // what each call touches stands together, in front
+#[repr(C)] // fields that every call uses come first, so that they share cache lines
 pub(crate) struct Arena<K> {
     chunks: Vec<Chunk<K>>,
     len: usize,
@@ -217,15 +217,15 @@ pub(crate) struct Arena<K> {
     /// Loans beyond the first, by slot: there are some only after a run was
     /// ended under its guard.
     extra: BTreeMap<u32, u32>,
-    /// Beside each chunk a bit a slot, set while it is free.
+    /// For each chunk a bit for each of its slots, set while the slot is free.
     free: Vec<[u64; WORDS]>,
-    /// A bit a chunk, set while a slot of it may be free (an absent chunk counts, as do some
+    /// A bit for each chunk, set while a slot of it may be free (also for chunks that are not there, and for some
     /// beyond the last).
     vacant: Vec<u64>,
     /// No word of `vacant` before this one has a bit set.
     first_vacant: usize,
-    /// Chunks that are there without a key. One is kept if it is small, so that a
-    /// queue that hovers at a chunk's edge does not allocate with every key.
+    /// Chunks that are there without a key. One is kept if it is small, so that a queue whose size
+    /// goes up and down around a multiple of 256 does not allocate with every key.
     empty_chunks: u32,
 }
 
@@ -318,7 +318,8 @@ impl<K> Arena<K> {
         slot
     }
 
-    /// Takes a free slot from the lowest chunk that has one. Apart, which saves an add of a plain queue 3 instructions.
+    /// Takes a free slot from the lowest chunk that has one. A function of its own, because that saves an add of a
+    /// plain queue 3 instructions.
     #[inline(never)]
     fn free_slot(&mut self) -> Vacant<K> {
         let chunk_no = self.vacant_chunk();
@@ -637,7 +638,7 @@ impl<K> Arena<K> {
     }
 }
 
-/// Apart, so that what never happens costs no code where it is checked.
+/// A function of its own, so that what never happens costs no code where it is checked.
 #[cold]
 #[inline(never)]
 fn no_key(slot: u32) -> ! {

@@ -16,9 +16,9 @@ pub(crate) const BUCKETS: usize = 8_192;
 /// A bucket's width, as a power of two of nanoseconds: 0.52 ms.
 const SHIFT: u32 = 19;
 
-/// Timers a chunk: two cache lines.
+/// Timers in a chunk: two cache lines.
 const CHUNK: usize = 8;
-/// Chunks a page: the array grows a page at a time, so that it never copies.
+/// Chunks in a page: the array grows a page at a time, so that it never copies.
 const PAGE: usize = 128;
 const NONE: u32 = u32::MAX;
 

@@ -7,7 +7,7 @@ use crate::column::Column;
 /// No slot: the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What a key in a list knows of it.
+/// What is kept of a key in a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     /// Since when it is in the list.
@@ -22,7 +22,7 @@ impl Default for Link {
     }
 }
 
-/// What stands in a column and has a link in it. It is in one list at most.
+/// An entry of a column that has a link. It is in one list at most.
 pub(crate) trait Linked: Default {
     fn link(&mut self) -> &mut Link;
 }
@@ -43,7 +43,7 @@ impl List {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Enters a key that is in no list, at the end; what it was before is known. A timer
+    /// Enters a key that is in no list, at the end; the entry's other fields keep their values. A timer
     /// that fires late may bring a key whose instant is before that of the last one; it
     /// counts from the same instant as that one, so that the first is always the oldest.
     #[inline]
@@ -66,7 +66,7 @@ impl List {
         entry
     }
 
-    /// Takes out a key whose link this is.
+    /// Takes out the key that has this link.
     #[inline]
     pub(crate) fn leave<T: Linked>(&mut self, column: &mut Column<T>, Link { before, after, .. }: Link) {
         if before == NONE {

@@ -1,5 +1,5 @@
-//! What only some queues keep of a key, beside the slab: a value a slot, in
-//! pages that exist only where somebody wrote.
+//! What only some queues keep of a key, beside the arena: a value for each slot, in
+//! pages that exist only where a value was written.
 
 use crate::arena::CHUNK;
 use crate::roomy;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// As many as a chunk of the arena has slots.
 type Page<T> = Box<[T; CHUNK]>;
 
-/// A page a chunk of the arena; a slot that nobody wrote reads `T::default()`.
+/// A page for each chunk of the arena; a slot for which nothing was written reads `T::default()`.
 #[derive(Debug)]
 pub(crate) struct Column<T> {
     pages: Vec<Option<Page<T>>>,
@@ -54,11 +54,6 @@ impl<T: Default> Column<T> {
         }
         let page: Box<[T]> = core::iter::repeat_with(T::default).take(CHUNK).collect();
         self.pages[page_no] = page.try_into().ok();
-    }
-
-    /// What is written for any slot, or was, and what a page has besides.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten().flat_map(|page| page.iter())
     }
 
     /// Takes out what was written for `slot`.

@@ -1,5 +1,5 @@
 //! Counts of loans. Users can leak a loan, so each of these counts can be made to grow
-//! for ever; one that wrapped around would free a key that is still lent. So a count
+//! for ever; if a count overflowed, a key could be freed while a guard still refers to it. So a count
 //! that is full ends the process, as the reference counts of `Rc` do.
 
 /// The largest count. It is small in unit tests, where counting to 2^32 would take

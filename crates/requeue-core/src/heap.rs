@@ -1,19 +1,19 @@
 //! An indexed 4-ary heap of timers: a timer can be moved or taken away, and no
 //! call ever looks at more than the heap's height.
 //!
-//! Prototypes put it beside wheels, rings and pairing heaps: the wheels are
-//! faster on average and stop everybody for milliseconds when they cascade; a
-//! heap's worst call is its height. Four children a node keep it shallow, and
-//! they stand in one cache line. What a large heap costs is memory: each level
-//! is a line that is nowhere near, and each timer that moves has its place
-//! written down. So [`timers`](crate::timers) keeps its heaps small.
+//! Prototypes compared it with wheels, rings and pairing heaps: wheels are
+//! faster on average, but stop all callers for milliseconds when they cascade; the
+//! worst call of a heap costs its height. With four children a node it is shallow, and
+//! they stand in one cache line. What makes a large heap slow is memory: each level
+//! is a cache line that is not in the cache, and the index must be updated for each timer
+//! that moves. So [`timers`](crate::timers) keeps its heaps small.
 
 use crate::column::Column;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Groups a page: the heap grows a page at a time, so that it never copies.
+/// Groups in a page: the heap grows a page at a time, so that it never copies.
 const PAGE: usize = 256;
 
 /// How many places the index can tell apart in each store: a place and the number of
@@ -35,7 +35,7 @@ pub(crate) const ROOT: usize = 3;
 pub(crate) struct Node {
     pub(crate) due: u64,
     /// Which of the calls that set equal instants came first (rule D5). It
-    /// wraps: what must be told apart is much closer than 2^32 calls.
+    /// wraps around: there are never 2^32 such calls between two timers that are compared.
     pub(crate) seq: u32,
     pub(crate) slot: u32,
 }

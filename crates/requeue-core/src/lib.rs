@@ -26,10 +26,11 @@
 //! # Ok::<(), requeue_core::Refused>(())
 //! ```
 //!
-//! The caller's part of the bargain: begin every lock hold of a look (a get, a count, a
-//! state, a shutdown) with [`Core::advance`] and the time, until it says that there is no more
-//! to do, and every other one (an add, the end of a run) with [`Core::begin`]; drop what comes back, and [`Core::take_trash`], after unlocking; call
-//! [`Core::conclude`] before unlocking; pass a hash that is the same for equal keys.
+//! What the caller must do: begin every lock hold of a look (a get, a count, a
+//! state, a shutdown) with [`Core::advance`] and the time, and call it until it says that there is no more
+//! to do; begin every other one (an add, the end of a run) with [`Core::begin`]; call
+//! [`Core::conclude`] before unlocking; after unlocking, drop what the calls returned and what
+//! [`Core::take_trash`] returned; pass a hash that is the same for equal keys.
 
 #![no_std]
 #![deny(clippy::disallowed_types)]

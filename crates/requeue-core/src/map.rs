@@ -7,7 +7,7 @@ use crate::slots::Slots;
 use crate::table::Table;
 use alloc::vec::Vec;
 
-/// Entries a chunk.
+/// Entries in a chunk.
 const CHUNK: usize = 256;
 
 /// Keys and what is recorded of each. It grows and shrinks in small steps, as the queue does.

@@ -19,8 +19,8 @@ use alloc::vec::Vec;
 const FULL_SIZE: usize = 128;
 /// Entries of a segment that splits.
 const SPLIT_AT: usize = 1200;
-/// Buddies merge when they have no more than this together: far enough below
-/// [`SPLIT_AT`] that a table that hovers does not split and merge in turn.
+/// Buddies merge when they have no more than this together: so far below
+/// [`SPLIT_AT`] that a table whose size goes up and down does not split and merge again and again.
 const MERGE_AT: usize = SPLIT_AT / 4;
 
 /// A segment and its depth: how many leading bits of the hash all its entries share.
@@ -31,7 +31,7 @@ struct Part {
 }
 
 #[derive(Debug)]
-#[repr(C)] // what each call touches stands together, in front
+#[repr(C)] // fields that every call uses come first, so that they share cache lines
 pub(crate) struct Table {
     /// `1 << depth` numbers of segments, indexed by the hash's leading bits. A
     /// segment of a smaller depth stands there several times, side by side.

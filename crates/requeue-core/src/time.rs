@@ -8,7 +8,7 @@ use core::time::Duration;
 ///
 /// Eight bytes, and every operation saturates, so that no delay can overflow:
 /// `u64` nanoseconds reach 584 years past the origin, and what lies beyond is
-/// [`Instant::NEVER`]. Instants of different clocks must not be compared.
+/// [`Instant::NEVER`]. Instants of different clocks must not be compared. The default is the origin.
 ///
 /// ```
 /// # use requeue_core::Instant;
@@ -17,7 +17,7 @@ use core::time::Duration;
 /// assert_eq!(t.saturating_since(Instant::ORIGIN), Duration::from_secs(2));
 /// assert_eq!(t + Duration::MAX, Instant::NEVER);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {

@@ -7,14 +7,14 @@
 //!   far       a heap: the rest
 //! ```
 //!
-//! A heap of a million timers costs half a microsecond for each one that fires:
-//! ten levels, the lower ones each a line of memory that is nowhere near, and ten
-//! places to be written down in as many other lines. So only the few that are due
-//! next stand in a heap. As the time comes to a bucket its timers move into it,
-//! one by one, so that however many are due in the same half millisecond no call
-//! has to move all of them; until then nobody knows which of them is the first,
-//! only that none is due earlier than the bucket's soonest. Few timers
-//! stand in the near heap alone, and the buckets take no memory.
+//! A heap of a million timers costs half a microsecond for each one that fires: it
+//! has ten levels, of which the lower ones are cache lines that are not in the cache, and the
+//! index must be updated in ten other lines. So only the few timers that are due
+//! next stand in a heap. When it is the turn of a bucket its timers move into that heap
+//! one by one, so that no call has to move all of them, however many are due in the same half
+//! millisecond. Until then nobody knows which of them is the first,
+//! only that none is due earlier than the bucket's soonest. Where there are few timers all
+//! stand in the near heap, and the buckets take no memory.
 
 use crate::Instant;
 use crate::buckets::{BUCKETS, Buckets, bucket};
@@ -39,16 +39,10 @@ pub(crate) struct Timers {
 }
 
 /// An instant, and the place among those that are equal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) due: Instant,
     seq: u32,
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { due: Instant::ORIGIN, seq: 0 }
-    }
 }
 
 /// What [`Timers::next`] found.
@@ -56,7 +50,7 @@ impl Default for Place {
 pub(crate) enum Next {
     /// This slot's timer is the soonest, and due then.
     Due(u32, Instant),
-    /// One timer is a step nearer: ask again.
+    /// One timer was moved to the near heap, or the edge was moved. Call [`next`](Timers::next) again.
     Moved,
     /// Nothing is due by then.
     Nothing,

@@ -1,8 +1,8 @@
-//! Keys that leave the line without a run, and keys that go before the others.
+//! Keys that leave the line without a run.
 
 use requeue_core::{
-    Added, Config, Core, Delay, Got, How, InBackoff, Instant, Limit, Order, Policy, ReadyOrder, RetryDelay,
-    Ticket, Trigger,
+    Added, Config, Core, Delay, Got, How, InBackoff, Instant, Limit, Order, ReadyOrder, RetryDelay, Ticket,
+    Trigger,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +20,10 @@ fn add(q: &mut Q, key: u32) -> Added {
     q.add(&mut Trigger::new(key, Some(key)), key, Delay::Now).expect("open").added
 }
 
-/// A key that may not be withdrawn, for nobody published it.
+/// Cancels a key that may not be withdrawn, for nobody published it. Returns the key and the payload, where they go.
 fn leave(q: &mut Q, key: u32) -> Option<(Option<u32>, Option<u32>)> {
-    q.leave(&key, key, |_, _| panic!("it was not published"))
+    let (cancelled, gone) = q.cancel(&key, key, false, |_, _| panic!("it was not published"));
+    cancelled.map(|cancelled| (gone, cancelled.value))
 }
 
 fn work_off(q: &mut Q) -> Vec<u32> {
@@ -49,18 +50,10 @@ fn a_ready_key_leaves_with_its_payload_and_comes_back_at_the_end_of_the_line() {
 }
 
 #[test]
-fn a_key_that_leaves_keeps_its_timer_its_payload_for_it_and_its_run() {
+fn a_dirty_key_that_leaves_keeps_its_run() {
     let mut q = new(Config::default());
-    q.advance(Instant::ORIGIN);
-    // ready, with a timer
     add(&mut q, 1);
-    q.add(&mut Trigger::new(1, None), 1, Delay::After(SEC, Policy::Earliest)).expect("open");
-    assert_eq!(leave(&mut q, 1), Some((None, None)));
-    assert!(matches!(q.get(), Got::Empty));
-    q.advance(Instant::ORIGIN + SEC);
-    let Got::Item(item) = q.get() else { panic!("its timer came") };
-    assert_eq!((*item.run.key(), item.value), (1, Some(1)));
-    // held and dirty
+    let Got::Item(item) = q.get() else { panic!("1 is ready") };
     add(&mut q, 1);
     assert_eq!((q.stats().dirty, leave(&mut q, 1)), (1, Some((None, Some(1)))));
     assert_eq!((q.stats().dirty, q.stats().held, leave(&mut q, 1)), (0, 1, None));
@@ -75,7 +68,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     // ready
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
     assert!(q.publish(ticket));
-    assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
+    assert!(q.cancel(&1, 7, false, |key, hash| withdrawn.push((*key, hash))).0.is_some());
     assert_eq!(withdrawn, [(1, 7)]);
     // and in line again: it is no longer published
     q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open");
@@ -83,7 +76,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     // dirty
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
     assert!(q.publish(ticket));
-    assert!(q.leave(&1, 7, |key, hash| withdrawn.push((*key, hash))).is_some());
+    assert!(q.cancel(&1, 7, false, |key, hash| withdrawn.push((*key, hash))).0.is_some());
     assert_eq!(withdrawn, [(1, 7), (1, 7)]);
     let _ = q.finish(item.run, true);
     assert_eq!((q.len(), q.stats().known), (0, 0));
@@ -105,13 +98,12 @@ fn the_oldest_ready_key_of_the_gauges_goes_with_the_key_that_leaves() {
 }
 
 #[test]
-fn a_batch_takes_what_is_left_in_line_raised_keys_first() {
-    for (order, expected) in [(Order::Fifo, [4, 2, 1]), (Order::Lifo, [4, 2, 5])] {
+fn a_batch_takes_what_is_left_in_line() {
+    for (order, expected) in [(Order::Fifo, [1, 2, 4]), (Order::Lifo, [5, 4, 2])] {
         let mut q = new(Config { order, ..Config::default() });
         for key in 1..=5 {
             add(&mut q, key);
         }
-        assert!(q.raise(&4, 4) && q.raise(&2, 2) && !q.raise(&4, 4) && !q.raise(&9, 9));
         let _ = leave(&mut q, 3);
         let mut items = Vec::new();
         assert_eq!(q.get_up_to(3, |_, _| (), |item| items.push(item)), 3);
@@ -166,8 +158,7 @@ fn an_order_that_panics_in_the_middle_of_a_batch_loses_no_key_that_it_gave_befor
 fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
     for seed in 0..8u64 {
         let mut q = new(Config { timestamps: seed % 2 == 0, ..Config::default() });
-        let (mut raised, mut line) = (Vec::new(), Vec::new());
-        let (mut held, mut dirty) = (Vec::new(), Vec::new());
+        let (mut line, mut held, mut dirty) = (Vec::new(), Vec::new(), Vec::new());
         let mut random = seed;
         for step in 0..if cfg!(miri) { 400 } else { 10_000 } {
             q.advance(Instant::ORIGIN + Duration::from_millis(step));
@@ -175,8 +166,8 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
                 random.wrapping_mul(6_364_136_223_846_793_005u64).wrapping_add(1_442_695_040_888_963_407);
             let key = (random >> 40) as u32 % 50;
             let is_held = held.iter().any(|run: &requeue_core::RunRef<u32>| *run.key() == key);
-            let is_ready = line.contains(&key) || raised.contains(&key);
-            match (random >> 33) % 8 {
+            let is_ready = line.contains(&key);
+            match (random >> 33) % 7 {
                 0..=2 => {
                     let added = add(&mut q, key);
                     if is_held {
@@ -189,7 +180,7 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
                     }
                 }
                 3..=4 => {
-                    let expected = raised.first().or(line.first()).copied();
+                    let expected = line.first().copied();
                     match q.get() {
                         Got::Item(item) => {
                             assert_eq!(Some(*item.run.key()), expected);
@@ -197,7 +188,6 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
                         }
                         _ => assert_eq!(expected, None),
                     }
-                    raised.retain(|other| Some(*other) != expected);
                     line.retain(|other| Some(*other) != expected);
                 }
                 5 if !held.is_empty() => {
@@ -209,27 +199,19 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
                         line.push(ended);
                     }
                 }
-                6 => {
-                    assert_eq!(q.raise(&key, key), line.contains(&key));
-                    if line.contains(&key) {
-                        line.retain(|other| *other != key);
-                        raised.push(key);
-                    }
-                }
                 _ => {
                     let pending = is_ready || dirty.contains(&key);
                     assert_eq!(leave(&mut q, key).is_some(), pending);
-                    for list in [&mut raised, &mut line, &mut dirty] {
+                    for list in [&mut line, &mut dirty] {
                         list.retain(|other| *other != key);
                     }
                 }
             }
             let stats = q.stats();
-            assert_eq!((stats.ready, stats.held), (line.len() + raised.len(), held.len()));
+            assert_eq!((stats.ready, stats.held), (line.len(), held.len()));
             assert_eq!((stats.dirty, stats.known), (dirty.len(), stats.ready + stats.held));
-            assert_eq!(q.oldest(), line.first().or(raised.first()));
         }
-        assert_eq!(work_off(&mut q), [raised, line].concat());
+        assert_eq!(work_off(&mut q), line);
     }
 }
 

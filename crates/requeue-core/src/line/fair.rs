@@ -3,13 +3,13 @@
 //! The groups that may be served stand in a ring. The one in front has its turn: it gets as many
 //! keys out as its weight says, and goes to the back. One that has no key left, or that
 //! reaches its cap, leaves the ring and its turn; when it has a key again, or one of
-//! its runs has ended, it comes to the back and its next turn is a whole one. So nobody ever
-//! passes over a group that may not be served, and while one waits in the ring each
+//! its runs has ended, it comes to the back and its next turn is a whole one. So no call ever
+//! has to pass over a group that may not be served, and while a group waits in the ring each
 //! other has one turn at most.
 //!
 //! Where groups are divided once more (tenants, then namespaces), what stands in the ring of a
 //! tenant are its namespaces, and the tenant stands in the outer ring while its own is not
-//! empty. A turn of the tenant goes on where its last one ended.
+//! empty. At its next turn the tenant continues with the namespace at which it stopped.
 //!
 //! With priorities there is such a ring for each level, and a group stands in the rings of all
 //! levels at which it has keys: each of these is a [`Node`]. With priorities within groups there
@@ -65,7 +65,7 @@ pub(super) struct Rules {
     /// These count within a group, and not before the turns of groups.
     pub(super) within: bool,
     pub(super) max_wait: Option<Duration>,
-    /// The oldest key is at hand also without that.
+    /// The oldest key is known also without that.
     pub(super) aged: bool,
 }
 
@@ -101,7 +101,7 @@ const FAR: usize = 8;
 const ANEW: usize = 64;
 
 /// The line of a queue with groups.
-pub(super) struct Fair<K> {
+pub(crate) struct Fair<K> {
     rules: Rules,
     /// The outermost groups first. There is one at least.
     tiers: Vec<Tier<K>>,
@@ -132,15 +132,15 @@ pub(super) struct Fair<K> {
     /// when their buckets are full.
     dry: BTreeMap<(Instant, u64), (usize, u32)>,
     filling: BTreeMap<(Instant, u64), (usize, u32)>,
-    /// Tells those apart that have the same instant.
+    /// The second part of the next key of `dry` or `filling`: their instants may be equal.
     turn: u64,
     /// The latest instant that [`refill`](Self::refill) was told.
     now: Instant,
     /// The groups that are paused, in the order of their pauses; and the number of the next one.
     paused: BTreeMap<NonZeroU64, (usize, u32)>,
     next_pause: NonZeroU64,
-    /// A group that was made for a key which does not count there yet: users' code
-    /// has panicked if it still stands here at the next call.
+    /// A group that was created for a key not yet counted in it. If this is still set at the next call, users'
+    /// code panicked, and the group is removed.
     half: Option<(usize, u32)>,
     /// Whether the last key that was added was new: then the next one is likely to be.
     expects_new: bool,
@@ -269,7 +269,7 @@ impl<K> Fair<K> {
     /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
     /// Returns its place, if it has one.
     #[inline(always)]
-    pub(super) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+    pub(crate) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
         self.expects_new = true;
         self.half = None;
         match self.seats.get_mut(slot) {

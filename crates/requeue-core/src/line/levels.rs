@@ -201,7 +201,7 @@ impl Ranks {
 
 /// The line of a queue with priorities.
 #[derive(Debug)]
-pub(super) struct Levels {
+pub(crate) struct Levels {
     /// The levels in which somebody stands.
     used: Ranks,
     /// The highest of them, if there is one.
@@ -250,7 +250,7 @@ impl Levels {
     }
 
     #[inline]
-    pub(super) fn home_of(&mut self, level: i16) -> &mut u32 {
+    pub(crate) fn home_of(&mut self, level: i16) -> &mut u32 {
         &mut self.homes[rank(level) as usize % HOMES]
     }
 
@@ -284,14 +284,9 @@ impl Levels {
         in_line.peek().copied().into_iter().chain(aside.peek().map(|(rank, _)| **rank)).min()
     }
 
-    /// The key that has stood in line longest. In a line that is not aged this asks each level.
+    /// The key that has stood in line longest. Only a line that is aged knows it.
     pub(super) fn oldest(&self) -> Option<u32> {
-        if self.aged {
-            return self.ages.oldest();
-        }
-        let entered = |slot: &u32| self.marks.get(*slot).map_or(0, |mark| mark.entered);
-        let levels = self.used.from(0).filter_map(|rank| self.levels.get(rank)?.as_deref());
-        levels.filter_map(|level| level.oldest(&self.marks)).min_by_key(entered)
+        self.ages.oldest()
     }
 
     #[inline]
@@ -334,7 +329,7 @@ impl Levels {
     /// The same for a key that is being entered into the arena: returns its place, which is
     /// written there with the key.
     #[inline]
-    pub(super) fn enter_new_at<K>(
+    pub(crate) fn enter_new_at<K>(
         &mut self,
         arena: &mut Arena<K>,
         slot: u32,
@@ -409,9 +404,8 @@ impl Levels {
         Some((ahead, exact))
     }
 
-    /// The run of a key starts, which was taken out of the line or went before all others; returns it
-    /// with its level.
-    pub(super) fn start(&mut self, slot: u32) -> Marked {
+    /// The run of a key starts, which was taken out of the line; returns it with its level.
+    fn start(&mut self, slot: u32) -> Marked {
         let Some(mark) = self.marks.get_mut(slot) else { return slot.into() };
         mark.asked.run = mark.asked.pending;
         Marked::new(slot, mark.asked.run)

@@ -22,6 +22,7 @@ mod ring;
 mod tell;
 
 pub use self::ahead::Ahead;
+pub(crate) use self::fair::Fair;
 pub use self::groups::{GroupRules, Groups};
 pub use self::order::{Order, ReadyOrder, Ticket};
 pub(crate) use self::pauses::PAUSED;
@@ -29,8 +30,8 @@ pub use self::rate::Rate;
 pub use self::tell::GroupGauges;
 
 use self::ahead::STEPS;
-use self::custom::{Custom, NONSENSE};
-use self::fair::{Fair, Rules};
+use self::custom::Custom;
+use self::fair::Rules;
 use self::levels::{Asked, Levels};
 use self::pauses::Pauses;
 use self::rate::Bucket;
@@ -40,17 +41,15 @@ use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
 
-/// How many keys ahead of the one that is handed out their slots are asked for,
-/// and their entries in the table.
+/// So many keys before a key is handed out its slot is prefetched, and its entry in the table.
 pub(crate) const SLOT_AHEAD: usize = 8;
 pub(crate) const ENTRY_AHEAD: usize = 4;
 
 /// The line.
 ///
-/// A user's order may panic, and time that passes or a run that ends must not
-/// fail for it. So keys that become ready by those only wait in `ring`, and the
-/// order hears of them at the next `add` or `get`: at calls whose callers can
-/// be told.
+/// A user's order may panic, and a timer that fires or a run that ends must not
+/// fail because of it. So keys that become ready by those first wait in `ring`, and the
+/// order is told of them at the next `add` or `get`, whose caller may see the panic.
 #[repr(C)]
 pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
@@ -60,18 +59,16 @@ pub(crate) struct Line<K> {
 }
 
 struct Turns<K> {
-    /// Keys that go before all others, in this order.
-    raised: Ring,
     kind: Kind<K>,
     pauses: Pauses,
     /// How many keys a second may be handed out.
     rate: Option<Bucket>,
 }
 
-// with a tag of its own: one that hides in a field of a variant costs each look some instructions
+// without `repr(u8)` the compiler stores the tag inside a field, and each test costs more instructions
 #[repr(u8)]
 enum Kind<K> {
-    /// There only while some keys may be raised, or something is paused, or with a rate.
+    /// There only while something is paused, or with a rate.
     Fifo,
     Lifo,
     Custom(Custom<K>),
@@ -81,20 +78,17 @@ enum Kind<K> {
 
 impl<K> Turns<K> {
     fn new(kind: Kind<K>) -> Box<Self> {
-        Box::new(Self { raised: Ring::default(), kind, pauses: Pauses::new(), rate: None })
+        Box::new(Self { kind, pauses: Pauses::new(), rate: None })
     }
 
     /// Whether all goes as in a line that has none of this.
     fn is_idle(&self) -> bool {
-        matches!(self.kind, Kind::Fifo)
-            && self.raised.len() == 0
-            && self.pauses.is_idle()
-            && self.rate.is_none()
+        matches!(self.kind, Kind::Fifo) && self.pauses.is_idle() && self.rate.is_none()
     }
 }
 
 impl<K> Line<K> {
-    /// `aged` lines have the oldest key at hand, whatever the order.
+    /// An `aged` line knows its oldest key, whatever the order.
     pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool) -> Self {
         let mut turns = match order {
             Order::Fifo => None,
@@ -120,14 +114,6 @@ impl<K> Line<K> {
         }
     }
 
-    /// The keys that a user's order was told of, if it is that.
-    fn told(&self) -> Option<&Ring> {
-        match self.turns.as_deref() {
-            Some(Turns { kind: Kind::Custom(custom), .. }) => Some(&custom.told),
-            _ => None,
-        }
-    }
-
     /// The keys by priority, if the queue has priorities.
     #[inline]
     fn levels(&self) -> Option<&Levels> {
@@ -138,7 +124,7 @@ impl<K> Line<K> {
     }
 
     #[inline]
-    fn levels_mut(&mut self) -> Option<&mut Levels> {
+    pub(crate) fn levels_mut(&mut self) -> Option<&mut Levels> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
             _ => None,
@@ -147,7 +133,7 @@ impl<K> Line<K> {
 
     /// The groups, if the queue has groups.
     #[inline]
-    fn fair(&self) -> Option<&Fair<K>> {
+    pub(crate) fn fair(&self) -> Option<&Fair<K>> {
         match self.turns.as_deref() {
             Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
             _ => None,
@@ -155,7 +141,7 @@ impl<K> Line<K> {
     }
 
     #[inline]
-    fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
+    pub(crate) fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
             _ => None,
@@ -200,25 +186,10 @@ impl<K> Line<K> {
             || self.fair().is_some_and(|fair| fair.rules().max_wait.is_some() || fair.is_rated())
     }
 
-    /// Whether groups have rates.
-    pub(crate) fn has_group_rates(&self) -> bool {
-        self.fair().is_some_and(Fair::is_rated)
-    }
-
     /// Time has passed: lets groups be served that have a token again, so many of them; true if some
     /// are left.
     pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
         self.fair_mut().is_some_and(|fair| fair.refill(now, most))
-    }
-
-    /// When the next group that has no token has one.
-    pub(crate) fn next_group(&self) -> Option<Instant> {
-        self.fair()?.next_group()
-    }
-
-    /// When the groups of this key have a token again, if one of them has none.
-    pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
-        self.fair()?.group_token(slot, now)
     }
 
     /// Whether each key is in a group.
@@ -227,63 +198,9 @@ impl<K> Line<K> {
         self.fair().is_some()
     }
 
-    /// A key becomes known. With groups this is users' code: if it panics the key must go
-    /// again, and nothing else has changed.
-    #[inline]
-    pub(crate) fn know(&mut self, arena: &Arena<K>, slot: u32) {
-        if let Some(fair) = self.fair_mut() {
-            fair.know(slot, arena.key(slot));
-        }
-    }
-
-    /// A key will be known no more: returns what [`forget`](Self::forget) wants, when it is not.
-    #[inline]
-    pub(crate) fn take_group(&mut self, slot: u32) -> Option<u32> {
-        self.fair_mut()?.take_group(slot)
-    }
-
-    /// A key of this group is known no more.
-    #[inline]
-    pub(crate) fn forget(&mut self, group: Option<u32>) {
-        if let (Some(fair), Some(group)) = (self.fair_mut(), group) {
-            fair.forget(group);
-        }
-    }
-
-    /// Pauses the key's group in this tier; false if there is none. Users' code: if it panics
-    /// nothing has changed.
-    pub(crate) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
-        self.fair_mut().is_some_and(|fair| fair.pause_group(key, tier))
-    }
-
-    /// Lifts that again; false if there was nothing to lift.
-    pub(crate) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
-        self.fair_mut().is_some_and(|fair| fair.resume_group(key, tier))
-    }
-
-    /// Whether the key's group in this tier is paused.
-    pub(crate) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        self.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
-    }
-
-    /// Whether a group of this key is paused.
-    pub(crate) fn is_in_paused_group(&self, slot: u32) -> bool {
-        self.fair().is_some_and(|fair| fair.is_in_paused_group(slot))
-    }
-
     /// Whether a group is paused.
     pub(crate) fn has_paused_groups(&self) -> bool {
         self.fair().is_some_and(Fair::has_paused_groups)
-    }
-
-    /// Lifts the pause of the group that was paused first; false if none is paused.
-    pub(crate) fn lift_first_group(&mut self) -> bool {
-        self.fair_mut().is_some_and(Fair::lift_first_group)
-    }
-
-    /// Whether the key waits for a run of its group to end, should it be ready.
-    pub(crate) fn is_at_cap(&self, slot: u32) -> bool {
-        self.fair().is_some_and(|fair| fair.is_at_cap(slot))
     }
 
     /// The run of a key has ended.
@@ -291,21 +208,6 @@ impl<K> Line<K> {
     pub(crate) fn ended(&mut self, slot: u32) {
         if let Some(fair) = self.fair_mut() {
             fair.ended(slot);
-        }
-    }
-
-    /// The run of a key has ended that will be known no more. Returns what
-    /// [`drop_group`](Self::drop_group) wants, when it is not.
-    #[inline]
-    pub(crate) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
-        self.fair_mut()?.ended_for_good(slot, group)
-    }
-
-    /// The last key of this group is known no more.
-    #[inline(never)]
-    pub(crate) fn drop_group(&mut self, group: u32) {
-        if let Some(fair) = self.fair_mut() {
-            fair.drop_innermost(group);
         }
     }
 
@@ -478,10 +380,6 @@ impl<K> Line<K> {
         }
     }
 
-    fn raised(&self) -> Option<&Ring> {
-        self.turns.as_ref().map(|turns| &turns.raised)
-    }
-
     /// Lets a key in without calling users' code, unless it is paused. It is ready `since` then.
     #[inline]
     pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
@@ -509,12 +407,12 @@ impl<K> Line<K> {
         self.ring.push_unplaced(arena, slot)
     }
 
-    /// Lets a key in that was announced.
+    /// Enters a key that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         match self.turns.as_deref_mut() {
             Some(Turns { kind: Kind::Custom(custom), pauses, .. }) if !pauses.has(arena, slot) => {
-                custom.told.push_back(arena, slot);
+                custom.enter(arena, slot);
             }
             _ => self.enter(arena, slot, since),
         }
@@ -566,8 +464,8 @@ impl<K> Line<K> {
 
     #[inline(never)]
     pub(crate) fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
-        if !(pauses.queue | rate.is_some() | (raised.len() > 0)) {
+        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
+        if !(pauses.queue | rate.is_some()) {
             match kind {
                 Kind::Levels(levels) => return levels.pop(arena, now),
                 Kind::Fair(fair) => return fair.pop(arena, now),
@@ -579,69 +477,21 @@ impl<K> Line<K> {
 
     #[inline(never)]
     fn pop_limited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let turns = self.turns.as_deref()?;
-        if turns.pauses.queue || turns.rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
+        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
+        if pauses.queue || rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
             return None;
         }
-        let at = self.pop_unlimited(arena, now)?;
-        if let Some(Turns { rate: Some(rate), .. }) = self.turns.as_deref_mut() {
+        let at = match kind {
+            Kind::Fifo => self.ring.pop_front()?.into(),
+            Kind::Lifo => self.ring.pop_back()?.into(),
+            Kind::Custom(custom) => custom.pop(&mut self.ring, arena)?.into(),
+            Kind::Levels(levels) => levels.pop(arena, now)?,
+            Kind::Fair(fair) => fair.pop(arena, now)?,
+        };
+        if let Some(rate) = rate {
             rate.take(now);
         }
         Some(at)
-    }
-
-    #[inline]
-    fn pop_unlimited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { raised, kind, pauses, rate } = self.turns.as_deref_mut()?;
-        match (&mut *kind, raised.len()) {
-            (Kind::Levels(levels), 0) => return levels.pop(arena, now),
-            (Kind::Fair(fair), 0) => return fair.pop(arena, now),
-            _ => {}
-        }
-        let slot = raised.pop_front();
-        let none_raised = raised.len() == 0;
-        let slot = slot.or_else(|| match kind {
-            Kind::Fifo => self.ring.pop_front(),
-            Kind::Lifo => self.ring.pop_back(),
-            Kind::Custom(custom) => {
-                custom.tell(&mut self.ring, arena);
-                custom.pop(arena, &mut { NONSENSE })
-            }
-            Kind::Levels(_) | Kind::Fair(_) => None,
-        });
-        let slot = slot?;
-        match kind {
-            Kind::Levels(levels) => Some(levels.start(slot)),
-            Kind::Fair(fair) => {
-                let started = fair.start(slot);
-                fair.charge_for(slot, now);
-                Some(started)
-            }
-            Kind::Fifo if none_raised && pauses.is_idle() && rate.is_none() => {
-                self.turns = None;
-                Some(slot.into())
-            }
-            Kind::Fifo | Kind::Lifo | Kind::Custom(_) => Some(slot.into()),
-        }
-    }
-
-    /// As [`enter_new`](Self::enter_new) with this priority, in a queue with priorities and without
-    /// groups.
-    #[inline]
-    pub(crate) fn enter_new_at(
-        &mut self,
-        arena: &mut Arena<K>,
-        slot: u32,
-        since: Instant,
-        priority: i16,
-    ) -> Option<u32> {
-        Some(self.levels_mut()?.enter_new_at(arena, slot, since, priority))
-    }
-
-    /// The chunk of slots for new keys of this priority, in a queue with priorities and without groups.
-    #[inline]
-    pub(crate) fn home_of(&mut self, priority: i16) -> Option<&mut u32> {
-        Some(self.levels_mut()?.home_of(priority))
     }
 
     /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
@@ -651,48 +501,12 @@ impl<K> Line<K> {
         self.fair_mut().map_or(0, |fair| fair.name(key))
     }
 
-    /// The same before anybody knows whether the key is new, if it is likely to be: if the last one was.
-    /// Asks for the group's memory.
-    #[inline(always)]
-    pub(crate) fn foresee_group(&mut self, key: &Option<K>) -> Option<u32> {
-        self.fair_mut()?.foresee(key.as_ref()?)
-    }
-
-    /// The key of a trigger was known already.
-    #[inline]
-    pub(crate) fn was_known(&mut self) {
-        if let Some(fair) = self.fair_mut() {
-            fair.was_known();
-        }
-    }
-
-    /// As [`enter_new_at`](Self::enter_new_at) of a key of this group: it becomes [known](Self::know), too.
-    #[inline(always)]
-    pub(crate) fn enter_new_in_group(
-        &mut self,
-        slot: u32,
-        group: u32,
-        since: Instant,
-        priority: i16,
-    ) -> Option<u32> {
-        self.fair_mut()?.enter_new(slot, group, since, priority)
-    }
-
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before
     /// any is taken: they go first, in the order in which it gave them. If it panics those that
     /// it gave before that do. Any other order has no need of it.
     pub(crate) fn choose(&mut self, arena: &mut Arena<K>, most: usize) {
-        let Some(Turns { raised, kind: Kind::Custom(custom), .. }) = self.turns.as_deref_mut() else {
-            return;
-        };
-        let mut patience = NONSENSE;
-        if raised.len() < most {
-            custom.tell(&mut self.ring, arena);
-        }
-        while raised.len() < most {
-            let Some(slot) = custom.pop(arena, &mut patience) else { break };
-            arena.clear_place(slot);
-            raised.push_back(arena, slot);
+        if let Some((custom, news)) = self.custom() {
+            custom.choose(news, arena, most);
         }
     }
 
@@ -703,42 +517,23 @@ impl<K> Line<K> {
             self.set_aside(slot, false);
             return false;
         }
-        if let Some((custom, news)) = self.custom() {
-            if news.leave(arena, slot) {
-                return true;
-            }
-            if arena.place(slot).is_some() {
-                custom.leaves(arena, slot);
-            }
+        match self.turns.as_deref_mut().map(|turns| &mut turns.kind) {
+            Some(Kind::Levels(levels)) => levels.leave(arena, slot),
+            Some(Kind::Fair(fair)) => fair.leave(arena, slot),
+            Some(Kind::Custom(custom)) => self.ring.leave(arena, slot) || custom.leave(arena, slot),
+            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.leave(arena, slot),
         }
-        self.leave_unraised(arena, slot)
-            || self.turns.as_mut().is_some_and(|turns| turns.raised.leave(arena, slot))
     }
 
-    /// Moves a key before all that were not raised, in any order; false if it does not stand in
-    /// line or was raised before, and then it stays where it is.
-    pub(crate) fn raise(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        let unraised = self.leave_unraised(arena, slot);
-        if unraised {
-            let turns = self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo));
-            turns.raised.push_back(arena, slot);
-        }
-        unraised
-    }
-
-    fn leave_unraised(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        self.custom().is_some_and(|(custom, _)| custom.told.leave(arena, slot))
-            || self.levels_mut().is_some_and(|levels| levels.leave(arena, slot))
-            || self.fair_mut().is_some_and(|fair| fair.leave(arena, slot))
-            || self.ring.leave(arena, slot)
-    }
-
-    /// The key that has stood in line longest, of those that were not raised; if there are no
-    /// others, that which was raised first.
+    /// The key that has stood in line longest, of a line that is [aged](Self::new), or has neither priorities
+    /// nor groups. In a user's order nobody knows.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        let told = self.told().and_then(Ring::front).or_else(|| self.levels()?.oldest());
-        let told = told.or_else(|| self.fair()?.oldest());
-        told.or_else(|| self.ring.front()).or_else(|| self.raised()?.front())
+        match self.turns.as_deref().map(|turns| &turns.kind) {
+            Some(Kind::Levels(levels)) => levels.oldest(),
+            Some(Kind::Fair(fair)) => fair.oldest(),
+            Some(Kind::Custom(_)) => None,
+            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.front(),
+        }
     }
 
     /// How many keys go before this one; `None` if it does not stand in line, or that depends on
@@ -755,7 +550,7 @@ impl<K> Line<K> {
             Some(Kind::Levels(levels)) => levels.ahead_of(arena, slot)?,
             Some(Kind::Custom(_) | Kind::Fair(_)) => return None,
         };
-        Some(Ahead { keys: ahead + self.raised().map_or(0, Ring::len), exact })
+        Some(Ahead { keys: ahead, exact })
     }
 
     /// How many keys may be handed out at this time.
@@ -770,17 +565,17 @@ impl<K> Line<K> {
     /// How many keys may be handed out, but for the rate.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
-        let Some(Turns { raised, kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
+        let Some(Turns { kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
         if pauses.queue {
             return 0;
         }
         let elsewhere = match kind {
             Kind::Fifo | Kind::Lifo => 0,
-            Kind::Custom(custom) => custom.told.len(),
+            Kind::Custom(custom) => custom.len(),
             Kind::Levels(levels) => levels.len(),
             Kind::Fair(fair) => fair.servable(),
         };
-        self.ring.len() + elsewhere + raised.len()
+        self.ring.len() + elsewhere
     }
 
     /// The slots that will be handed out next, as far as that is easily known, among numbers
@@ -802,17 +597,17 @@ impl<K> Line<K> {
         }
     }
 
-    /// Whether a key that becomes ready does not just go to the back of `ring`: who enters it
-    /// has more to say, or to hear.
+    /// Whether a key that becomes ready does not just go to the back of `ring`: it also needs a priority or a
+    /// group, or the user's order must be called.
     #[inline]
     pub(crate) fn wants_more(&self) -> bool {
         self.turns.as_deref().is_some_and(|turns| !matches!(turns.kind, Kind::Fifo | Kind::Lifo))
     }
 
-    /// Whether the order is a user's own and must not be believed.
+    /// Whether the order was written by the user.
     #[inline]
     pub(crate) fn is_custom(&self) -> bool {
-        self.told().is_some()
+        matches!(self.turns.as_deref(), Some(Turns { kind: Kind::Custom(_), .. }))
     }
 }
 

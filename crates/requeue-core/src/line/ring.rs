@@ -3,9 +3,9 @@
 //! The line is a list of blocks; it grows and shrinks a block at a time, so that no push
 //! ever copies a long line. A slot that stands in it remembers the number of its block (its
 //! *place*, see [`Places`]). To leave is to look through that one block and to put a
-//! [`HOLE`] where the slot stood. So no entry ever outlives its key's stay in the line: each
+//! [`HOLE`] where the slot stood. So an entry never stays after its key has left the line: each
 //! one is a hole, or a slot that stands in line just there. A slot that is used again for
-//! another key has no older entry that could let the new key jump the line.
+//! another key has no older entry by which the new key could go too early.
 //!
 //! What holds between two calls:
 //!
@@ -15,8 +15,8 @@
 //! 2. `holes` of a block counts the holes in its used part, and `len` all other entries of
 //!    all used parts.
 //! 3. A slot stands in the line at most once, and its place is the number of its block,
-//!    cut to the bits that a place has. So two blocks may look the same to a place. Which
-//!    one it is shows when they are looked through, for only one has the slot in its used
+//!    cut to the bits that a place has. So two blocks may have the same place. The right
+//!    one is found by looking through them: only one has the slot in its used
 //!    part.
 //! 4. A middle block has an entry that is no hole, and two middle blocks one behind the
 //!    other have more than `BLOCK` of them together. So there are at most as many holes
@@ -28,8 +28,8 @@
 //!    number costs 12 bytes for 512 keys that were in line at once.)
 //!
 //! No call looks through more than a few blocks, whatever the length of the line: `leave`
-//! through one, and one more for each 8 million slots in line, whose blocks look the same to
-//! a place. Two blocks are joined, which moves at most half a block's slots, at most as often as
+//! through one, and one more for each 8 million slots in line, because a place stores only the last bits of
+//! a block's number. Two blocks are joined, which moves at most half a block's slots, at most as often as
 //! blocks are made: once in `BLOCK` pushes.
 
 use crate::roomy;
@@ -59,7 +59,7 @@ struct Block<const BLOCK: usize> {
 /// First in, first out from the front, last in, first out from the back, and a way out from
 /// anywhere. Blocks have 2 KiB.
 #[derive(Debug)]
-#[repr(C)] // what each call touches stands together, at the end: the arena comes behind it
+#[repr(C)] // fields that every call uses come last: the arena stands behind, and its first fields are used with them
 pub(crate) struct Ring<const BLOCK: usize = 512> {
     /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
     vacant: BinaryHeap<Reverse<u32>>,

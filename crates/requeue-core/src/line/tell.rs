@@ -1,4 +1,4 @@
-//! What metrics are told of the line, a page a lock hold: how many keys of each priority are ready,
+//! What metrics are told of the line, a page in each lock hold: how many keys of each priority are ready,
 //! and of each group.
 
 use super::{Kind, Line, Turns};
@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// How many levels, or groups, a page looks at.
-const PAGE: u32 = 256;
+pub(super) const PAGE: u32 = 256;
 
 /// How many keys of a group are where.
 ///
@@ -46,22 +46,6 @@ impl<K> Line<K> {
             Kind::Fair(fair) if fair.rules().priorities => fair.depths(from, PAGE as usize, into),
             _ => None,
         }
-    }
-
-    /// There are metrics: [`depths`](Self::depths) will be asked for.
-    pub(crate) fn counts_depths(&mut self) {
-        if let Some(fair) = self.fair_mut() {
-            fair.counts_depths();
-        }
-    }
-
-    /// The groups that have a name; and where the next page begins.
-    pub(crate) fn told_groups(
-        &self,
-        from: (usize, u32),
-        into: &mut Vec<GroupGauges>,
-    ) -> Option<(usize, u32)> {
-        self.fair()?.told_groups(from, PAGE, into)
     }
 
     /// A ready key that is paused came to stand, or ceases to stand, where nothing takes it from.

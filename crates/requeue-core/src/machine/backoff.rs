@@ -178,7 +178,7 @@ impl<K, V> Core<K, V> {
             return false;
         }
         let resets = flags & RESET != 0;
-        // of what a fresh start stands for: of the retry, and of the timer that goes
+        // the priority of the fresh start: the higher of the retry's and of the removed timer's
         let mut priority = if let How::Retry(_) = how { self.line.run_priority(slot) } else { i16::MIN };
         if flags & TIMER_RESPECTS != 0 || resets && flags & BACKOFF != 0 {
             priority = priority.max(self.line.timer_priority(slot));

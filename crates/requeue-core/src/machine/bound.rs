@@ -299,8 +299,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A key with a timer, and these flags otherwise, is neither ready nor held any more, unless
-    /// they say that it is.
+    /// A key with a timer only waits from now on, unless these flags, which it has besides, say that it is ready or
+    /// held.
     #[cold]
     pub(super) fn now_only_waits(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {

@@ -1,5 +1,4 @@
-//! Keys that leave the line without a run, or go before the others: cancelling, and what
-//! priorities and a bound will stand on.
+//! Keys that leave the line without a run: cancelling, and keys that make room for others.
 
 use super::{Core, DIRTY, HELD, PENDING, READY, RESET, TIMED};
 use crate::Instant;
@@ -31,40 +30,6 @@ pub struct Cancelled<V = ()> {
 }
 
 impl<K, V> Core<K, V> {
-    /// Takes away that a key is ready, or dirty: it is not handed out for the triggers that it
-    /// had. Its timer, its failures and the run that is on stay. Returns what is to be dropped
-    /// outside the lock: the key, if there is no reason left to know it, and the payload, if
-    /// no run is left to hand it to. `None` if the key is not pending.
-    ///
-    /// `withdraw` as in [`get_up_to`](Self::get_up_to).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!(core.leave("a", 7, |_, _| ()), Some((Some("a"), None)));
-    /// assert!(matches!(core.get(), Got::Empty));
-    /// assert_eq!(core.leave("a", 7, |_, _| ()), None);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
-    pub fn leave<Q: Eq + ?Sized>(
-        &mut self,
-        key: &Q,
-        hash: u32,
-        withdraw: impl FnOnce(&K, u32),
-    ) -> Option<(Option<K>, Option<V>)>
-    where
-        K: Borrow<Q>,
-    {
-        let slot = self.find(hash, key)?;
-        if !self.leave_line(slot, withdraw) {
-            return None;
-        }
-        let value = self.dead_value(slot);
-        Some((self.release(slot), value))
-    }
-
     /// The key is neither ready nor dirty from here on; false if it was neither.
     ///
     /// An order of the user's own, which hears of it, runs before anything changes.
@@ -180,48 +145,5 @@ impl<K, V> Core<K, V> {
             Cancelled { ready, dirty, waiting_until, value: self.dead_value(slot) }
         });
         (cancelled, self.release(slot))
-    }
-
-    /// Moves a ready key before all that were not raised, in any order of the line; true if it
-    /// was moved.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// assert!(core.raise("b", 8));
-    /// assert_eq!(core.oldest(), Some(&"a"));
-    /// let Got::Item(item) = core.get() else { panic!("two are ready") };
-    /// assert_eq!(*item.run.key(), "b");
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
-    pub fn raise<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.find(hash, key).is_some_and(|slot| self.line.raise(&mut self.arena, slot))
-    }
-
-    /// The key that has stood in line longest, of those that were not raised; where all were,
-    /// the one that was raised first. A queue with groups, without priorities and without need of the
-    /// oldest key does not know it: there only keys that were raised are told.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Order, Trigger};
-    /// # let mut core = Core::<&str>::new(Config { order: Order::Lifo, ..Config::default() });
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// assert_eq!(core.oldest(), Some(&"a"));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
-    #[must_use]
-    pub fn oldest(&self) -> Option<&K> {
-        self.line.oldest().map(|slot| self.arena.key(slot))
     }
 }

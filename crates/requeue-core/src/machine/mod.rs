@@ -4,7 +4,7 @@
 //! that came before it in the same lock hold.
 //!
 //! A key is in the table while there is a reason to know it: it is ready,
-//! waiting or held, its failures are on record, or a guard still lends it.
+//! waiting or held, its failures are on record, or a guard still refers to it.
 //!
 //! ```text
 //!             add                     get                  done
@@ -49,7 +49,7 @@ use self::window::Windows;
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
 use crate::column::Column;
-use crate::line::{Line, Order, PAUSED, Rate};
+use crate::line::{Fair, Line, Order, PAUSED, Rate};
 use crate::table::Table;
 use crate::timers::Timers;
 use alloc::boxed::Box;
@@ -107,9 +107,9 @@ use flag::{
     TIMED, TIMER_RESPECTS, WINDOW,
 };
 
-/// What wants to be looked at beside the call that was made. Each bit is set by whoever makes
-/// its condition, and taken away by whoever ends it, so that a call which has nothing of this
-/// kind to do finds that out by one test.
+/// What a lock hold has to do besides the call itself, one bit each. A bit is set by the code that makes its
+/// condition true, and cleared by the code that ends it, so that a call which has nothing of this
+/// kind to do needs one test to know.
 mod attention {
     /// `suspect` names a slot: users' code panicked, if no call is on that set it.
     pub(super) const SUSPECT: u32 = 1;
@@ -168,7 +168,7 @@ pub struct Config<K, V = ()> {
     pub merge: Option<Merge<V>>,
     /// A run that starts absorbs the timer that was set before it started.
     pub timers_absorbed: bool,
-    /// What triggers do in a back-off that say nothing else.
+    /// What triggers do in a back-off, unless they say it themselves.
     pub in_backoff: InBackoff,
     /// The limiter keeps the failures itself, and is told outside the lock what to forget:
     /// [`Core::take_forgotten`].
@@ -177,7 +177,7 @@ pub struct Config<K, V = ()> {
     pub timestamps: bool,
     /// How many keys the queue knows at most.
     pub bound: Option<Bound>,
-    /// How triggers for now are debounced that say nothing else.
+    /// How triggers for now are debounced, unless they say it themselves.
     pub debounce: Option<Debounce>,
 }
 
@@ -260,18 +260,17 @@ struct Inert {
 /// assert_eq!(core.len(), 1); // it runs once more
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
-#[repr(C)] // what each add, get and end of a run touches stands together, in front
+#[repr(C)] // fields that every add, get and end of a run uses come first, so that they share cache lines
 pub struct Core<K, V = ()> {
     /// Bits of [`attention`].
     attention: u32,
     phase: Phase,
     sweep: Sweep,
     timers_absorbed: bool,
-    /// An add without a payload goes straight into a line of ours: the queue is open, there are no priorities, no
-    /// order of the user's own, and no trigger `says_more`.
+    /// A new key that is added for now goes straight to the back of the line: the queue is open, it has no
+    /// priorities, no groups and no order of the user's own, and not `says_more`.
     straight: bool,
-    /// There is more to a trigger than when, and with what payload and priority: what it does in a
-    /// back-off that says nothing about it, or whether there is room.
+    /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
     says_more: bool,
 
     /// Keys with `READY`.
@@ -299,7 +298,7 @@ pub struct Core<K, V = ()> {
     /// When the window of a key whose timer is pushed back began.
     windows: Column<Option<Instant>>,
     merge: Option<Merge<V>>,
-    /// What triggers do in a back-off that say nothing else.
+    /// What triggers do in a back-off, unless they say it themselves.
     in_backoff: InBackoff,
     /// Keys whose failures a limiter that counts them itself is to forget, if there is one.
     forgotten: Option<Vec<K>>,
@@ -311,7 +310,7 @@ pub struct Core<K, V = ()> {
     waiting_drain: Option<Instant>,
     /// Of a queue with a bound.
     room: Option<Box<Room<K, V>>>,
-    /// How triggers for now are debounced that say nothing else.
+    /// How triggers for now are debounced, unless they say it themselves.
     debounce: Option<Debounce>,
     open: Windows,
 
@@ -336,8 +335,8 @@ pub struct Core<K, V = ()> {
     hand: u32,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
-    /// A slot that was being worked on when users' code was called. If it still
-    /// stands here at the next call, that code panicked.
+    /// The slot on which a call worked when it called users' code. If this is still set at the next call,
+    /// that code panicked.
     suspect: Option<u32>,
 }
 
@@ -354,7 +353,9 @@ impl<K, V> Core<K, V> {
         let drops_oldest = config.bound.is_some_and(|bound| bound.drop_oldest);
         let mut line = Line::new(config.order, config.rate, drops_oldest);
         if config.timestamps {
-            line.counts_depths();
+            if let Some(fair) = line.fair_mut() {
+                fair.counts_depths();
+            }
         }
         let debounce = config.debounce.filter(Debounce::is_on);
         let says_more = config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
@@ -400,7 +401,7 @@ impl<K, V> Core<K, V> {
             suspect: None,
             attention: 0,
         };
-        if core.line.has_group_rates() {
+        if core.line.fair().is_some_and(Fair::is_rated) {
             core.attention |= attention::GROUPS;
         }
         core.watch_time();
@@ -476,7 +477,7 @@ impl<K, V> Core<K, V> {
         self.attention = self.attention & !bit | if to { bit } else { 0 };
     }
 
-    /// Time begins or ceases to matter to a look.
+    /// Time begins to matter to a look, or stops to matter.
     #[inline]
     fn set_timed(&mut self, to: bool) {
         if self.is_timed() != to {
@@ -567,9 +568,11 @@ impl<K, V> Core<K, V> {
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
-        let group = self.line.take_group(slot);
+        let group = self.line.fair_mut().and_then(|fair| fair.take_group(slot));
         let key = self.arena.remove(slot).map(|removed| self.forget_slot(removed));
-        self.line.forget(group);
+        if let (Some(fair), Some(group)) = (self.line.fair_mut(), group) {
+            fair.forget(group);
+        }
         key
     }
 
@@ -579,7 +582,9 @@ impl<K, V> Core<K, V> {
     fn know(&mut self, slot: u32) {
         if self.line.has_groups() {
             self.suspect(Some(slot));
-            self.line.know(&self.arena, slot);
+            if let Some(fair) = self.line.fair_mut() {
+                fair.know(slot, self.arena.key(slot));
+            }
             self.suspect(None);
             self.arena.set_flags(slot, GROUPED);
         }
@@ -665,8 +670,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A held key was triggered at `since` with this priority; false if it was dirty already. Whatever was said
-    /// before, it runs again although its run fails.
+    /// A held key was triggered at `since` with this priority; false if it was dirty already. It runs again even if
+    /// its run fails, whatever earlier triggers said.
     fn make_dirty(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let mut priority = priority;
         if self.arena.flags(slot) & WINDOW != 0 {
@@ -675,7 +680,7 @@ impl<K, V> Core<K, V> {
         self.make_dirty_beside(slot, since, priority)
     }
 
-    /// The same, but that a window that is open stays so.
+    /// The same, but an open window stays open.
     fn make_dirty_beside(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0);

@@ -38,7 +38,7 @@ pub struct Stats {
     pub paused: usize,
     /// Distinct keys that the queue keeps: those above, those of which only
     /// failures are on record (expired ones until they are come across), and those
-    /// that only a guard whose run was ended still lends.
+    /// to which only a guard whose run was ended still refers.
     pub known: usize,
 }
 
@@ -323,7 +323,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[doc(hidden)]
     pub fn told_groups(&self, from: (usize, u32), into: &mut Vec<GroupGauges>) -> Option<(usize, u32)> {
-        self.line.told_groups(from, into)
+        self.line.fair()?.told_groups(from, into)
     }
 
     /// What the queue knows of a key; `None` if it does not know it.
@@ -382,7 +382,7 @@ impl<K, V> Core<K, V> {
     }
 
     pub(super) fn state_of(&self, slot: u32) -> Option<KeyState> {
-        let flags = self.arena.flags(slot);
+        let (flags, groups) = (self.arena.flags(slot), self.line.fair());
         let state = KeyState {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
@@ -403,13 +403,13 @@ impl<K, V> Core<K, V> {
             },
             paused: if flags & PAUSED != 0 {
                 Some(Paused::Key)
-            } else if self.line.is_in_paused_group(slot) {
+            } else if groups.is_some_and(|fair| fair.is_in_paused_group(slot)) {
                 Some(Paused::Group)
             } else {
                 self.line.is_paused().then_some(Paused::Queue)
             },
-            group_is_full: self.line.is_at_cap(slot),
-            group_token: self.line.group_token(slot, self.now),
+            group_is_full: groups.is_some_and(|fair| fair.is_at_cap(slot)),
+            group_token: groups.and_then(|fair| fair.group_token(slot, self.now)),
             priority: if flags & (READY | DIRTY) != 0 {
                 self.line.pending_priority(slot)
             } else if flags & HELD != 0 {
@@ -509,19 +509,13 @@ impl<K, V> Core<K, V> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     /// The first trigger of the next run.
     triggered: Instant,
     /// The ready keys, and the held ones, each in a list. It counts since the key became
     /// ready, or since the run that is going on started.
     link: Link,
-}
-
-impl Default for Stamp {
-    fn default() -> Self {
-        Self { triggered: Instant::ORIGIN, link: Link::default() }
-    }
 }
 
 impl Linked for Stamp {

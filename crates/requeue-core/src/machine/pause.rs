@@ -7,9 +7,8 @@
 //! batch a lock hold, as the timers are dropped.
 
 use super::shutdown::BATCH;
-use super::trigger::Unready;
 use super::{Core, PAUSED, READY};
-use crate::table::Found;
+use crate::line::Fair;
 use core::borrow::Borrow;
 
 /// What keeps a key from being handed out.
@@ -131,7 +130,7 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     pub fn pause_group(&mut self, key: &K, tier: usize) -> bool {
-        !self.is_ending() && self.line.pause_group(key, tier)
+        !self.is_ending() && self.line.fair_mut().is_some_and(|fair| fair.pause_group(key, tier))
     }
 
     /// Hands out the keys of this key's group again: the group comes behind those that wait. False if
@@ -147,7 +146,7 @@ impl<K, V> Core<K, V> {
     /// assert!(!core.resume_group(&42, 0)); // there are no groups
     /// ```
     pub fn resume_group(&mut self, key: &K, tier: usize) -> bool {
-        self.line.resume_group(key, tier)
+        self.line.fair_mut().is_some_and(|fair| fair.resume_group(key, tier))
     }
 
     /// Whether this key's group is paused.
@@ -163,7 +162,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[must_use]
     pub fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        self.line.is_group_paused(key, tier)
+        self.line.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
     }
 
     /// Does not hand this key out until [`resume_key`](Self::resume_key), or until what ends
@@ -193,13 +192,7 @@ impl<K, V> Core<K, V> {
         if self.is_ending() {
             return false;
         }
-        let slot = match self.find_or_enter(key, hash, Unready) {
-            Found::Known(slot) => slot,
-            Found::New(slot) => {
-                self.know(slot);
-                slot
-            }
-        };
+        let (slot, _) = self.find_or_know(key, hash);
         let flags = self.arena.flags(slot);
         if flags & PAUSED == 0 {
             if flags & READY != 0 {
@@ -258,7 +251,7 @@ impl<K, V> Core<K, V> {
     #[cold]
     pub(super) fn lift_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            if self.line.lift_first_group() {
+            if self.line.fair_mut().is_some_and(Fair::lift_first_group) {
                 continue;
             }
             let Some(slot) = self.line.first_paused() else { break };

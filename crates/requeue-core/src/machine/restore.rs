@@ -1,9 +1,8 @@
-//! A key is put back as it was known before: in an earlier life of the queue, mostly.
+//! A key is put back as it was known before, usually by an earlier process.
 
-use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger, Unready};
+use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger};
 use super::{BACKOFF, Core, HELD, InBackoff, READY};
 use crate::Instant;
-use crate::table::Found;
 
 /// What was known of a key that is put back.
 ///
@@ -68,12 +67,8 @@ impl<K: Eq, V> Core<K, V> {
         let drops = self.room_for_trigger(trigger, hash)?;
         self.turn_the_hand(limit);
         let Trigger { key, value, priority } = trigger;
-        let (slot, new) = match self.find_or_enter(key, hash, Unready) {
-            Found::Known(slot) => (slot, false),
-            Found::New(slot) => (slot, true),
-        };
+        let (slot, new) = self.find_or_know(key, hash);
         if new {
-            self.know(slot);
             self.suspect(Some(slot));
         }
         if known.due.is_some() {

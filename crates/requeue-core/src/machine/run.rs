@@ -312,10 +312,10 @@ impl core::error::Error for NotHeld {}
 /// In a line in which keys take turns nobody asks for memory ahead where there are no more keys than these:
 /// of so many all is in the second cache at least, and to ask would cost more than it saves.
 pub(super) const NEAR: usize = 16_384;
-/// Nobody looks ahead where there are no more keys than these: all is at hand.
+/// No memory is asked for ahead where there are no more keys than these: all of it is in the cache.
 const AT_HAND: usize = 1_024;
 
-/// What is to be done about keys that are not in any filter.
+/// For callers without a filter: does nothing.
 fn unpublished<K>(_: &K, _: u32) {}
 
 impl<K, V> Core<K, V> {
@@ -404,7 +404,7 @@ impl<K, V> Core<K, V> {
     ) -> usize {
         let most = most.min(self.line.servable_at(self.now));
         self.line.choose(&mut self.arena, most);
-        // of a few keys all is at hand
+        // of a few keys all is in the cache
         let far = self.arena.len() > AT_HAND;
         for taken in 0..most {
             let Some(at) = self.line.pop(&mut self.arena, self.now) else { return taken };
@@ -417,7 +417,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Asks for the memory that an add of a key with this hash will touch, unless there are so few
-    /// keys that all is at hand.
+    /// keys that all of it is in the cache.
     #[doc(hidden)]
     #[inline]
     pub fn prefetch(&self, hash: u32) {
@@ -578,10 +578,10 @@ impl<K, V> Core<K, V> {
         self.runs_done += 1;
         // before the pages that these are in may go
         let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-        let group = self.line.ended_for_good(slot, group);
+        let group = self.line.fair_mut().and_then(|fair| fair.ended_for_good(slot, group));
         let key = self.forget_slot(removed);
-        if let Some(group) = group {
-            self.line.drop_group(group);
+        if let (Some(group), Some(fair)) = (group, self.line.fair_mut()) {
+            fair.drop_innermost(group);
         }
         Some((key, worked))
     }
@@ -832,7 +832,7 @@ impl<K, V> Core<K, V> {
         RefusedEnd { value, reason }
     }
 
-    /// The end itself. The one thing of users' in here is `merge`, and the state
+    /// Ends the run. The only users' code called here is `merge`, and the state
     /// is set before it is called: if it panics the run has ended.
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
@@ -862,7 +862,7 @@ impl<K, V> Core<K, V> {
         let worked = self.times.as_mut().map(|t| t.ended(slot, now));
         let dirty = flags & DIRTY != 0;
         self.arena.set_flags(slot, flags & !OF_A_RUN);
-        // what a retry has; who enters the line writes the next run's there
+        // the retry's priority; read now, because entering the line overwrites it
         let priority = self.line.run_priority(slot);
         if dirty {
             self.dirty -= 1;

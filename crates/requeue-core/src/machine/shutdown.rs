@@ -2,12 +2,13 @@
 
 use super::{Core, WINDOW, attention};
 use crate::Instant;
+use crate::line::Fair;
 use crate::timers::Next;
 
 /// Keys that one lock hold makes ready, or drops, at most.
 pub(super) const BATCH: usize = 64;
 
-/// Timers that only come nearer in a lock hold cost a quarter of one that fires.
+/// In the work limit of a hold, moving a timer counts as a quarter of firing one.
 const STEPS: usize = 4;
 
 /// Who may still trigger a run. It only moves forward.
@@ -21,7 +22,7 @@ pub(super) enum Phase {
     ShutDown,
 }
 
-/// What is still to be done to all timers, a batch a lock hold. Whoever calls
+/// What is still to be done to all timers, one batch in each lock hold. Each call that comes
 /// meanwhile helps to finish it first, so nobody sees it half done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
@@ -712,7 +713,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {
-        let token = earlier(self.next_token(), self.line.next_group());
+        let token = earlier(self.next_token(), self.line.fair().and_then(Fair::next_group));
         let wake = earlier(earlier(self.timers.soonest(), self.waiting_drain), token)?;
         (!wake.is_never()).then_some(wake)
     }

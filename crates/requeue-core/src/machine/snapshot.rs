@@ -1,4 +1,4 @@
-//! Which keys there are, a page a lock hold.
+//! Which keys there are, a page in each lock hold.
 //!
 //! A key has its slot for as long as it is known, so a walk over the slots in the order of their
 //! numbers meets each key once that is known all the time, whatever comes and goes meanwhile.

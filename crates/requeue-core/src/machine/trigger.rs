@@ -469,8 +469,8 @@ impl<K, V> Core<K, V> {
     }
 
     /// Before a record may be made: looks at two others, so that those which
-    /// nobody asks for are freed faster than new ones are made. Not while the
-    /// key in hand is between two states.
+    /// nobody asks for are freed faster than new ones are made. Must not be called while the current key is
+    /// half changed.
     pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
         if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
             self.expire_one_record();
@@ -550,7 +550,7 @@ struct Entering<'a, K, E> {
 }
 
 /// How a key that is not found is entered.
-pub(super) trait Enters<K>: Copy {
+trait Enters<K>: Copy {
     /// The number of its group, where that is asked for. Users' code: if it panics nothing has changed.
     #[inline(always)]
     fn group(self, _: &mut Line<K>, _: &Option<K>) -> u32 {
@@ -569,7 +569,7 @@ pub(super) trait Enters<K>: Copy {
 
 /// Not as ready.
 #[derive(Clone, Copy)]
-pub(super) struct Unready;
+struct Unready;
 
 /// As ready, at the back of the line.
 #[derive(Clone, Copy)]
@@ -600,16 +600,17 @@ impl<K> Enters<K> for Ready {
 impl<K> Enters<K> for ReadyAt {
     #[inline(always)]
     fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
-        let home = if arena.len() > NEAR { line.home_of(self.1) } else { None };
+        let home = if arena.len() > NEAR { line.levels_mut() } else { None };
         match home {
-            Some(home) => arena.next_slot_in(home),
+            Some(levels) => arena.next_slot_in(levels.home_of(self.1)),
             None => arena.next_slot(),
         }
     }
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
-        (READY, line.enter_new_at(arena, slot, self.0, self.1))
+        let Some(levels) = line.levels_mut() else { return (READY, None) };
+        (READY, Some(levels.enter_new_at(arena, slot, self.0, self.1)))
     }
 }
 
@@ -625,7 +626,9 @@ impl<K> Enters<K> for ReadyInGroup {
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, _: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>) {
-        (GROUPED | READY, line.enter_new_in_group(slot, group, self.0, self.1))
+        // not `and_then`, which would make a call of it
+        let Some(fair) = line.fair_mut() else { return (GROUPED | READY, None) };
+        (GROUPED | READY, fair.enter_new(slot, group, self.0, self.1))
     }
 }
 
@@ -809,16 +812,16 @@ impl<K: Eq, V> Core<K, V> {
         Ok(self.enter_by_priority(trigger, hash).0)
     }
 
-    /// An immediate trigger that is admitted to a queue with priorities or groups. A key that is new meets
-    /// no users' code once it has entered.
+    /// An immediate trigger that is admitted to a queue with priorities or groups. Once a new key has entered, no
+    /// users' code is called for it.
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
-        let found = if self.line.has_groups() {
+        let found = if let Some(fair) = self.line.fair_mut() {
             let group = if self.arena.len() > NEAR {
                 // its group is looked for while the table's line comes, and not after that
                 self.table.prefetch(hash);
-                self.line.foresee_group(key)
+                if let Some(key) = key { fair.foresee(key) } else { None }
             } else {
                 None
             };
@@ -826,9 +829,12 @@ impl<K: Eq, V> Core<K, V> {
         } else {
             self.find_or_enter(key, hash, ReadyAt(self.now, *priority))
         };
+        // not `added_now` with a priority: that costs each add an instruction or two
         match found {
             Found::Known(slot) => {
-                self.line.was_known();
+                if let Some(fair) = self.line.fair_mut() {
+                    fair.was_known();
+                }
                 (self.trigger_now(slot, value, *priority), Ticket(slot))
             }
             Found::New(slot) => {
@@ -876,8 +882,7 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, delay, None, None)
     }
 
-    /// Enters a trigger for which the phase says nothing more: a queue's say counts where
-    /// the trigger has none.
+    /// Enters a trigger that the phase admits: the queue's setting applies where the trigger has none.
     pub(super) fn enter_as_the_queue_says(
         &mut self,
         trigger: &mut Trigger<K, V>,
@@ -995,11 +1000,22 @@ impl<K: Eq, V> Core<K, V> {
 
     /// The slot of a key, which is entered if it is not known.
     #[inline(always)]
-    pub(super) fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
         let Self { table, arena, line, .. } = self;
         match table.find_or_enter(&mut Entering { arena, line, key, hash, enters }, hash) {
             Some(found) => found,
             None => self.find_or_enter_further(key, hash, enters),
+        }
+    }
+
+    /// The slot of a key, which becomes known if it is not; and whether it was new.
+    pub(super) fn find_or_know(&mut self, key: &mut Option<K>, hash: u32) -> (u32, bool) {
+        match self.find_or_enter(key, hash, Unready) {
+            Found::Known(slot) => (slot, false),
+            Found::New(slot) => {
+                self.know(slot);
+                (slot, true)
+            }
         }
     }
 

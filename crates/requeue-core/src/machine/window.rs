@@ -3,20 +3,19 @@
 //!
 //! A window is open while the slot has `WINDOW`. It owes a run, or, after a leading edge to
 //! which no other trigger has come yet, it does not. One that owes a run is never open while the key
-//! is ready, or dirty whatever becomes of its run: whatever makes the key so covers the window's
-//! triggers too, and closes it.
+//! is ready, or dirty without respecting a back-off. What makes the key so also serves the window's
+//! triggers, and closes it.
 //!
 //! A slot has one entry among the timers, and that is the earlier of the window's end and the
 //! key's own timer. Beside an open window the own one stands here, with its place among equals,
 //! and neither moves the other.
 
 use super::backoff::InBackoff;
-use super::trigger::{Accepted, Added, Refused, Trigger, Unready, latest};
+use super::trigger::{Accepted, Added, Refused, Trigger, latest};
 use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, NOTED, READY, TIMED, TIMER_RESPECTS, WINDOW};
 use crate::Instant;
 use crate::column::Column;
 use crate::line::Ticket;
-use crate::table::Found;
 use crate::timers::Place;
 use core::time::Duration;
 
@@ -119,7 +118,7 @@ impl Debounce {
     }
 }
 
-/// What an open window would add to the counts of a shutdown, which closes it.
+/// How a shutdown, which closes the window, counts its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tally {
     #[default]
@@ -129,7 +128,7 @@ enum Tally {
 }
 
 /// A window; a closed one is the default.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Window {
     open: bool,
     /// Its first trigger came then.
@@ -144,21 +143,6 @@ struct Window {
     /// The key's own timer.
     own: Option<Place>,
     tally: Tally,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            open: false,
-            began: Instant::ORIGIN,
-            ends: Place::default(),
-            owes: false,
-            respects: false,
-            priority: 0,
-            own: None,
-            tally: Tally::Nothing,
-        }
-    }
 }
 
 /// The windows of a queue.
@@ -273,7 +257,7 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
     }
 
-    /// Unready a trigger that is admitted and debounced.
+    /// Enters a trigger that was admitted and is debounced.
     #[inline(never)]
     pub(super) fn enter_debounced(
         &mut self,
@@ -283,12 +267,8 @@ impl<K: Eq, V> Core<K, V> {
         debounce: Debounce,
     ) -> Accepted {
         let Trigger { key, value, priority } = trigger;
-        let (slot, new) = match self.find_or_enter(key, hash, Unready) {
-            Found::Known(slot) => (slot, false),
-            Found::New(slot) => (slot, true),
-        };
+        let (slot, new) = self.find_or_know(key, hash);
         if new {
-            self.know(slot);
             self.suspect(Some(slot));
         } else {
             self.fire_if_due(slot);
@@ -309,8 +289,7 @@ impl<K: Eq, V> Core<K, V> {
         } else if pending || leads {
             let added = self.trigger_now(slot, value, *priority);
             if leads {
-                let opened = Window { respects: false, ..Window::default() };
-                self.push_back(slot, debounce, opened);
+                self.push_back(slot, debounce, Window::default());
             }
             added
         } else {
@@ -452,9 +431,9 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// Something else makes the key ready, or dirty whatever becomes of its run, with this
-    /// priority: that covers the triggers of a window that owes a run. Returns the priority with
-    /// theirs.
+    /// Something else makes the key ready, or dirty without respecting a back-off, with this priority. That
+    /// run also serves the triggers of a window that owes one, which closes. Returns the higher of this priority
+    /// and theirs.
     #[cold]
     pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
@@ -463,8 +442,8 @@ impl<K, V> Core<K, V> {
         self.close_window(slot).priority.max(priority)
     }
 
-    /// Something that respects a back-off makes the key dirty: that covers a window all of whose
-    /// triggers do so too.
+    /// Something that respects a back-off makes the key dirty. That run also serves the triggers of a window
+    /// if all of them respect a back-off too.
     pub(super) fn cover_respecting(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).respects {
             return priority;

@@ -1,6 +1,6 @@
 //! The oldest key: of all in line, and with `max_wait` of those that may be served.
 
-use super::{Fair, NONE};
+use super::Fair;
 use crate::Instant;
 use crate::chain::{Link, Linked};
 
@@ -15,20 +15,9 @@ impl Linked for Age {
 }
 
 impl<K> Fair<K> {
-    /// The key that has stood in line longest. In a line that is not aged this asks each group, and all
-    /// keys where priorities count within groups; where there are no priorities either nobody knows.
+    /// The key that has stood in line longest. Only a line that is aged knows it.
     pub(in crate::line) fn oldest(&self) -> Option<u32> {
-        if self.rules.is_aged() {
-            return self.ages.oldest();
-        }
-        if !self.marked {
-            return None;
-        }
-        let entered = |slot: &u32| self.entered(*slot);
-        let listed = self.nodes.iter().map(|node| node.keys.head()).filter(|head| *head != NONE);
-        let in_trees =
-            self.nodes.trees().filter_map(|tree| tree.iter().min_by_key(|((_, entered), _)| *entered));
-        listed.chain(in_trees.map(|(_, slot)| *slot)).min_by_key(entered)
+        self.ages.oldest()
     }
 
     /// The oldest key of those that may be served, if it has been ready for so long that it goes
@@ -75,7 +64,7 @@ impl<K> Fair<K> {
         self.eldest_changed(tier, group);
     }
 
-    /// Under which age the tree above knows a group may have changed.
+    /// Updates the age under which the outer tree stores this group.
     pub(super) fn eldest_changed(&mut self, tier: usize, number: u32) {
         let group = self.group(tier, number);
         let (within, shut) = (group.within, group.is_shut());

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 impl<K> Fair<K> {
     /// Whether the key's group, or one that this is in, has as many keys held as it may.
-    pub(in crate::line) fn is_at_cap(&self, slot: u32) -> bool {
+    pub(crate) fn is_at_cap(&self, slot: u32) -> bool {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
             let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
@@ -20,7 +20,7 @@ impl<K> Fair<K> {
 
     /// The run of a key starts, which was taken out of the line; returns it with its level.
     #[inline]
-    pub(in crate::line) fn start(&mut self, slot: u32) -> Marked {
+    pub(super) fn start(&mut self, slot: u32) -> Marked {
         let (mut at, run) = (self.group_of(slot), self.pending(slot));
         if let Some(asked) = self.asked_mut(slot) {
             asked.run = run;

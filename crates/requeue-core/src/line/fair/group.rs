@@ -20,8 +20,8 @@ pub(super) struct Group {
     /// The group of the tier above that it is in.
     pub(super) within: u32,
     pub(super) weight: u32,
-    /// How many of its keys may be held, and how many are. 0 while it is held back, and `most` otherwise:
-    /// so that to be held back costs nobody a look.
+    /// How many of its keys may be held, and how many are. `cap` is 0 while it is held back, and
+    /// [`Rest::most`] otherwise, so that one comparison with `held` covers caps, pauses and rates.
     pub(super) cap: u32,
     pub(super) held: u32,
     /// How many keys of it are known, or groups within it; one more while it is paused.
@@ -110,7 +110,7 @@ impl<K> Tier<K> {
 impl<K> Fair<K> {
     /// A key becomes known. Users' code: if it panics nothing has changed, but for what the next
     /// call sets right.
-    pub(in crate::line) fn know(&mut self, slot: u32, key: &K) {
+    pub(crate) fn know(&mut self, slot: u32, key: &K) {
         let group = self.name(key);
         let tier = self.innermost();
         self.group(tier, group).known += 1;
@@ -134,7 +134,7 @@ impl<K> Fair<K> {
 
     /// The same of a key that is likely to become known, if the last one did. Asks for the group's memory.
     #[inline(always)]
-    pub(in crate::line) fn foresee(&mut self, key: &K) -> Option<u32> {
+    pub(crate) fn foresee(&mut self, key: &K) -> Option<u32> {
         if !self.expects_new {
             return None;
         }
@@ -146,7 +146,7 @@ impl<K> Fair<K> {
     /// A key was added that is known already. If its group was [foreseen](Self::foresee) and made for it,
     /// because a function of users' tells another one now, that goes with the next call.
     #[inline]
-    pub(in crate::line) fn was_known(&mut self) {
+    pub(crate) fn was_known(&mut self) {
         self.expects_new = false;
     }
 
@@ -190,13 +190,13 @@ impl<K> Fair<K> {
     }
 
     /// The key will be known no more: returns what [`forget`](Self::forget) wants.
-    pub(in crate::line) fn take_group(&mut self, slot: u32) -> Option<u32> {
+    pub(crate) fn take_group(&mut self, slot: u32) -> Option<u32> {
         let seat = core::mem::take(self.seats.get_mut(slot)?);
         Some(seat.0).filter(|group| *group != NONE)
     }
 
     /// A key of this group is known no more. The group goes with its last key.
-    pub(in crate::line) fn forget(&mut self, group: u32) {
+    pub(crate) fn forget(&mut self, group: u32) {
         let tier = self.innermost();
         let Group { known, .. } = self.group(tier, group);
         *known -= 1;
@@ -209,7 +209,7 @@ impl<K> Fair<K> {
     /// key: then [`drop_innermost`](Self::drop_innermost) is to be called
     /// once nobody knows the key any more.
     #[inline]
-    pub(in crate::line) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
+    pub(crate) fn ended_for_good(&mut self, slot: u32, group: Option<u32>) -> Option<u32> {
         let number = group.unwrap_or_else(|| self.group_of(slot));
         let Party { group, .. } = self.nodes.party(number)?;
         let mut opens = group.is_shut();
@@ -226,7 +226,8 @@ impl<K> Fair<K> {
     }
 
     /// What [`ended_for_good`](Self::ended_for_good) returned goes.
-    pub(in crate::line) fn drop_innermost(&mut self, group: u32) {
+    #[inline(never)]
+    pub(crate) fn drop_innermost(&mut self, group: u32) {
         self.drop_group(self.innermost(), group);
     }
 

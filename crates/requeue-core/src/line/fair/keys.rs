@@ -2,11 +2,11 @@
 //!
 //! The first keys of a node stand in the node, and so do the last ones; those between them stand in blocks.
 //! To let a key in and to take one out touch the node alone, but for every seventh, which brings a block or
-//! takes one. Links from key to key, or one list of blocks, would be in a line of their own for each key or
-//! each node, which of a million keys is mostly in no cache. A key in a block remembers the number of its block (its
+//! takes one. Links from key to key, or a separate list of blocks, would be in another cache line for each key or
+//! each node, which with a million keys is seldom in the cache. A key in a block remembers the number of its block (its
 //! *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does, and one that stands in the node any
 //! number: to leave is to look into the node and through one block, and through one more for each 100,000
-//! keys in line, whose blocks look the same to a place.
+//! keys in line, because a place stores only the last bits of a block's number.
 //!
 //! What holds between two calls:
 //!

@@ -143,11 +143,6 @@ impl Nodes {
         if at & OTHER == 0 { self.own_trees.entry(at) } else { self.other_trees.entry(at ^ OTHER) }
     }
 
-    /// All trees.
-    pub(super) fn trees(&self) -> impl Iterator<Item = &Tree> {
-        self.own_trees.iter().chain(self.other_trees.iter())
-    }
-
     /// An innermost group with its own node.
     #[inline(always)]
     pub(super) fn party(&mut self, group: u32) -> Option<&mut Party> {
@@ -173,10 +168,6 @@ impl Nodes {
             prefetch(core::ptr::from_ref(&own.group) as usize);
             prefetch(core::ptr::from_ref(&own.node) as usize);
         }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        self.own.iter().map(|own| &own.node).chain(self.others.iter())
     }
 
     /// How many nodes there are that are not the ones that innermost groups have.

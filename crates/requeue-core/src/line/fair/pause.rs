@@ -15,13 +15,13 @@ impl<K> Fair<K> {
     }
 
     /// Whether the key's group in this tier is paused. Users' code; nothing changes.
-    pub(in crate::line) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
+    pub(crate) fn is_group_paused(&self, key: &K, tier: usize) -> bool {
         let rest = self.find(key, tier).and_then(|number| self.known_rest(tier, number));
         rest.is_some_and(|rest| rest.paused.is_some())
     }
 
     /// Whether a group of a key that is known is paused.
-    pub(in crate::line) fn is_in_paused_group(&self, slot: u32) -> bool {
+    pub(crate) fn is_in_paused_group(&self, slot: u32) -> bool {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
             let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;
@@ -33,7 +33,7 @@ impl<K> Fair<K> {
 
     /// Pauses the key's group in this tier; false if there is no such tier. Users' code: if it panics
     /// nothing has changed, but for what the next call sets right.
-    pub(in crate::line) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
+    pub(crate) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
         if tier >= self.tiers.len() {
             return false;
         }
@@ -62,7 +62,7 @@ impl<K> Fair<K> {
 
     /// Lifts the pause of the key's group in this tier; false if it was not paused. Users' code: if it
     /// panics nothing has changed.
-    pub(in crate::line) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
+    pub(crate) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
         let Some(number) = self.find(key, tier) else { return false };
         let Some(pause) = self.rest(tier, number).paused else { return false };
         self.lift_group(pause);
@@ -70,7 +70,7 @@ impl<K> Fair<K> {
     }
 
     /// Lifts the pause of the group that was paused first; false if none is paused.
-    pub(in crate::line) fn lift_first_group(&mut self) -> bool {
+    pub(crate) fn lift_first_group(&mut self) -> bool {
         let first = self.paused.first_key_value().map(|(pause, _)| *pause);
         first.map(|pause| self.lift_group(pause)).is_some()
     }

@@ -1,7 +1,8 @@
 //! Groups with a rate (rule B6): one without a token is held back until the next is due.
 //!
-//! A group whose last key goes is known until its bucket is full, and then to have been away
-//! makes no difference: otherwise groups that leave and come back would have more than their rate.
+//! A group whose last key goes is known until its bucket is full; after that it may be forgotten, because a
+//! new group starts with a full bucket too. If it were forgotten before, groups that leave and come back would have
+//! more than their rate.
 
 use super::Fair;
 use crate::Instant;
@@ -9,7 +10,7 @@ use crate::line::rate::Bucket;
 
 impl<K> Fair<K> {
     /// Whether groups have rates.
-    pub(in crate::line) fn is_rated(&self) -> bool {
+    pub(crate) fn is_rated(&self) -> bool {
         self.rated
     }
 
@@ -21,10 +22,6 @@ impl<K> Fair<K> {
             self.charge(tier - 1, within, now);
         }
         let Some(bucket) = self.rest(tier, number).bucket.as_deref_mut() else { return };
-        if bucket.tokens(now) == 0 {
-            // the key was raised before all others
-            return;
-        }
         bucket.take(now);
         if let Some(next) = bucket.next(now) {
             self.turn += 1;
@@ -34,7 +31,7 @@ impl<K> Fair<K> {
     }
 
     /// A key that did not go in turn is handed out.
-    pub(in crate::line) fn charge_for(&mut self, slot: u32, now: Instant) {
+    pub(super) fn charge_for(&mut self, slot: u32, now: Instant) {
         if self.rated {
             self.charge(self.innermost(), self.group_of(slot), now);
         }
@@ -79,12 +76,12 @@ impl<K> Fair<K> {
     }
 
     /// When the next group has a token again.
-    pub(in crate::line) fn next_group(&self) -> Option<Instant> {
+    pub(crate) fn next_group(&self) -> Option<Instant> {
         self.dry.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// When the groups of this key have a token again, if one of them has none.
-    pub(in crate::line) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
+    pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
         let mut at = self.group_of(slot);
         let groups = (0..self.tiers.len()).rev().map_while(|tier| {
             let (group, rest) = self.known_group(tier, at).zip(self.known_rest(tier, at))?;

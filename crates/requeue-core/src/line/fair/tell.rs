@@ -3,7 +3,7 @@
 use super::{Fair, NONE};
 use crate::arena::CHUNK;
 use crate::line::levels::{RANKS, level_of, rank};
-use crate::line::tell::GroupGauges;
+use crate::line::tell::{GroupGauges, PAGE};
 use alloc::vec::Vec;
 
 impl<K> Fair<K> {
@@ -25,7 +25,7 @@ impl<K> Fair<K> {
     }
 
     /// There are metrics, so that the ready keys of each level are counted.
-    pub(in crate::line) fn counts_depths(&mut self) {
+    pub(crate) fn counts_depths(&mut self) {
         self.counts_depths = self.rules.priorities;
     }
 
@@ -59,15 +59,14 @@ impl<K> Fair<K> {
 
     /// The groups of a tier that have a name, from this number on, as far as one lock hold looks;
     /// and where the next page begins.
-    pub(in crate::line) fn told_groups(
+    pub(crate) fn told_groups(
         &self,
         (tier, from): (usize, u32),
-        most: u32,
         into: &mut Vec<GroupGauges>,
     ) -> Option<(usize, u32)> {
         let at = self.tiers.get(tier)?;
         let end = if at.naming.is_shown() { at.naming.numbers() } else { 0 };
-        let to = from.saturating_add(most);
+        let to = from.saturating_add(PAGE);
         for number in from..end.min(to) {
             let Some(name) = at.shown.get(number).and_then(Option::as_ref) else { continue };
             let known = self.known_group(tier, number).zip(self.known_rest(tier, number));

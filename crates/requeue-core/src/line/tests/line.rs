@@ -11,8 +11,7 @@ struct Rig {
     line: Line<u32>,
     arena: Arena<u32>,
     lifo: bool,
-    raised: Vec<u32>,
-    unraised: Vec<u32>,
+    ready: Vec<u32>,
     next: u32,
 }
 
@@ -20,7 +19,7 @@ impl Rig {
     fn new(order: Order<u32>) -> Self {
         let lifo = matches!(order, Order::Lifo);
         let (line, arena) = (Line::new(order, None, false), Arena::new(0));
-        Self { line, arena, lifo, raised: Vec::new(), unraised: Vec::new(), next: 0 }
+        Self { line, arena, lifo, ready: Vec::new(), next: 0 }
     }
 
     /// A new key becomes ready: as a timer does it, or as an add.
@@ -33,7 +32,7 @@ impl Rig {
         } else {
             self.line.enter(&mut self.arena, slot, Instant::ORIGIN);
         }
-        self.unraised.push(slot);
+        self.ready.push(slot);
         slot
     }
 
@@ -51,34 +50,21 @@ impl Rig {
         left
     }
 
-    fn raise(&mut self, slot: u32) {
-        let was = self.unraised.contains(&slot);
-        assert_eq!(self.line.raise(&mut self.arena, slot), was);
-        if was {
-            self.unraised.retain(|other| *other != slot);
-            self.raised.push(slot);
-        }
-    }
-
     /// The key's slot is another key's soon.
     fn forget(&mut self, slot: u32) {
-        let before = self.raised.len() + self.unraised.len();
-        for list in [&mut self.raised, &mut self.unraised] {
-            list.retain(|other| *other != slot);
-        }
-        assert_eq!(self.raised.len() + self.unraised.len(), before - 1, "it stood in line once");
+        let before = self.ready.len();
+        self.ready.retain(|other| *other != slot);
+        assert_eq!(self.ready.len(), before - 1, "it stood in line once");
         self.arena.remove(slot).expect("nobody lends it");
     }
 
     /// Which slot goes next.
     fn expected(&self) -> Option<u32> {
-        let by_order = if self.lifo { self.unraised.last() } else { self.unraised.first() };
-        self.raised.first().or(by_order).copied()
+        if self.lifo { self.ready.last().copied() } else { self.ready.first().copied() }
     }
 
     fn any(&self, random: usize) -> Option<u32> {
-        let all: Vec<u32> = self.raised.iter().chain(&self.unraised).copied().collect();
-        (!all.is_empty()).then(|| all[random % all.len()])
+        self.ready.get(random % self.ready.len().max(1)).copied()
     }
 }
 
@@ -103,7 +89,7 @@ fn random(seed: &mut u32) -> usize {
 }
 
 #[test]
-fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
+fn a_line_agrees_with_lists_whoever_enters_and_leaves() {
     for (order, exact) in
         [(Order::Fifo, true), (Order::Lifo, true), (Order::Custom(Box::<Smallest>::default()), false)]
     {
@@ -125,19 +111,11 @@ fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
                     let slot = q.any(by);
                     assert!(slot.is_none_or(|slot| q.leave(slot)));
                 }
-                5 => {
-                    if let Some(slot) = q.any(by) {
-                        q.raise(slot);
-                    }
-                }
-                6 => assert!(!q.leave(1_000_000)),
+                5..=6 => assert!(!q.leave(1_000_000)),
                 7 if by % 50 == 0 => {
                     q.line.choose(&mut q.arena, 5);
                     if !exact {
-                        // those that the order gave go next, as those that were raised
-                        let raised = q.line.raised().map_or(0, Ring::len);
-                        assert_eq!(raised, (q.raised.len() + q.unraised.len()).min(5).max(q.raised.len()));
-                        for _ in 0..raised {
+                        for _ in 0..q.ready.len().min(5) {
                             assert!(q.pop().is_some());
                         }
                     }
@@ -147,12 +125,8 @@ fn a_line_agrees_with_lists_whoever_enters_leaves_and_is_raised() {
                 }
             }
             most = most.max(q.line.servable());
-            assert_eq!(q.line.servable(), q.raised.len() + q.unraised.len());
-            if exact {
-                assert_eq!(q.line.oldest(), q.unraised.first().or(q.raised.first()).copied());
-            } else {
-                assert_eq!(q.line.oldest().is_some(), q.line.servable() > 0);
-            }
+            assert_eq!(q.line.servable(), q.ready.len());
+            assert_eq!(q.line.oldest(), q.ready.first().copied().filter(|_| exact));
         }
         assert!(cfg!(miri) || most > 1_100, "the line went over block edges");
         while q.line.servable() > 0 {
@@ -178,20 +152,6 @@ fn a_slot_that_left_gives_its_next_key_no_better_place() {
 }
 
 #[test]
-fn a_key_that_was_raised_is_not_the_oldest_while_others_stand_in_line() {
-    let mut q = Rig::new(Order::Fifo);
-    let (a, b) = (q.enter(false), q.enter(false));
-    q.raise(a);
-    assert_eq!(q.line.oldest(), Some(b));
-    q.raise(b);
-    assert_eq!(q.line.oldest(), Some(a));
-    // the one that was raised first goes first, and raising it again changes nothing
-    q.raise(b);
-    assert_eq!((q.pop(), q.line.oldest(), q.pop()), (Some(a), Some(b), Some(b)));
-    assert_eq!(q.line.oldest(), None);
-}
-
-#[test]
 fn a_users_order_hears_of_a_key_that_leaves_if_it_was_told_of_it_and_again_of_one_that_comes_back() {
     /// What it was told, and what it will give, the last first; and what left.
     #[derive(Default, Clone)]
@@ -214,7 +174,7 @@ fn a_users_order_hears_of_a_key_that_leaves_if_it_was_told_of_it_and_again_of_on
     assert_eq!(heard.0.lock().expect("no panic")[0], [Ticket(a), Ticket(b)]);
     // one that it was told of, and one that it was not told of yet
     assert!(q.leave(a) && q.leave(c));
-    assert_eq!((q.line.servable(), q.line.oldest()), (1, Some(b)));
+    assert_eq!(q.line.servable(), 1);
     assert_eq!(heard.0.lock().expect("no panic")[2], [Ticket(a)]);
     // its ticket for the one that left is nonsense, and what it lost comes all the same
     heard.0.lock().expect("no panic")[1] = [Ticket(c), Ticket(a)].into();
