@@ -117,7 +117,7 @@ create table requeue.inbox(
   constraint groups_of_transactions_have_at_most_2600_bytes check (octet_length(grp) <= 2600)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 create index inbox_id on requeue.inbox(queue, id);
-create index inbox_apart on requeue.inbox(queue) where apart;
+create index inbox_apart on requeue.inbox(queue, key) where apart;
 
 -- Keys whose last run gave up.
 create table requeue.dead(
@@ -142,15 +142,24 @@ create table requeue.floor(
   horizon xid8
 );
 
+-- Which server this is, and which table, see epoch(). One that was promoted just now has its new timeline as the end of its recovery,
+-- until its first checkpoint is done.
+create function requeue.server() returns table(timeline int, system bigint, home oid) language sql as $$
+  select greatest(timeline_id, min_recovery_end_timeline), system_identifier, 'requeue.meta'::regclass::oid
+    from pg_control_checkpoint(), pg_control_recovery(), pg_control_system() $$;
+
 create function requeue.open(n text) returns int language plpgsql as $$
 declare i int;
 begin
   select id into i from requeue.queue where name = n;
   if found then return i; end if;
   begin
-    perform requeue.epoch(); -- or its number may be one that another queue has had
+    -- Its number may be one that another queue has had, see epoch(). That is not called: this may be a user's transaction, which would
+    -- keep all others from it.
+    perform setval('requeue.queue_id_seq', nextval('requeue.queue_id_seq') + 1000) from requeue.meta m
+      where (m.timeline, m.system, m.home) is distinct from (select (x.timeline, x.system, x.home) from requeue.server() x);
   exception when insufficient_privilege then
-    null; -- of a role that only adds: the first process that works does it
+    null; -- a role that only adds
   end;
   insert into requeue.queue(name) values (n) on conflict do nothing;
   select id into i from requeue.queue where name = n;
@@ -249,7 +258,7 @@ create function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default 
   gs bytea[] default null)
 returns void language plpgsql as $$
 begin
-  perform requeue.is_there(q), pg_current_xact_id();
+  perform pg_current_xact_id();
   if exists(select 1 from unnest(vs) v where pg_column_size(v) > 134217728) then
     raise program_limit_exceeded using message = 'a value has more than 128 MB';
   end if;
@@ -264,6 +273,17 @@ create function requeue.add_tx(name text, key text, delay interval default '0', 
 returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
     array[coalesce((extract(epoch from delay) * 1000000)::bigint, 0)], array[-greatest(coalesce(priority, 0), -2147483647)], array[value], array[convert_to(grp, 'UTF8')]) $$;
+
+-- These triggers wait for a run that takes the values of their keys, and ask for it.
+create function requeue.set_apart(q int, ids tid[]) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare r record;
+begin
+  with apart_ as (update requeue.inbox b set apart = true where b.ctid = any(ids) returning b.*)
+  select array_agg(a.key) ks, array_agg(a.rank) rs, array_agg(greatest(0,
+    a.delay_us - greatest(0, (extract(epoch from clock_timestamp() - a.at) * 1000000)::bigint))) ds into r from apart_ a;
+  if r.ks is not null then perform requeue.add(q, r.ks, r.ds, r.rs); end if;
+end $$;
 
 -- Takes these triggers out of the inbox and adds their keys, in one call, which locks rows in one order. A trigger whose value is too
 -- large to be joined with those that its key has waits until a run has taken these, see maintain(), and so do all of the key behind it. It
@@ -282,14 +302,18 @@ begin
   perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null, case when r.alone then null else r.gs end);
   return true;
 exception when program_limit_exceeded then
-  if cardinality(ids) = 1 then return false; end if;
+  if cardinality(ids) = 1 then
+    perform requeue.set_apart(q, ids);
+    return false;
+  end if;
   -- keys are locked in one order here, too
   for one in select b.ctid as id, b.key from requeue.inbox b where b.ctid = any(ids) order by b.key, b.id loop
-    if one.key = any(full_) or not requeue.take_in(q, array[one.id]) then
-      full_ := full_ || one.key;
-      update requeue.inbox b set apart = true where b.ctid = one.id;
-    else
+    if one.key = any(full_) then
+      perform requeue.set_apart(q, array[one.id]);
+    elsif requeue.take_in(q, array[one.id]) then
       any_ := true;
+    else
+      full_ := full_ || one.key;
     end if;
   end loop;
   return any_;
@@ -301,7 +325,7 @@ end $$;
 -- whoever waited for it would hand out no other key.
 create function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; m int; r record;
+declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; behind bigint; m int; r record;
 begin
   perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
   loop
@@ -309,9 +333,15 @@ begin
       for update skip locked);
     if cardinality(ids) = 0 then return; end if;
     if exists(select 1 from requeue.inbox w where w.queue = q and w.apart) then
-      update requeue.inbox b set apart = true where b.ctid = any(ids) and b.key in (select w.key from requeue.inbox w where w.queue = q and w.apart);
+      select max(b.id) + 1 into behind from requeue.inbox b where b.ctid = any(ids);
+      -- none overtakes another one of its key
+      perform requeue.set_apart(q, array(select b.ctid from requeue.inbox b where b.ctid = any(ids)
+        and exists(select 1 from requeue.inbox w where w.queue = q and w.key = b.key and w.apart)));
       ids := array(select b.ctid from requeue.inbox b where b.ctid = any(ids) order by b.id);
-      continue when cardinality(ids) = 0;
+      if cardinality(ids) = 0 then
+        from_id := behind;
+        continue;
+      end if;
     end if;
     if exists(select 1 from requeue.inbox b where b.ctid = any(ids) and b.value is not null) then
       m := 0;
@@ -342,20 +372,17 @@ begin
     end if;
     -- all of these wait for a transaction or a run: there are others behind them
     exit when requeue.take_in(q, ids);
-    if cardinality(ids) = 1 then update requeue.inbox b set apart = true where b.ctid = any(ids); end if;
   end loop;
 end $$;
 
 -- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server
--- then, or another table), numbers would come twice: a new time begins far beyond. Whoever connects calls it before it claims. A server
--- that was promoted just now has its new timeline as the end of its recovery, until its first checkpoint is done.
+-- then, or another table), numbers would come twice: a new time begins far beyond. Whoever connects calls it before it claims.
 create function requeue.epoch() returns void language plpgsql as $$
 declare now_ record;
 begin
-  select greatest(timeline_id, min_recovery_end_timeline) as timeline, system_identifier, 'requeue.meta'::regclass::oid as home into now_
-    from pg_control_checkpoint(), pg_control_recovery(), pg_control_system();
+  select * into now_ from requeue.server();
   if exists(select 1 from requeue.meta where (timeline, system, home) is distinct from now_) then
-    update requeue.meta set timeline = now_.timeline, system = now_.system_identifier, home = now_.home
+    update requeue.meta set timeline = now_.timeline, system = now_.system, home = now_.home
       where (timeline, system, home) is distinct from now_;
     if found then
       perform setval('requeue.fence_seq', nextval('requeue.fence_seq') + 4294967296),
@@ -467,12 +494,22 @@ end $$;
 
 -- What is newer than the values that a run has waits in the inbox then, for it is too large to be joined with these.
 create function requeue.spill(q int, k_ bytea, f_ bigint) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '8s' as $$
 begin
   perform pg_current_xact_id();
-  insert into requeue.inbox(queue, key, delay_us, rank, value, apart)
-    select q, k_, 0, i.rank, e.v, true from requeue.item i cross join lateral jsonb_array_elements(i.value) with ordinality e(v, nth)
+  -- or what comes meanwhile would be taken away below
+  perform 1 from requeue.item i where i.queue = q and i.key = k_ and i.fence = f_ for update;
+  if not found then return; end if;
+  insert into requeue.inbox(queue, key, delay_us, rank, value, grp, apart)
+    select q, k_, 0, i.rank, e.v, substr(i.grp, 5), true
+    from requeue.item i cross join lateral jsonb_array_elements(i.value) with ordinality e(v, nth)
     where i.queue = q and i.key = k_ and i.fence = f_ order by e.nth;
+  -- those that wait there already are newer
+  with newer as (delete from requeue.inbox b where b.ctid = any(array(select x.ctid from requeue.inbox x
+    where x.queue = q and x.key = k_ and x.apart and x.xmin <> pg_current_xact_id()::xid for update skip locked)) returning b.*)
+  insert into requeue.inbox(queue, key, delay_us, rank, value, grp, at, apart)
+    select n.queue, n.key, n.delay_us, n.rank, n.value, n.grp, n.at, true from newer n order by n.id;
   update requeue.item i set value = null where i.queue = q and i.key = k_ and i.fence = f_;
 end $$;
 
@@ -543,12 +580,13 @@ begin
 end $$;
 
 -- What is to be done once a second by whoever works. It answers how many runs were put back: if these are `most`, there may be more.
-create function requeue.maintain(q int, most int) returns int language plpgsql as $$
+create function requeue.maintain(q int, most int) returns int language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
   -- First: epoch() may draw an id and then wait. A place that is drawn meanwhile would be before P, by a transaction above the horizon.
   perform requeue.advance(q);
   perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
-  if exists(select 1 from requeue.inbox w where w.queue = q and w.apart) then
+  if exists(select 1 from requeue.inbox w where w.queue = q and w.apart) and pg_try_advisory_xact_lock(hashtext('requeue.fold'), q) then
     update requeue.inbox w set apart = false where w.queue = q and w.apart and not exists(
       select 1 from requeue.item i where i.queue = q and i.key = w.key and i.value is not null);
     if found then perform requeue.wake(q); end if;
