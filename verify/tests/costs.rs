@@ -142,7 +142,7 @@ impl Till {
         answer
     }
 
-    /// The costs that were paid once everything had grown, and how often.
+    /// The costs that were paid once everything had grown.
     fn steady(&self) -> Vec<Cost> {
         let mut different = Vec::new();
         for &paid in &self.paid[WARM..] {

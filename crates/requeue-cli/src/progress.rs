@@ -60,7 +60,7 @@ pub(crate) fn draw(
         let runs = tally.runs.load(Ordering::Relaxed) - tally.running.load(Ordering::Relaxed) as u64;
         let rate = pace.rate(Instant::now(), runs);
         let ended = keys.ended.load(Ordering::Relaxed);
-        let line = (ended || !keys.typed).then(|| line(tally, queue(), rate, (ended, keys.on_server)));
+        let line = (ended || !keys.typed).then(|| line(tally, queue(), rate, ended, keys.on_server));
         console.progress(line.as_deref().map(clipped));
         match end.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -70,7 +70,7 @@ pub(crate) fn draw(
     console.progress(None);
 }
 
-fn line(tally: &Tally, queue: InQueue, rate: f64, (ended, on_server): (bool, bool)) -> String {
+fn line(tally: &Tally, queue: InQueue, rate: f64, ended: bool, on_server: bool) -> String {
     let in_queue =
         if on_server { String::new() } else { format!("{} ready, {} waiting, ", queue.ready, queue.waiting) };
     let mut line = format!(
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_line_names_what_it_counts() {
         let queue = InQueue { ready: 3, waiting: 4, held: 1 };
-        let line = |queue, rate, ended| line(&Tally::default(), queue, rate, (ended, false));
+        let line = |queue, rate, ended| line(&Tally::default(), queue, rate, ended, false);
         let open = line(queue, 1.25, false);
         assert_eq!(open, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 1.2/s");
         let ended = line(queue, 0.1, true);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn of_a_server_the_line_does_not_tell_what_only_this_process_has() {
         let queue = InQueue { ready: 3, waiting: 4, held: 1 };
-        let line = |ended| line(&Tally::default(), queue, 0.1, (ended, true));
+        let line = |ended| line(&Tally::default(), queue, 0.1, ended, true);
         assert_eq!(line(false), "0 done, 0 running, 0 failed, 0.1/s");
         assert_eq!(line(true), "0 done, 0 running, 0 failed, 0.1/s, eta 40s");
     }

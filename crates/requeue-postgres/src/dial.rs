@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, Statements, words};
+use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, SILENT, Statements, words};
 use crate::queue::QueueBuilder;
 use crate::sleepers::Sleepers;
 use crate::words::Words;
@@ -209,7 +209,7 @@ where
         let why = match tokio::time::timeout(share, host.connect(tls.clone())).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(e)) => words(&e).to_string(),
-            Err(_) => Failed::silent().why().unwrap_or_default(),
+            Err(_) => SILENT.to_owned(),
         };
         failed.push(unreachable(host, &why));
     }

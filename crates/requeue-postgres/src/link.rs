@@ -20,7 +20,7 @@ pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
 /// A session that has not answered for so long waits for something.
 const WAITS: Duration = Duration::from_secs(1);
 
-const SILENT: &str = "the server does not answer";
+pub(crate) const SILENT: &str = "the server does not answer";
 
 /// What a connection needs to go on: it is driven by a task of its own.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -356,17 +356,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 Err(failed) => {
                     match (&failed, &mut *ends) {
                         // without a claim, whose fault it may be
-                        (Failed::Data(_), [end]) if wanted == 0 => {
-                            if matches!(end.how, How::Failed { .. } | How::PutBack) {
-                                // the run's values, and those that came meanwhile
-                                let spill = "select requeue.spill($1, $2, $3)";
-                                let key: &[u8] = &end.key;
-                                drop(
-                                    self.link.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await,
-                                );
-                            }
-                            can_be_stored(end);
-                        }
+                        (Failed::Data(_), [end]) if wanted == 0 => self.can_be_stored(end).await,
                         (Failed::Data(_), _) => self.apart = sent,
                         (Failed::Maybe(_), ends) if self.is_sent => {
                             ends.iter_mut().for_each(|end| end.is_told_again = true);
@@ -558,6 +548,24 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
     }
 
+    /// The server can't store this end. A value that a handler has put back: the key comes back with the values that the run had. Values of
+    /// the run and newer ones that can't be joined: the newer ones wait. Letters of an error: it has others in their place.
+    async fn can_be_stored(&mut self, end: &mut End) {
+        match &mut end.how {
+            How::Back { due, failures, attempt, value: Some(_) } => {
+                let (due, failures, attempt) = (*due, *failures, *attempt);
+                end.how = How::Failed { due, failures, attempt };
+            }
+            How::Failed { .. } | How::PutBack => {
+                let (spill, key) = ("select requeue.spill($1, $2, $3)", &*end.key);
+                // if this fails the end does too, and it is tried again
+                drop(self.link.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await);
+            }
+            How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
+            _ => {}
+        }
+    }
+
     /// Gives up the lease. Runs that go on although nobody will send their ends are told to end, and their keys go to others when
     /// the lease is over.
     async fn leaves(&mut self) {
@@ -573,19 +581,6 @@ impl<K: Key, T: Taps> Pump<K, T> {
             // if this fails the lease runs out
             drop(self.settles(old, None, Vec::new()).await);
         }
-    }
-}
-
-/// The server can't keep a value that a handler has put back, or letters of an error: the key comes back with the values that the
-/// run had, and the error has others in their place.
-fn can_be_stored(end: &mut End) {
-    match &mut end.how {
-        How::Back { due, failures, attempt, value: Some(_) } => {
-            let (due, failures, attempt) = (*due, *failures, *attempt);
-            end.how = How::Failed { due, failures, attempt };
-        }
-        How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
-        _ => {}
     }
 }
 

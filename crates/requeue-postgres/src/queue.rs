@@ -113,8 +113,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 
     /// What keys that fail wait for: `base`, doubled for each failure in a row, `max` at most. It is stored with the queue, for
-    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 1 s and
-    /// 5 min.
+    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 1 s and 5 min.
     ///
     /// # Errors
     ///

@@ -168,11 +168,9 @@ begin
 end $$;
 
 -- A process knows a queue by its number, which may be that of another server: one whose last queues were not replicated to this one.
-create function requeue.is_there(q int) returns void language plpgsql as $$
+create function requeue.is_gone(q int) returns void language plpgsql as $$
 begin
-  if not exists(select 1 from requeue.queue w where w.id = q) then
-    raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
-  end if;
+  raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
 end $$;
 
 -- Where a group stands in the ring of groups that take turns: by a hash of its name, so that no run of names (of days, of
@@ -207,7 +205,7 @@ begin
       where u.d <= 0);
     if cardinality(known) = cardinality(ks) then return; end if;
   end if;
-  if not exists(select 1 from requeue.queue w where w.id = q) then perform requeue.is_there(q); end if;
+  if not exists(select 1 from requeue.queue w where w.id = q) then perform requeue.is_gone(q); end if;
   perform pg_current_xact_id(); -- before a place is drawn: see advance()
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
@@ -274,14 +272,17 @@ returns void language sql as $$
   select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
     array[coalesce((extract(epoch from delay) * 1000000)::bigint, 0)], array[-greatest(coalesce(priority, 0), -2147483647)], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
+-- What is left of the delay of a trigger that came `at`. The clock may have been set back meanwhile.
+create function requeue.rest(delay_us bigint, at timestamptz) returns bigint language sql as $$
+  select greatest(0, delay_us - greatest(0, (extract(epoch from clock_timestamp() - at) * 1000000)::bigint)) $$;
+
 -- These triggers wait for a run that takes the values of their keys, and ask for it.
 create function requeue.set_apart(q int, ids tid[]) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare r record;
 begin
   with apart_ as (update requeue.inbox b set apart = true where b.ctid = any(ids) returning b.*)
-  select array_agg(a.key) ks, array_agg(a.rank) rs, array_agg(greatest(0,
-    a.delay_us - greatest(0, (extract(epoch from clock_timestamp() - a.at) * 1000000)::bigint))) ds into r from apart_ a;
+  select array_agg(a.key) ks, array_agg(a.rank) rs, array_agg(requeue.rest(a.delay_us, a.at)) ds into r from apart_ a;
   if r.ks is not null then perform requeue.add(q, r.ks, r.ds, r.rs); end if;
 end $$;
 
@@ -294,9 +295,8 @@ declare r record; one record; any_ boolean := false; full_ bytea[] := '{}';
 begin
   with taken as (delete from requeue.inbox b where b.ctid = any(ids) returning b.*)
   select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
-    array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs, array_agg(greatest(0,
-      -- the clock may have been set back meanwhile
-      b.delay_us - greatest(0, (extract(epoch from clock_timestamp() - b.at) * 1000000)::bigint)) order by b.id) ds
+    array_agg(b.rank order by b.id) rs, array_agg(b.value order by b.id) vs, array_agg(b.grp order by b.id) gs,
+    array_agg(requeue.rest(b.delay_us, b.at) order by b.id) ds
   into r from taken b;
   if r.ks is null then return false; end if;
   perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null, case when r.alone then null else r.gs end);
@@ -688,7 +688,7 @@ begin
   perform 1 from requeue.owner w where w.id = o and w.follows is null and w.lease_until > clock_timestamp() for key share;
   if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
   select * into qu from requeue.queue w where w.id = q;
-  if not found then perform requeue.is_there(q); end if;
+  if not found then perform requeue.is_gone(q); end if;
   if qu.paused then return; end if;
   select * into fl from requeue.floor x where x.queue = q;
   if folds and exists(select 1 from requeue.inbox b where b.queue = q and b.id >= fl.inbox and not b.apart) then
@@ -875,8 +875,8 @@ end $$;
 
 -- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
 -- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
--- refused. A run that it knows, and whose key somebody has locked, because it is guarded in a transaction of the handler's, stays with o, which follows n
--- then: its lease is extended with that of n. Without n, its lease runs out.
+-- refused. A run that it knows, and whose key somebody has locked, because it is guarded in a transaction of the handler's, stays
+-- with o, which follows n then: its lease is extended with that of n. Without n, its lease runs out.
 -- It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
 create function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan

@@ -3,13 +3,15 @@
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use crate::engine_postgres::Database;
-use crate::harness::{dir, read, start, until};
+use crate::harness::{Job, dir, read, start, until};
 
 /// The file of a server's socket.
 const SOCKET: &str = ".s.PGSQL.5432";
@@ -241,22 +243,41 @@ fn a_server_that_goes_away_is_told_by_top_in_its_form() {
     }
 }
 
-/// Until this file is there, a program goes on that has said that it has begun.
-fn until_there(file: &std::path::Path) -> String {
-    format!("echo begun $1; until [ -e {} ]; do sleep 0.02; done", file.display())
+/// A process whose program has begun to run a key, and goes on until [`Running::ends`].
+struct Running {
+    job: Job,
+    go: PathBuf,
+    _dir: TempDir,
+}
+
+impl Running {
+    fn of(db: &Database, options: &[&str], key: &str) -> Self {
+        db.well(&["migrate"]);
+        let dir = dir();
+        let go = dir.path().join("go");
+        let job =
+            db.work(options, &format!("echo begun $1; until [ -e {} ]; do sleep 0.02; done", go.display()));
+        db.well(&["add", key]);
+        until("its run", || job.out_seen(format!("begun {key}").as_bytes()));
+        Self { job, go, _dir: dir }
+    }
+
+    fn ends(&self) {
+        std::fs::write(&self.go, "").unwrap();
+    }
 }
 
 /// As if a process had been away for longer than its lease, and another had run its key.
-fn loses_its_lease(db: &Database, away: &crate::harness::Job, go: &std::path::Path) {
-    away.signal(Signal::STOP);
+fn loses_its_lease(db: &Database, away: &Running) {
+    away.job.signal(Signal::STOP);
     db.sql("update requeue.owner set lease_until = '-infinity'");
     let other = db.work(&["-j1"], "echo $1 attempt $REQUEUE_ATTEMPT");
     until("the other's run", || other.out_seen(b"k attempt 2"));
     until("its end", || db.sql("select count(*) from requeue.item") == "0");
     other.signal(Signal::TERM);
     assert_eq!(other.done().status, 0);
-    std::fs::write(go, "").unwrap();
-    away.signal(Signal::CONT);
+    away.ends();
+    away.job.signal(Signal::CONT);
 }
 
 /// What is said of an end that the server refused.
@@ -265,32 +286,24 @@ const REFUSED: &str = "requeue: 1 run ended after its lease was lost: the server
 #[test]
 fn an_end_that_the_server_refuses_is_told_once() {
     let Some(db) = Database::new() else { return };
-    db.well(&["migrate"]);
-    let dir = dir();
-    let go = dir.path().join("go");
-    let job = db.work(&["-j1", "--lease", "1h"], &until_there(&go));
-    db.well(&["add", "k"]);
-    until("its run", || job.out_seen(b"begun k"));
-    loses_its_lease(&db, &job, &go);
-    job.said(REFUSED);
-    job.signal(Signal::TERM);
-    let done = job.done();
+    let running = Running::of(&db, &["-j1", "--lease", "1h"], "k");
+    loses_its_lease(&db, &running);
+    running.job.said(REFUSED);
+    running.job.signal(Signal::TERM);
+    let done = running.job.done();
     assert_eq!((done.status, done.err.matches(REFUSED).count()), (0, 1), "{}", done.err);
 }
 
 #[test]
 fn an_end_that_the_server_refuses_after_the_first_signal_is_no_success() {
     let Some(db) = Database::new() else { return };
-    db.well(&["migrate"]);
-    let dir = dir();
-    let go = dir.path().join("go");
-    let job = db.work(&["-j1", "--lease", "1h"], &until_there(&go));
-    db.well(&["add", "k"]);
-    until("its run", || job.out_seen(b"begun k"));
-    job.signal(Signal::TERM);
-    job.said("SIGTERM: the running programs may end, and nothing more is claimed; once more to stop them\n");
-    loses_its_lease(&db, &job, &go);
-    let done = job.done();
+    let running = Running::of(&db, &["-j1", "--lease", "1h"], "k");
+    running.job.signal(Signal::TERM);
+    running
+        .job
+        .said("SIGTERM: the running programs may end, and nothing more is claimed; once more to stop them\n");
+    loses_its_lease(&db, &running);
+    let done = running.job.done();
     assert_eq!((done.status, done.err.matches(REFUSED).count()), (1, 1), "{}", done.err);
 }
 
@@ -311,12 +324,7 @@ fn whoever_works_on_a_paused_queue_is_told_so() {
 #[test]
 fn of_a_key_that_runs_it_is_told_what_cancel_and_retry_have_done() {
     let Some(db) = Database::new() else { return };
-    db.well(&["migrate"]);
-    let dir = dir();
-    let go = dir.path().join("go");
-    let job = db.work(&["-j1"], &until_there(&go));
-    db.well(&["add", "a key"]);
-    until("its run", || job.out_seen(b"begun a key"));
+    let running = Running::of(&db, &["-j1"], "a key");
     let is_dirty = || -> serde_json::Value {
         let state: serde_json::Value = serde_json::from_str(&db.well(&["state", "a key", "--json"])).unwrap();
         assert_eq!(state["status"], "held");
@@ -331,10 +339,10 @@ fn of_a_key_that_runs_it_is_told_what_cancel_and_retry_have_done() {
     assert_eq!(db.well(&["retry", "a key", "--json"]), "\"held, and once more after that\"\n");
     assert_eq!(db.well(&["cancel", "a key"]), "cancelled\n");
     assert_eq!(is_dirty(), false);
-    std::fs::write(&go, "").unwrap();
+    running.ends();
     until("its end", || db.well(&["ls"]).is_empty());
-    job.signal(Signal::TERM);
-    assert_eq!(job.done().status, 0);
+    running.job.signal(Signal::TERM);
+    assert_eq!(running.job.done().status, 0);
 }
 
 #[test]
