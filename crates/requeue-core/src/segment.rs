@@ -9,7 +9,7 @@
 //! The layout is that of F14 (N. Bronson and X. Shi, "Open-sourcing F14 for faster, more
 //! memory-efficient hash tables", Meta, 2019), with buckets probed one after the other.
 
-use crate::bytes::equal;
+use crate::bytes::{equal, without};
 use crate::prefetch::prefetch;
 use crate::slots::{Newcomer, Slots};
 use alloc::boxed::Box;
@@ -30,11 +30,17 @@ struct Bucket {
 
 const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 
-/// A set of places of one bucket: a bit each.
+/// A set of places of one bucket: a bit each, and behind them one that is always set, so that the lowest bit need not be
+/// looked for in 0. Those behind that one do not count.
 #[derive(Clone, Copy)]
 struct Places(u32);
 
 impl Places {
+    #[inline(always)]
+    fn new(bits: u32) -> Self {
+        Self(bits | 1 << PLACES)
+    }
+
     #[inline(always)]
     fn first(self) -> Option<usize> {
         let at = self.0.trailing_zeros() as usize;
@@ -61,7 +67,7 @@ impl Bucket {
     /// The places with this tag; with 0, those that are empty.
     #[inline(always)]
     fn with_tag(&self, tag: u8) -> Places {
-        Places(equal(&self.head, tag) & ((1 << PLACES) - 1))
+        Places::new(equal(&self.head, tag))
     }
 
     /// Puts an entry into an empty place, if there is one.
@@ -79,7 +85,7 @@ impl Bucket {
         let mut places = self.with_tag(tag);
         while let Some(at) = places.first() {
             if self.slots[at] == slot {
-                self.head[at] = 0;
+                self.head = without(self.head, at);
                 return true;
             }
             places = places.without_first();
@@ -99,7 +105,7 @@ impl Bucket {
 
     fn entries(&self) -> impl Iterator<Item = u32> + '_ {
         let empty = self.with_tag(0);
-        Places(!empty.0 & ((1 << PLACES) - 1)).map(|at| self.slots[at])
+        Places::new(!empty.0).map(|at| self.slots[at])
     }
 }
 

@@ -159,7 +159,7 @@ impl<K: Eq, V> Shared<K, V> {
         // told after the hold, also where users' code panics in it
         let mut retried = Retried { shared: self, calls: 0 };
         self.with_limit(|limit| {
-            let mut hold = self.hold(reading);
+            let mut hold = self.hold_to_add(reading);
             let core = &mut hold.core;
             entries.iter().take(AHEAD).for_each(|entry| core.prefetch(entry.hash));
             for at in 0..enter {

@@ -68,7 +68,7 @@ impl<K, V> Shared<K, V> {
         // declared before the lock is taken, so that what is left of it is dropped
         // after it is released, also where users' code panics
         let mut trigger = Kept(Trigger::new(key, value).priority(priority));
-        let mut hold = self.hold(reading);
+        let mut hold = self.hold_to_add(reading);
         let accepted = add(&mut hold.core, &mut trigger.0);
         hold.close();
         accepted.map_err(|reason| refused(&mut trigger.0, reason))
@@ -85,7 +85,7 @@ impl<K, V> Shared<K, V> {
         // declared before the hold, so that they are dropped after it, also where users' code panics
         let mut in_memory;
         let mut trigger = Kept(Trigger::new(key, None));
-        let mut hold = self.hold(None);
+        let mut hold = self.hold_to_add(None);
         let Some((added, ticket)) = hold.core.add_at_once(&mut trigger.0, hash) else {
             in_memory = trigger;
             return self.add_now_in_hold(hold, &mut in_memory.0, integer, hash);
@@ -253,7 +253,7 @@ impl<K, V> Shared<K, V> {
     {
         // once for both holds
         let reading = self.stamps.then(|| self.now());
-        let known = self.hold(reading).with(|hold| {
+        let known = self.hold_to_add(reading).with(|hold| {
             let accepted = hold.core.add_known(key, hash)?;
             Ok(accepted.map(|Accepted { added, ticket, .. }| {
                 self.publish_if_redundant(&mut hold.core, added, ticket, word(key), hash);

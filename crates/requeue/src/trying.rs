@@ -72,7 +72,7 @@ impl<K: Eq, V> Shared<K, V> {
     ) -> Result<Added, Refused> {
         let Wish { when, policy, in_backoff, debounce } = wish;
         let enter = |delay: Delay<'_>, trigger: &mut Trigger<K, V>, turn: &mut Turn<'_>| {
-            let mut hold = self.hold(reading);
+            let mut hold = self.hold_to_add(reading);
             let ahead = turn.ahead(&hold);
             let accepted = hold.core.behind(ahead, |core: &mut Core<K, V>| match (in_backoff, debounce) {
                 (in_backoff, Some(debounce)) => core.add_debounced(trigger, hash, in_backoff, debounce),

@@ -273,18 +273,20 @@ pub struct Core<K, V = ()> {
     /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
     says_more: bool,
 
+    // Of what follows no two neighbours are counted up or down by the same add, get or end of a run: the compiler would
+    // count both in one vector register, and that waits until the other call's store of one of them has left for the cache.
     /// Keys with `READY`.
     ready: usize,
+    /// Timestamps, if metrics want them.
+    times: Option<Box<Times>>,
     /// Keys with `HELD`.
     held: usize,
+    /// What metrics are told of.
+    counts: Counts,
     /// Runs handed out so far: the next one's number.
     runs: u64,
     /// Runs that ended.
     runs_done: u64,
-    /// What metrics are told of.
-    counts: Counts,
-    /// Timestamps, if metrics want them.
-    times: Option<Box<Times>>,
     table: Table,
     line: Line<K>,
     arena: Arena<K>,

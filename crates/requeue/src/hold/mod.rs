@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::filter::Filter;
 use crate::journal::{Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
-use crate::lock::{Held, Lock, Locked, Plain};
+use crate::lock::{Caller, Held, Lock, Locked, Plain};
 use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
 use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
@@ -154,28 +154,39 @@ impl<K, V> Shared<K, V> {
         if hold.core.advance(now) { self.advance_more(hold, reading) } else { hold }
     }
 
-    /// Takes the lock for a call that is no look, an add or the end of a run: it fires
+    /// Takes the lock for a call that is no look, such as the end of a run: it fires
     /// nothing, and reads the clock, where the caller has not, only if every call needs the
     /// time.
     #[inline(always)]
     pub(crate) fn hold(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
+        self.hold_by(reading, Caller::Other)
+    }
+
+    /// The same for a call that adds keys. It steps back where others want the lock: see `lock/mod.rs`.
+    #[inline(always)]
+    pub(crate) fn hold_to_add(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
+        self.hold_by(reading, Caller::Adds)
+    }
+
+    #[inline(always)]
+    fn hold_by(&self, reading: Option<Instant>, by: Caller) -> Hold<'_, K, V> {
         if reading.is_some() || self.stamps {
-            return self.hold_timed(reading);
+            return self.hold_timed(reading, by);
         }
-        self.lock()
+        self.lock_by(by)
     }
 
     #[inline(never)]
-    fn hold_timed(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
+    fn hold_timed(&self, reading: Option<Instant>, by: Caller) -> Hold<'_, K, V> {
         let now = reading.unwrap_or_else(|| self.clock.now());
-        let mut hold = self.lock();
+        let mut hold = self.lock_by(by);
         hold.reading = Some(now);
         if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
     /// [`hold`](Self::hold) at an instant that was read already.
     pub(crate) fn hold_at(&self, now: Instant) -> Hold<'_, K, V> {
-        self.hold_timed(Some(now))
+        self.hold_timed(Some(now), Caller::Other)
     }
 
     /// The lock was taken and something stands in the way: time that was not
@@ -207,7 +218,12 @@ impl<K, V> Shared<K, V> {
     /// to prevent.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Hold<'_, K, V> {
-        let mut hold = Held::new(self);
+        self.lock_by(Caller::Other)
+    }
+
+    #[inline(always)]
+    fn lock_by(&self, by: Caller) -> Hold<'_, K, V> {
+        let mut hold = Held::new(self, by);
         hold.reading = None;
         hold
     }

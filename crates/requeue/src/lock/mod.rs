@@ -7,8 +7,13 @@
 //! takes the lock several times in a row. A caller that finds it taken therefore
 //! stays away for longer each time, and in the meantime the holder gets through
 //! dozens of calls; and the lock is rarely given up by way of the system, which
-//! would cost more than all of this. What it came to: docs/EXPERIMENTS.md,
-//! "In this code". The scheme is that of T. E. Anderson, "The performance of spin
+//! would cost more than all of this.
+//!
+//! One case differs. A caller that does not add keys, and finds the lock taken by one that does, looks again soon, so that it
+//! mostly gets the lock next. Where some callers add keys and others work them off, the line therefore stays short; the table
+//! and the slots stay small, and the processor's caches hold them. If all callers stay away for long, the line grows to a
+//! million keys, each add waits for memory while it has the lock, and a key takes twice as long. The measurements are in
+//! docs/EXPERIMENTS.md, "Who adds keys steps back". The scheme is that of T. E. Anderson, "The performance of spin
 //! lock alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
 //!
 //! Nobody starves: after its turns a caller sleeps in `parking_lot`'s line (`lot.rs`), and the lock is
@@ -26,6 +31,7 @@ mod lot;
 #[cfg_attr(requeue_loom, allow(dead_code, reason = "as above"))]
 mod raw;
 
+pub(crate) use self::raw::Caller;
 #[cfg(not(requeue_loom))]
 use self::raw::{RawLock, Taken};
 #[cfg(requeue_loom)]
@@ -55,13 +61,13 @@ impl<T> Lock<T> {
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> Held<'_, Self> {
-        Held::new(self)
+        Held::new(self, Caller::Other)
     }
 
     /// For whoever reads how often locks were taken.
     #[cfg(all(requeue_counted, not(requeue_loom)))]
     pub(crate) fn lock_uncounted(&self) -> Held<'_, Self> {
-        Held { of: self, taken: self.raw.lock() }
+        Held { of: self, taken: self.raw.lock(Caller::Other) }
     }
 }
 
@@ -103,10 +109,10 @@ pub(crate) struct Held<'a, L: Locked> {
 
 impl<'a, L: Locked> Held<'a, L> {
     #[inline(always)]
-    pub(crate) fn new(of: &'a L) -> Self {
+    pub(crate) fn new(of: &'a L, by: Caller) -> Self {
         #[cfg(all(requeue_counted, not(requeue_loom)))]
         crate::sync::count_lock();
-        Self { of, taken: of.the_lock().raw.lock() }
+        Self { of, taken: of.the_lock().raw.lock(by) }
     }
 
     #[inline(always)]

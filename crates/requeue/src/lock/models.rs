@@ -4,7 +4,7 @@
 //! `verify/loom.sh` leaves each of them out, and these must fail.
 
 use super::lot::Lot;
-use super::raw::RawLock;
+use super::raw::{Caller, RawLock};
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::thread;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ struct Counter {
 
 impl Counter {
     fn up(&self) -> u32 {
-        let taken = self.raw.lock();
+        let taken = self.raw.lock(Caller::Other);
         let count = self.count.load(Relaxed) + 1;
         self.count.store(count, Relaxed);
         self.raw.release(taken);

@@ -1,4 +1,4 @@
-//! The lock itself: a flag that is released by a plain store.
+//! The lock itself: a flag, which says who has it, and is released by a plain store.
 //!
 //! The usual mutex is released by a read-modify-write, because the holder must learn in the same step whether
 //! somebody sleeps. That instruction takes as long as a third of a whole `add`. Here the holder stores, and then
@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   holder                          sleeper
-//!   S  locked = false               W  SLEEPERS is set
+//!   S  holder = FREE                W  SLEEPERS is set
 //!   light barrier                   heavy barrier
-//!   L  is SLEEPERS set?             V  is it still locked?
+//!   L  is SLEEPERS set?             V  has it a holder still?
 //!   yes: wake one                   yes: sleep
 //! ```
 //!
@@ -18,9 +18,9 @@
 //! barrier, and the holder's [light one](barrier::light) only keeps the compiler from changing the order.
 //! (The scheme is that of the system call `membarrier`, as its manual describes it.)
 //!
-//! **Nobody sleeps for ever.** Let a sleeper's V have read the `true` of a holder H. If the heavy barrier fell
+//! **Nobody sleeps for ever.** Let a sleeper's V have read that a holder H has it. If the heavy barrier fell
 //! between two instructions of H's thread that come before S, then L comes after it and reads SLEEPERS. If
-//! it fell after S, then S was visible before V, which read a `true` that is older: a contradiction. The same
+//! it fell after S, then S was visible before V, which read what is older: a contradiction. The same
 //! holds of whoever takes the lock after H: so every later holder finds SLEEPERS, until it is cleared. It is
 //! cleared only by a holder that looks whom to wake, within the [lot's](Lot) own lock, and when nobody else is in the lot.
 //! V is made within that lock too, and looks at SLEEPERS once more: so whoever had set it
@@ -32,16 +32,50 @@
 use super::barrier;
 use super::lot::{Lot, Parked, Unparked, Woken};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use crate::sync::atomic::{AtomicBool, AtomicU8, fence};
+use crate::sync::atomic::{AtomicU8, fence};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// How often a caller stays away before it sleeps. (A model tries all orders anyway.)
-const TURNS: u32 = if cfg!(requeue_loom) { 0 } else { 8 };
-/// How many of the processor's pauses it stays away for at first, and at most: of
-/// 45 ns each on a Xeon of 2023, where all turns together take 0.14 ms; of 5 to
-/// 30 ns on others.
-const PAUSES: (u32, u32) = (64, 512);
+/// Who wants the lock, or has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// One who adds keys.
+    Adds = 1,
+    /// Anybody else.
+    Other = 2,
+}
+
+/// Nobody has the lock. (Otherwise its flag is the [`Caller`] who took it, or who handed it over.)
+const FREE: u8 = 0;
+
+/// How a caller that finds the lock taken stays away from it.
+struct Turns {
+    /// How often it does so before it sleeps. (A model tries all orders anyway.)
+    left: u32,
+    /// How many of the processor's pauses it stays away for next time, and at most: of 45 ns each on a Xeon of 2023, where
+    /// all turns together take 0.14 ms (`PATIENT`) and 0.05 ms (`EAGER`); of 5 to 30 ns on others.
+    pauses: u32,
+    most: u32,
+}
+
+impl Turns {
+    const PATIENT: Self = Self { left: if cfg!(requeue_loom) { 0 } else { 8 }, pauses: 64, most: 512 };
+    const EAGER: Self = Self { left: if cfg!(requeue_loom) { 0 } else { 64 }, pauses: 1, most: 16 };
+
+    /// Stays away once; false if it has done so often enough.
+    fn stay_away(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        for _ in 0..self.pauses {
+            std::hint::spin_loop();
+        }
+        self.left -= 1;
+        self.pauses = self.most.min(self.pauses * 2);
+        true
+    }
+}
+
 /// How often a caller gives its core away before it sleeps, and again before it sleeps once more.
 const YIELDS: u32 = if cfg!(requeue_loom) { 0 } else { 7 };
 /// What a store takes at the very most until all threads see it, with much to spare.
@@ -60,8 +94,8 @@ pub(super) struct Taken<'a>(PhantomData<(&'a RawLock, *const ())>);
 
 #[derive(Debug)]
 pub(super) struct RawLock {
-    /// Somebody has it.
-    locked: AtomicBool,
+    /// `FREE`, or who has it.
+    holder: AtomicU8,
     /// What a holder has to look at after it has released the lock: `SLEEPERS`, `FENCES`.
     after: AtomicU8,
     lot: Lot,
@@ -73,47 +107,51 @@ impl RawLock {
     }
 
     pub(super) fn in_lot(lot: Lot, heavy: bool) -> Self {
-        Self { locked: AtomicBool::new(false), after: AtomicU8::new(if heavy { 0 } else { FENCES }), lot }
+        Self { holder: AtomicU8::new(FREE), after: AtomicU8::new(if heavy { 0 } else { FENCES }), lot }
     }
 
     #[inline(always)]
-    pub(super) fn lock(&self) -> Taken<'_> {
-        if !self.try_take() {
-            self.back_off();
+    pub(super) fn lock(&self, by: Caller) -> Taken<'_> {
+        if let Err(holder) = self.try_take(by) {
+            self.back_off(by, holder);
         }
         Taken(PhantomData)
     }
 
+    /// Takes the lock if it is free; the error is who has it.
     #[inline(always)]
-    fn try_take(&self) -> bool {
-        self.locked.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+    fn try_take(&self, by: Caller) -> Result<u8, u8> {
+        self.holder.compare_exchange(FREE, by as u8, Acquire, Relaxed)
     }
 
     /// The same, without fetching the line for writing while somebody has the lock.
     #[inline]
-    fn try_take_again(&self) -> bool {
-        !self.locked.load(Relaxed) && self.try_take()
+    fn try_take_again(&self, by: Caller) -> Result<u8, u8> {
+        match self.holder.load(Relaxed) {
+            FREE => self.try_take(by),
+            holder => Err(holder),
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn back_off(&self) {
-        let (mut pauses, most) = PAUSES;
-        for _ in 0..TURNS {
-            for _ in 0..pauses {
-                std::hint::spin_loop();
+    fn back_off(&self, by: Caller, mut holder: u8) {
+        let (mut eager, mut patient) = (Turns::EAGER, Turns::PATIENT);
+        loop {
+            let is_eager = by == Caller::Other && holder == Caller::Adds as u8;
+            if !(if is_eager { &mut eager } else { &mut patient }).stay_away() {
+                return self.sleep(by);
             }
-            if self.try_take_again() {
-                return;
+            match self.try_take_again(by) {
+                Ok(_) => return,
+                Err(now) => holder = now,
             }
-            pauses = most.min(pauses * 2);
         }
-        self.sleep();
     }
 
     /// Waits for the lock asleep.
-    fn sleep(&self) {
-        while !self.gives_way() {
+    fn sleep(&self, by: Caller) {
+        while !self.gives_way(by) {
             let fences = self.after.fetch_or(SLEEPERS, Relaxed) & FENCES != 0;
             if !barrier::heavy(fences) {
                 // A process may forbid itself the system call at any time. From now on holders make full barriers here. One
@@ -122,7 +160,8 @@ impl RawLock {
                 std::thread::sleep(MOMENT);
                 continue;
             }
-            let is_to_sleep = || self.locked.load(Relaxed) && self.after.load(Relaxed) & SLEEPERS != 0;
+            let is_to_sleep =
+                || self.holder.load(Relaxed) != FREE && self.after.load(Relaxed) & SLEEPERS != 0;
             if let Parked::Woken(Woken::WithTheLock) = self.lot.park(is_to_sleep) {
                 return;
             }
@@ -130,14 +169,14 @@ impl RawLock {
     }
 
     /// Yields its core a few times, perhaps to the holder; returns whether it has the lock then.
-    fn gives_way(&self) -> bool {
+    fn gives_way(&self, by: Caller) -> bool {
         for _ in 0..YIELDS {
-            if self.try_take_again() {
+            if self.try_take_again(by).is_ok() {
                 return true;
             }
             std::thread::yield_now();
         }
-        self.try_take_again()
+        self.try_take_again(by).is_ok()
     }
 
     #[cfg(all(test, not(requeue_loom)))]
@@ -147,7 +186,7 @@ impl RawLock {
 
     #[inline(always)]
     pub(super) fn release(&self, _: Taken<'_>) {
-        self.locked.store(false, Release);
+        self.holder.store(FREE, Release);
         barrier::light();
         if self.after.load(Relaxed) != 0 {
             self.after_release();
@@ -164,7 +203,7 @@ impl RawLock {
             }
         }
         // if somebody has it, that is theirs to do: they find SLEEPERS
-        if self.try_take_again() {
+        if self.try_take_again(Caller::Other).is_ok() {
             self.lot.unpark_one(|Unparked { any, more, fair }| {
                 if !more {
                     self.after.fetch_and(!SLEEPERS, Relaxed);
@@ -172,7 +211,7 @@ impl RawLock {
                 if any && fair {
                     return Woken::WithTheLock;
                 }
-                self.locked.store(false, Release);
+                self.holder.store(FREE, Release);
                 Woken::ToTry
             });
         }

@@ -15,7 +15,8 @@ impl RawLock {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(()))
     }
-    pub(crate) fn lock(&self) -> Taken<'_> {
+    /// Models try all orders, whoever it is that calls.
+    pub(crate) fn lock<Caller>(&self, _: Caller) -> Taken<'_> {
         Taken(Some(self.0.lock()))
     }
     pub(crate) fn release(&self, taken: Taken<'_>) {
