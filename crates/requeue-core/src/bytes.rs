@@ -1,39 +1,38 @@
-//! Which of sixteen bytes are equal to one, and the same bytes with one of them cleared: in one register, where the
-//! processor has some that large.
+//! Compares sixteen bytes with one, and clears one of sixteen: in one register, where the processor has one that large.
 
 /// A bit for each of the bytes that is `byte`, the first one's lowest.
 #[inline(always)]
 pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
     let [low, high] = halves(bytes);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2, which has these instructions, is part of x86_64, and they work on
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: SSE2, which has these instructions, is there, and they work on
     // values alone.
     unsafe {
         use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi32};
         let bytes = _mm_set_epi64x(high as i64, low as i64);
-        // four at once take an instruction less than one
+        // one that is repeated four times takes an instruction less than one alone
         let byte = _mm_set1_epi32(i32::from_ne_bytes([byte; 4]));
         _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, byte)) as u32
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
     equal_anywhere(low, high, byte)
 }
 
-/// The same bytes with 0 at `at`, which is below 16. On x86_64 they are made in one register, and so written to memory by
-/// one store. The next comparison loads all of them at once, and would wait until a store of one byte has left for
-/// the cache: that took 7 ns of `Item::next`'s 57 (docs/EXPERIMENTS.md, "Words that are written in parts").
+/// The same bytes with 0 at `at`, which is below 16. On x86_64 one store writes all sixteen. The next comparison loads all
+/// sixteen; after a store of one byte it would wait until that store has reached the cache, which took 7 ns of the
+/// 57 of `Item::next` (docs/EXPERIMENTS.md, "Words that are written in parts").
 #[inline(always)]
 pub(crate) fn without(bytes: [u8; 16], at: usize) -> [u8; 16] {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE2 is part of x86_64, the instruction works on values alone, and a register and an array of its size
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    // SAFETY: SSE2 is there, the instruction works on values alone, and a register and an array of its size
     // consist of the same bits.
     unsafe {
         use core::arch::x86_64::{__m128i, _mm_andnot_si128};
         use core::mem::transmute;
         let (bytes, at) = (transmute::<[u8; 16], __m128i>(bytes), transmute::<[u8; 16], __m128i>(ONE[at]));
-        transmute(_mm_andnot_si128(at, bytes))
+        transmute::<__m128i, [u8; 16]>(_mm_andnot_si128(at, bytes))
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
     {
         let mut bytes = bytes;
         bytes[at] = 0;
@@ -41,8 +40,8 @@ pub(crate) fn without(bytes: [u8; 16], at: usize) -> [u8; 16] {
     }
 }
 
-/// In each all bits of one byte.
-#[cfg(target_arch = "x86_64")]
+/// Entry `at` has all bits of byte `at` set, and no others.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 static ONE: [[u8; 16]; 16] = {
     let mut one = [[0; 16]; 16];
     let mut at = 0;
@@ -60,12 +59,12 @@ fn halves(bytes: &[u8; 16]) -> [u64; 2] {
 }
 
 /// The same in ordinary instructions.
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn equal_anywhere(low: u64, high: u64, byte: u8) -> u32 {
     eight(low, byte) | eight(high, byte) << 8
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn eight(bytes: u64, byte: u8) -> u32 {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = LOW << 7;

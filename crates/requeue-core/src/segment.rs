@@ -30,8 +30,8 @@ struct Bucket {
 
 const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 
-/// A set of places of one bucket: a bit each, and behind them one that is always set, so that the lowest bit need not be
-/// looked for in 0. Those behind that one do not count.
+/// A set of places of one bucket: a bit for each. Bit `PLACES` is set at first, so that the search for the lowest bit never begins
+/// with 0. Higher bits mean nothing.
 #[derive(Clone, Copy)]
 struct Places(u32);
 

@@ -218,7 +218,7 @@ impl<K: Eq, V> Shared<K, V> {
             return (entries.len(), None);
         }
         let mut asking: Option<Asking> = None;
-        let mut hold = self.hold_at(now);
+        let mut hold = self.hold_to_add(Some(now));
         if !hold.core.shutting_down() {
             // all in one hold, so all askings are alike
             for _ in 0..limited {

@@ -337,7 +337,7 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        let (asking, resets) = self.hold_at(now).with(|hold| {
+        let (asking, resets) = self.hold_to_add(Some(now)).with(|hold| {
             let asking = hold.core.ask_for(key, hash)?;
             Ok((asking, resets && hold.core.has_to_reset(key, hash)))
         })?;

@@ -151,7 +151,7 @@ impl<K, V> Front<K, V> {
         S: BuildHasher,
     {
         let hash = queue.hash(key);
-        self.shared.hold(None).with(|hold| {
+        self.shared.hold_to_add(None).with(|hold| {
             let is_asked = hold
                 .core
                 .state(key, hash)

@@ -112,7 +112,7 @@ impl<K: Eq, V> Shared<K, V> {
         turn: &mut Turn<'_>,
     ) -> Result<(Duration, Asking), Refused> {
         let Some(key) = trigger.key() else { unreachable!("a trigger has its key until it is accepted") };
-        let mut hold = self.hold_at(now);
+        let mut hold = self.hold_to_add(Some(now));
         let ahead = turn.ahead(&hold);
         let asking = hold.core.behind(ahead, |core| core.ask_for(key, hash));
         let resets = resets && hold.core.has_to_reset(key, hash);

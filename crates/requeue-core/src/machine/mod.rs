@@ -273,8 +273,8 @@ pub struct Core<K, V = ()> {
     /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
     says_more: bool,
 
-    // Of what follows no two neighbours are counted up or down by the same add, get or end of a run: the compiler would
-    // count both in one vector register, and that waits until the other call's store of one of them has left for the cache.
+    // No two neighbours below change in the same add, get or end of a run (but in `next`): the compiler could change both with
+    // one vector instruction, whose load waits for an earlier store of one of them.
     /// Keys with `READY`.
     ready: usize,
     /// Timestamps, if metrics want them.

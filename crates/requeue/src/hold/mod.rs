@@ -162,7 +162,7 @@ impl<K, V> Shared<K, V> {
         self.hold_by(reading, Caller::Other)
     }
 
-    /// The same for a call that adds keys. It steps back where others want the lock: see `lock/mod.rs`.
+    /// The same for a call that adds keys: others that wait mostly get the lock first (`lock/mod.rs`).
     #[inline(always)]
     pub(crate) fn hold_to_add(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
         self.hold_by(reading, Caller::Adds)

@@ -7,14 +7,13 @@
 //! takes the lock several times in a row. A caller that finds it taken therefore
 //! stays away for longer each time, and in the meantime the holder gets through
 //! dozens of calls; and the lock is rarely given up by way of the system, which
-//! would cost more than all of this.
+//! would cost more than all of this. What it came to: docs/EXPERIMENTS.md, "In this code". The scheme is that of T. E.
+//! Anderson, "The performance of spin lock alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
 //!
-//! One case differs. A caller that does not add keys, and finds the lock taken by one that does, looks again soon, so that it
-//! mostly gets the lock next. Where some callers add keys and others work them off, the line therefore stays short; the table
-//! and the slots stay small, and the processor's caches hold them. If all callers stay away for long, the line grows to a
-//! million keys, each add waits for memory while it has the lock, and a key takes twice as long. The measurements are in
-//! docs/EXPERIMENTS.md, "Who adds keys steps back". The scheme is that of T. E. Anderson, "The performance of spin
-//! lock alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
+//! There is one exception. A caller that does not add keys looks again soon if the holder adds some. So it mostly gets the lock
+//! next, the line stays short, and the processor's caches hold the table and the slots. In the workload W2, where all callers
+//! stayed away for long, the line grew to a million keys, each add waited for memory while it had the lock, and a key took
+//! two to three times as long: docs/EXPERIMENTS.md, "Who adds keys steps back".
 //!
 //! Nobody starves: after its turns a caller sleeps in `parking_lot`'s line (`lot.rs`), and the lock is
 //! handed over to the longest sleeper every half millisecond.

@@ -1,4 +1,4 @@
-//! The lock itself: a flag, which says who has it, and is released by a plain store.
+//! The lock itself: a flag that says who has the lock. A plain store releases it.
 //!
 //! The usual mutex is released by a read-modify-write, because the holder must learn in the same step whether
 //! somebody sleeps. That instruction takes as long as a third of a whole `add`. Here the holder stores, and then
@@ -8,7 +8,7 @@
 //!   holder                          sleeper
 //!   S  holder = FREE                W  SLEEPERS is set
 //!   light barrier                   heavy barrier
-//!   L  is SLEEPERS set?             V  has it a holder still?
+//!   L  is SLEEPERS set?             V  does somebody still have it?
 //!   yes: wake one                   yes: sleep
 //! ```
 //!
@@ -18,9 +18,9 @@
 //! barrier, and the holder's [light one](barrier::light) only keeps the compiler from changing the order.
 //! (The scheme is that of the system call `membarrier`, as its manual describes it.)
 //!
-//! **Nobody sleeps for ever.** Let a sleeper's V have read that a holder H has it. If the heavy barrier fell
+//! **Nobody sleeps for ever.** Let a sleeper's V have read that H has the lock. If the heavy barrier fell
 //! between two instructions of H's thread that come before S, then L comes after it and reads SLEEPERS. If
-//! it fell after S, then S was visible before V, which read what is older: a contradiction. The same
+//! it fell after S, then S was visible before V, but V read an older value: a contradiction. The same
 //! holds of whoever takes the lock after H: so every later holder finds SLEEPERS, until it is cleared. It is
 //! cleared only by a holder that looks whom to wake, within the [lot's](Lot) own lock, and when nobody else is in the lot.
 //! V is made within that lock too, and looks at SLEEPERS once more: so whoever had set it
@@ -45,24 +45,29 @@ pub(crate) enum Caller {
     Other = 2,
 }
 
-/// Nobody has the lock. (Otherwise its flag is the [`Caller`] who took it, or who handed it over.)
+/// Nobody has the lock. Otherwise its flag is the [`Caller`] who has it; for a moment after it was handed over, the one who
+/// handed it over.
 const FREE: u8 = 0;
 
 /// How a caller that finds the lock taken stays away from it.
 struct Turns {
-    /// How often it does so before it sleeps. (A model tries all orders anyway.)
     left: u32,
-    /// How many of the processor's pauses it stays away for next time, and at most: of 45 ns each on a Xeon of 2023, where
-    /// all turns together take 0.14 ms (`PATIENT`) and 0.05 ms (`EAGER`); of 5 to 30 ns on others.
+    /// How many of the processor's pauses the next turn takes, and how many a turn takes at most. A pause takes 45 ns on a Xeon of
+    /// 2023, where all turns of `PATIENT` take 0.14 ms and those of `EAGER` 0.04 ms; 5 to 30 ns elsewhere.
     pauses: u32,
     most: u32,
 }
 
 impl Turns {
-    const PATIENT: Self = Self { left: if cfg!(requeue_loom) { 0 } else { 8 }, pauses: 64, most: 512 };
-    const EAGER: Self = Self { left: if cfg!(requeue_loom) { 0 } else { 64 }, pauses: 1, most: 16 };
+    const PATIENT: Self = Self::new(8, 64, 512);
+    const EAGER: Self = Self::new(64, 1, 16);
 
-    /// Stays away once; false if it has done so often enough.
+    const fn new(turns: u32, pauses: u32, most: u32) -> Self {
+        // a model tries all orders anyway
+        Self { left: if cfg!(requeue_loom) { 0 } else { turns }, pauses, most }
+    }
+
+    /// Stays away for one turn; false if no turn is left.
     fn stay_away(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -120,13 +125,13 @@ impl RawLock {
 
     /// Takes the lock if it is free; the error is who has it.
     #[inline(always)]
-    fn try_take(&self, by: Caller) -> Result<u8, u8> {
-        self.holder.compare_exchange(FREE, by as u8, Acquire, Relaxed)
+    fn try_take(&self, by: Caller) -> Result<(), u8> {
+        self.holder.compare_exchange(FREE, by as u8, Acquire, Relaxed).map(drop)
     }
 
     /// The same, without fetching the line for writing while somebody has the lock.
     #[inline]
-    fn try_take_again(&self, by: Caller) -> Result<u8, u8> {
+    fn try_take_again(&self, by: Caller) -> Result<(), u8> {
         match self.holder.load(Relaxed) {
             FREE => self.try_take(by),
             holder => Err(holder),
@@ -138,12 +143,13 @@ impl RawLock {
     fn back_off(&self, by: Caller, mut holder: u8) {
         let (mut eager, mut patient) = (Turns::EAGER, Turns::PATIENT);
         loop {
-            let is_eager = by == Caller::Other && holder == Caller::Adds as u8;
-            if !(if is_eager { &mut eager } else { &mut patient }).stay_away() {
+            let soon = by == Caller::Other && holder == Caller::Adds as u8;
+            let has_waited = (soon && eager.stay_away()) || patient.stay_away();
+            if !has_waited {
                 return self.sleep(by);
             }
             match self.try_take_again(by) {
-                Ok(_) => return,
+                Ok(()) => return,
                 Err(now) => holder = now,
             }
         }
@@ -163,6 +169,7 @@ impl RawLock {
             let is_to_sleep =
                 || self.holder.load(Relaxed) != FREE && self.after.load(Relaxed) & SLEEPERS != 0;
             if let Parked::Woken(Woken::WithTheLock) = self.lot.park(is_to_sleep) {
+                self.holder.store(by as u8, Relaxed);
                 return;
             }
         }

@@ -15,8 +15,8 @@ impl RawLock {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(()))
     }
-    /// Models try all orders, whoever it is that calls.
-    pub(crate) fn lock<Caller>(&self, _: Caller) -> Taken<'_> {
+    /// Who calls (the parameter) makes no difference: models try all orders.
+    pub(crate) fn lock<By>(&self, _: By) -> Taken<'_> {
         Taken(Some(self.0.lock()))
     }
     pub(crate) fn release(&self, taken: Taken<'_>) {
