@@ -321,7 +321,7 @@ impl<K, V> Shared<K, V> {
     /// may overtake it, and it may panic: the state machine is told before and
     /// after. It is not asked for a run whose retry will be a fresh start.
     pub(crate) fn ask(&self, run: &RunRef<K>, now: Instant) -> Result<(Duration, Asking), Refused> {
-        let (asking, afresh) = self.hold_at(now).with(|hold| {
+        let (asking, afresh) = self.hold(Some(now)).with(|hold| {
             let asking = hold.core.ask(Some(run))?;
             Ok((asking, hold.core.starts_afresh(run)))
         })?;

@@ -344,7 +344,7 @@ fn retry_all<K, V>(
     while rest.len() > 0 {
         let hold = || {
             shared.with_limit(|limit| {
-                let mut hold = shared.hold_at(now);
+                let mut hold = shared.hold(Some(now));
                 let core = &mut hold.core;
                 for item in rest.by_ref() {
                     let Some(run) = item.take_run(shared) else { continue };

@@ -375,7 +375,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
                 return self.shared.limiter.num_requeues_at(key, now, Token(()));
             }
             let hash = self.hash(key);
-            self.shared.hold_at(now).with(|hold| hold.core.num_requeues(key, hash))
+            self.shared.hold(Some(now)).with(|hold| hold.core.num_requeues(key, hash))
         })
     }
 

@@ -184,11 +184,6 @@ impl<K, V> Shared<K, V> {
         if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
-    /// [`hold`](Self::hold) at an instant that was read already.
-    pub(crate) fn hold_at(&self, now: Instant) -> Hold<'_, K, V> {
-        self.hold_timed(Some(now), Caller::Other)
-    }
-
     /// The lock was taken and something stands in the way: time that was not
     /// read, or more that is due than one hold does.
     #[cold]
