@@ -1,9 +1,10 @@
 //! A queue, as a process has it that does not work on it.
 
 use crate::desk::{fits, micros, priority};
-use crate::dial::{Hub, known};
+use crate::dial::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
+use crate::schema::known;
 use crate::sleepers::WAKE;
 use crate::typed::Param;
 use requeue::engine::{Key, Listed, Status};

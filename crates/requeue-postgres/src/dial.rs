@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::desk::Desk;
 use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, SILENT, Statements, words};
 use crate::queue::QueueBuilder;
+use crate::schema::{known, make};
 use crate::sleepers::Sleepers;
 use crate::words::Words;
 use requeue::engine::{Answer, Key};
@@ -20,7 +21,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
@@ -28,9 +28,6 @@ use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 const CLOSES: Duration = Duration::from_secs(5);
 /// So much of the time for a connection is left to tell which host was silent.
 const TELLS: Duration = Duration::from_millis(200);
-/// The version of the schema that this program makes.
-const VERSION: i32 = 1;
-const SCHEMA: &str = include_str!("schema.sql");
 
 /// A PostgreSQL server, as this process has it.
 ///
@@ -467,8 +464,9 @@ impl Postgres {
         })
     }
 
-    /// Makes the schema `requeue`, or brings it to this program's version. Two may call it at the same time; called again it does
-    /// nothing more. The role must be allowed to create a schema, or an administrator has made an empty one for it:
+    /// Makes the schema `requeue`, or brings it to this program's version from any older one. Two may call it at the same time; called
+    /// again it does nothing more. Processes of the version before go on meanwhile and afterwards: first the schema is migrated, then
+    /// they are replaced. It waits for no run; if a transaction has locked a table that is to be changed it tries again for 30 seconds. The role must be allowed to create a schema, or an administrator has made an empty one for it:
     /// `create schema requeue authorization worker`.
     ///
     /// # Errors
@@ -485,11 +483,7 @@ impl Postgres {
         let office = self.hub.office.clone();
         self.hub.call(async move {
             let mut office = office.lock().await;
-            match make(&mut office).await {
-                Ok(()) => known(&mut office).await,
-                Err(Failed::Not(why)) => Err(Failed::Not(with_grant(&mut office, why).await).into()),
-                Err(failed) => Err(failed.into()),
-            }
+            make(&mut office).await
         })
     }
 
@@ -566,65 +560,6 @@ impl Postgres {
             let names = office.query("select name from requeue.queue order by name", &[]).await?;
             Ok(names.iter().map(|row| row.get(0)).collect())
         })
-    }
-}
-
-/// The version of the schema, if there is one.
-async fn version(office: &mut Link) -> Result<Option<i32>, Failed> {
-    let is_there = office.query("select to_regclass('requeue.meta') is not null", &[]).await?;
-    if !is_there.first().is_some_and(|row| row.get(0)) {
-        return Ok(None);
-    }
-    let version = office.query("select version from requeue.meta", &[]).await?;
-    Ok(version.first().map(|row| row.get(0)))
-}
-
-/// Makes the schema, if there is none.
-async fn make(office: &mut Link) -> Result<(), Failed> {
-    if version(office).await?.is_some() {
-        return Ok(());
-    }
-    // one after another; it ends with the transaction. "requeue" in ASCII
-    let lock = "select pg_advisory_xact_lock(32195137446966629)";
-    let Err(failed) = office.batch(&format!("begin; {lock}; {SCHEMA}; commit")).await else { return Ok(()) };
-    drop(office.batch("rollback").await);
-    // or somebody else made it meanwhile
-    if version(office).await?.is_none() { Err(failed) } else { Ok(()) }
-}
-
-/// Why the schema could not be made and, if the role may not do that, what is to be granted.
-async fn with_grant(office: &mut Link, why: BoxError) -> BoxError {
-    let why = why.to_string();
-    if !why.ends_with(&format!("({})", SqlState::INSUFFICIENT_PRIVILEGE.code())) {
-        return why.into();
-    }
-    let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user)";
-    let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
-        return why.into();
-    };
-    let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
-    let needed = if is_there {
-        format!("an administrator runs `alter schema requeue owner to {role}`")
-    } else {
-        format!(
-            "it needs `grant create on database {database} to {role}`, or an administrator runs `create schema requeue authorization {role}`"
-        )
-    };
-    format!("{why}; {needed}").into()
-}
-
-/// Whether the schema is one that this program knows.
-pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
-    match version(office).await? {
-        Some(VERSION) => Ok(()),
-        Some(found) => {
-            let (found, known) = (found.unsigned_abs(), VERSION.unsigned_abs());
-            Err(EngineError::Version { found, known })
-        }
-        None => {
-            let why = "the schema `requeue` is not there: call migrate(), or `requeue migrate`";
-            Err(EngineError::NotApplied(why.into()))
-        }
     }
 }
 

@@ -62,6 +62,7 @@ mod pen;
 mod pump;
 mod queue;
 mod run;
+mod schema;
 mod sleepers;
 #[cfg(feature = "rustls")]
 mod tls;

@@ -87,6 +87,11 @@ impl Failed {
         Self::Not(SILENT.into())
     }
 
+    /// Whether it is this that the server said.
+    pub(crate) fn is(&self, state: &SqlState) -> bool {
+        matches!(self, Self::Not(why) if why.to_string().ends_with(&format!("({})", state.code())))
+    }
+
     /// In words; `None` if the server does what it should.
     pub(crate) fn why(&self) -> Option<String> {
         match self {

@@ -2,11 +2,12 @@
 
 use crate::client::Client;
 use crate::desk::{Trigger, fits, micros};
-use crate::dial::{Hub, known};
+use crate::dial::Hub;
 use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::link::{Failed, Link};
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::pump::{Lease, Taps, beats, pumps};
+use crate::schema::known;
 use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};

@@ -160,13 +160,22 @@ pub(crate) async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -
 
 /// Until a session waits for a lock. The task goes on to drive what is beside it.
 pub(crate) async fn somebody_waits(db: &Database) {
+    waiting(db, "1").await;
+}
+
+/// Until none does any more.
+pub(crate) async fn nobody_waits(db: &Database) {
+    waiting(db, "0").await;
+}
+
+async fn waiting(db: &Database, sessions: &str) {
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     let waits = async {
-        while db.sql(waits) != "1" {
+        while db.sql(waits) != sessions {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(LONG, waits).await.expect("a session that waits for a lock");
+    tokio::time::timeout(LONG, waits).await.expect("so many sessions that wait for a lock");
 }
 
 /// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.

@@ -1,0 +1,183 @@
+//! The schema on the server: how it is made, brought to this program's version, and found to be another one.
+//!
+//! Tables are made by the file of version 1, and changed by one file for each later version. Functions, views and comments stand in
+//! files of the newest version alone, and are all made anew at each migration. Processes of the version before go on: the functions
+//! that they call are kept (see `functions.sql`).
+
+use crate::link::{Failed, Link};
+use requeue::{BoxError, EngineError};
+use std::time::{Duration, Instant};
+use tokio_postgres::error::SqlState;
+
+/// What makes the tables of a version from those of the version before; the first makes them from nothing.
+const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+/// What is made anew at each migration.
+const CODE: [&str; 2] = [include_str!("schema/functions.sql"), include_str!("schema/rights.sql")];
+/// The version that this program makes.
+pub(crate) const VERSION: i32 = STEPS.len() as i32;
+
+/// Who waits for a table keeps all others from it meanwhile: for so long at most, and then they have so long.
+const WAITS: &str = "500ms";
+const LETS: Duration = Duration::from_millis(500);
+/// After so long it is given up, and told who has the table.
+const TRIES: Duration = Duration::from_secs(30);
+
+/// The version of a schema, and the oldest one whose programs it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    newest: i32,
+    oldest: i32,
+}
+
+/// The version of the schema, if there is one.
+async fn version(office: &mut Link) -> Result<Option<Version>, Failed> {
+    let is_there =
+        "select to_regclass('requeue.meta') is not null, to_regprocedure('requeue.version()') is not null";
+    let is_there = office.query(is_there, &[]).await?;
+    let (tables, function): (bool, bool) =
+        is_there.first().map_or((false, false), |row| (row.get(0), row.get(1)));
+    if !tables {
+        return Ok(None);
+    }
+    // version 1 has no such function
+    let version = match function {
+        true => "select newest, oldest from requeue.version()",
+        false => "select 1, version from requeue.meta",
+    };
+    let version = office.query(version, &[]).await?;
+    Ok(version.first().map(|row| Version { newest: row.get(0), oldest: row.get(1) }))
+}
+
+/// Makes the schema, or brings it to this program's version.
+pub(crate) async fn make(office: &mut Link) -> Result<(), EngineError> {
+    let begun = Instant::now();
+    loop {
+        let found = version(office).await?;
+        let from = found.map_or(0, |found| found.newest);
+        if from >= VERSION {
+            return serves(found);
+        }
+        match step(office, from).await {
+            Ok(()) => return Ok(()),
+            // somebody else may have done it meanwhile
+            Err(failed) => match version(office).await?.map_or(0, |found| found.newest) {
+                now if now > from => {}
+                _ if failed.is(&SqlState::LOCK_NOT_AVAILABLE)
+                    || failed.is(&SqlState::T_R_DEADLOCK_DETECTED) =>
+                {
+                    if begun.elapsed() >= TRIES {
+                        return Err(with_holder(office, failed).await.into());
+                    }
+                    tokio::time::sleep(LETS).await;
+                }
+                _ => return Err(with_grant(office, failed).await.into()),
+            },
+        }
+    }
+}
+
+/// One migration, which happens as a whole or not at all.
+async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
+    let steps = STEPS.iter().skip(usize::try_from(from).unwrap_or(0)).chain(&CODE);
+    let steps = steps.copied().collect::<Vec<_>>().concat();
+    // One after another: the lock ends with the transaction ("requeue" in ASCII). Who comes second finds another version than it saw.
+    let batch = format!(
+        "begin; set local client_min_messages = warning; set local lock_timeout = '{WAITS}';
+         select pg_advisory_xact_lock(32195137446966629);
+         do $do$ declare now_ int := 0; begin
+           if to_regprocedure('requeue.version()') is not null then
+             select v.newest into now_ from requeue.version() v;
+           elsif to_regclass('requeue.meta') is not null then
+             now_ := 1;
+           end if;
+           if now_ <> {from} then raise lock_not_available using message = 'somebody else migrates'; end if;
+         end $do$;
+         {steps}; commit"
+    );
+    let made = office.batch(&batch).await;
+    if made.is_err() {
+        drop(office.batch("rollback").await);
+    }
+    made
+}
+
+/// Who keeps the tables from being changed.
+async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
+    let Failed::Not(why) = failed else { return failed };
+    let holder = "select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), l.relation::regclass::text
+                  from pg_locks l join pg_stat_activity a using (pid) join pg_class c on c.oid = l.relation
+                  where l.granted and l.pid <> pg_backend_pid() and c.relnamespace = to_regnamespace('requeue') and c.relkind = 'r'
+                  order by a.xact_start limit 1";
+    match office.query(holder, &[]).await.ok().and_then(|rows| rows.into_iter().next()) {
+        None => Failed::Not(why),
+        Some(row) => {
+            let (pid, name, table): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+            let hint = "end that, or migrate again later";
+            Failed::Not(
+                format!("{why}; a transaction of process {pid} ({name}) keeps {table} locked: {hint}").into(),
+            )
+        }
+    }
+}
+
+/// Why the schema could not be made and, if the role may not do that, what is to be granted.
+async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
+    let is_refused = failed.is(&SqlState::INSUFFICIENT_PRIVILEGE);
+    let Failed::Not(why) = failed else { return failed };
+    if !is_refused {
+        return Failed::Not(why);
+    }
+    let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user)";
+    let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
+        return Failed::Not(why);
+    };
+    let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
+    let needed = if is_there {
+        format!("an administrator runs `alter schema requeue owner to {role}`")
+    } else {
+        format!(
+            "it needs `grant create on database {database} to {role}`, or an administrator runs `create schema requeue authorization {role}`"
+        )
+    };
+    Failed::Not(format!("{why}; {needed}").into())
+}
+
+/// Whether the schema is one that this program works with.
+pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
+    serves(version(office).await?)
+}
+
+fn serves(found: Option<Version>) -> Result<(), EngineError> {
+    let refused = |why: String| EngineError::NotApplied(BoxError::from(why));
+    match found {
+        None => {
+            Err(refused("the schema `requeue` is not there: call migrate(), or `requeue migrate`".into()))
+        }
+        Some(Version { oldest, .. }) if oldest > VERSION => {
+            Err(EngineError::Version { found: oldest.unsigned_abs(), known: VERSION.unsigned_abs() })
+        }
+        Some(Version { newest, .. }) if newest < VERSION => Err(refused(format!(
+            "the schema `requeue` has version {newest}, and this program needs version {VERSION}: call migrate(), or \
+             `requeue migrate`; processes of version {newest} go on meanwhile"
+        ))),
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e43_a_program_works_with_the_versions_that_serve_it_and_says_what_is_to_be_done_with_others() {
+        let told = |newest, oldest| serves(Some(Version { newest, oldest })).map_err(|why| why.to_string());
+        assert_eq!(told(VERSION, 1), Ok(()));
+        assert_eq!(told(VERSION + 1, VERSION), Ok(()), "a newer one that serves this program");
+        let older = told(VERSION - 1, 1).expect_err("it lacks what this program calls");
+        assert!(older.contains("requeue migrate"), "{older}");
+        let newer = told(VERSION + 1, VERSION + 1).expect_err("it serves newer programs only");
+        for version in [VERSION, VERSION + 1] {
+            assert!(newer.contains(&version.to_string()), "{newer}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+-- From version 1 to version 2: changes of tables. Functions, views and comments are made anew behind this: functions.sql.
+--
+-- It runs beside processes of version 1. Transactions of users read or lock requeue.item (runs that are guarded), requeue.inbox,
+-- requeue.queue, requeue.owner and requeue.floor (add_tx) for as long as they like, and none of these may be altered while they do: a
+-- new table stands beside them. It gets the rights that roles have on requeue.owner.
+do $$ begin
+  if not exists(select 1 from pg_attribute where attrelid = 'requeue.inbox'::regclass and attname = 'apart' and not attisdropped) then
+    raise exception 'the schema was made by a build from before version 1; remove it (drop schema requeue cascade) and migrate again'
+      using errcode = 'RQ005';
+  end if;
+end $$;
