@@ -158,6 +158,7 @@ impl State {
                 }
             }
             self.tell_trouble(log);
+            self.ends_if_outdated(control);
             if !again.is_empty() {
                 pause(control, TRIES_AGAIN);
             }
@@ -175,6 +176,9 @@ impl State {
 
     /// Says that the engine can't be written to, and that it can again, each time once.
     pub(crate) fn tell_trouble(&self, log: &Log) {
+        if self.outdated().is_some() {
+            return; // `finish` tells it, at the end of the command
+        }
         let trouble = match &self.place {
             Place::File { file, .. } => file.trouble(),
             Place::Server(queue) => queue.trouble(),
@@ -193,6 +197,21 @@ impl State {
             }
             (Place::Server(_), None) if was_told => log.note("PostgreSQL answers again"),
             _ => {}
+        }
+    }
+
+    /// Why the server's schema serves this program no more, if that is so.
+    fn outdated(&self) -> Option<EngineError> {
+        match &self.place {
+            Place::File { .. } => None,
+            Place::Server(queue) => queue.outdated(),
+        }
+    }
+
+    /// Nothing is claimed any more then, and the keys of the programs that run go back: they are stopped.
+    fn ends_if_outdated(&self, control: &Control) {
+        if self.outdated().is_some() {
+            control.raise(Level::Stop);
         }
     }
 
@@ -295,6 +314,9 @@ impl State {
                 // a thread may have a handle for a moment longer than this process lives
                 let left = queue.leave().wait();
                 left.map_err(|e| format!("others may get the next runs late: {e}"))?;
+                if let Some(outdated) = queue.outdated() {
+                    return Err(format!("{outdated}; the keys that it had are others' now"));
+                }
                 self.refused().map_or(Ok(0), Err)
             }
         }
@@ -316,6 +338,7 @@ impl State {
     pub(crate) fn stay(&self, control: &Control, log: &Log) {
         while !control.reached(Level::WorkOff) {
             pause(control, TRIES_AGAIN);
+            self.ends_if_outdated(control);
             self.tell_trouble(log);
             if let Some(refused) = self.refused() {
                 log.note(&refused);

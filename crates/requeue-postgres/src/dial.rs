@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::desk::Desk;
 use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, SILENT, Statements, words};
 use crate::queue::QueueBuilder;
-use crate::schema::{known, make};
+use crate::schema::{Serving, known, make};
 use crate::sleepers::Sleepers;
 use crate::words::Words;
 use requeue::engine::{Answer, Key};
@@ -15,7 +15,7 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -72,6 +72,8 @@ pub(crate) struct Hub {
     /// For leases and what is to be done once a second. It hears notifications.
     pub(crate) pulse: Arc<AsyncMutex<Link>>,
     pub(crate) sleepers: Arc<Sleepers>,
+    /// Whether the schema still serves this program; nobody looks before a queue is opened.
+    serving: OnceLock<Arc<Serving>>,
 }
 
 impl Drop for Hub {
@@ -134,6 +136,16 @@ impl Hub {
             task.await;
             drop(alive);
         });
+    }
+
+    /// Whether the schema still serves this program, which is looked at from now on.
+    pub(crate) fn serving(&self) -> Arc<Serving> {
+        let begins = || {
+            let serving: Arc<Serving> = Arc::default();
+            self.spawn(|closing| serving.clone().is_watched(self.office.clone(), closing));
+            serving
+        };
+        self.serving.get_or_init(begins).clone()
     }
 
     /// One more connection.
@@ -445,6 +457,7 @@ impl Postgres {
             closing,
             alive,
             sleepers,
+            serving: OnceLock::new(),
         };
         let (desk, link) = (hub.desk.clone(), hub.link());
         hub.spawn(|closing| desk.works(link, closing));

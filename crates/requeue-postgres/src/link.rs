@@ -89,7 +89,7 @@ impl Failed {
 
     /// Whether it is this that the server said.
     pub(crate) fn is(&self, state: &SqlState) -> bool {
-        matches!(self, Self::Not(why) if why.to_string().ends_with(&format!("({})", state.code())))
+        matches!(self, Self::Not(why) if why.to_string().contains(&format!("({})", state.code())))
     }
 
     /// In words; `None` if the server does what it should.

@@ -10,6 +10,7 @@
 
 use crate::link::{Failed, Link};
 use crate::pen::{Claimed, End, How, Pen};
+use crate::schema::Serving;
 use futures_util::future::select;
 use requeue::engine::Key;
 use serde_json::value::RawValue;
@@ -43,6 +44,8 @@ pub(crate) trait Taps: Send + Sync {
     fn give(&self, claimed: Claimed);
     /// Its runs are others' by now.
     fn lost(&self);
+    /// It takes no triggers and hands out no keys any more.
+    fn closes(&self);
 }
 
 /// An owner that a process is.
@@ -60,6 +63,8 @@ pub(crate) struct Lease<K> {
     pub(crate) who: String,
     /// Whether notifications come in.
     pub(crate) hears: bool,
+    /// Whether the schema still serves this program.
+    pub(crate) serving: Arc<Serving>,
     /// The owner that this process is, if it is one.
     held: Mutex<Option<Held>>,
     /// How often the lease was lost.
@@ -71,12 +76,19 @@ pub(crate) struct Lease<K> {
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String, hears: bool) -> Self {
+    pub(crate) fn new(
+        pen: Arc<Pen<K>>,
+        length: Duration,
+        who: String,
+        hears: bool,
+        serving: Arc<Serving>,
+    ) -> Self {
         Self {
             pen,
             length,
             who,
             hears,
+            serving,
             held: Mutex::default(),
             losses: AtomicU64::new(0),
             lost: AtomicI64::new(NOBODY),
@@ -280,6 +292,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
     async fn works(&mut self) {
         let signal = self.lease.pen.signal.clone();
         loop {
+            if let Some(outdated) = self.lease.serving.refusal() {
+                *self.lease.pen.trouble() = Some(outdated.to_string());
+                return self.lets_go().await;
+            }
             if self.lease.has_lost(self.owner) {
                 // and what the last call has brought
                 self.lease.loses(self.owner, &*self.taps);
@@ -385,6 +401,18 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                 }
             }
+        }
+    }
+
+    /// The schema does not serve this program any more: nothing is claimed, runs are told to end, and what they end with is not
+    /// sent. Their keys go back when they have ended, or a third of the lease later: it is extended until then.
+    async fn lets_go(&mut self) {
+        self.lease.pen.lose_all();
+        self.taps.lost();
+        self.taps.closes();
+        let until = Instant::now() + self.lease.length / 3;
+        while !self.lease.pen.is_idle() && Instant::now() < until && !*self.closing.borrow() {
+            tokio::time::sleep(TRIES_AGAIN).await;
         }
     }
 

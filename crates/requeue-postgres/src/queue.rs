@@ -296,7 +296,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let lease = Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), hub.hears));
+        let lease =
+            Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), hub.hears, hub.serving()));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
@@ -404,6 +405,13 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
             self.pen.lost().iter().for_each(|key| inner.puts_back(key));
         }
         self.front.cancel_runs();
+    }
+
+    fn closes(&self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.pen.close().iter().for_each(|key| inner.puts_back(key));
+            inner.front.shut_down();
+        }
     }
 }
 
@@ -602,6 +610,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let Inner { front, pen, group, .. } = &**inner;
         let asked = Asked::of(&how);
         let value = how.into_value();
+        if let Some(error) = self.outdated() {
+            return Err(AddFailed { key, value, error }).into();
+        }
         let asked = match asked {
             Ok(_) if front.shutting_down() => {
                 return Err(AddFailed { key, value, error: EngineError::ShutDown }).into();
@@ -674,6 +685,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         key: K,
         how: impl Into<Add<V>>,
     ) -> Result<(), EngineError> {
+        if let Some(outdated) = self.outdated() {
+            return Err(outdated);
+        }
         let how = how.into();
         let asked = Asked::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
@@ -864,6 +878,23 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.handle.inner.pen.trouble().clone()
+    }
+
+    /// Why this process has stopped working on the queue: the schema was migrated to a version that serves newer programs alone. `None` as
+    /// long as it works on. It is looked at every 5 seconds. From then on nothing is claimed, added or ended through this handle: the runs
+    /// are told to end ([`Run::cancelled`](requeue::Run::cancelled)) and their keys go back in line, and so the workers end.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// # let q = pg.queue::<u64>("orders").open().wait()?;
+    /// if let Some(why) = q.outdated() {
+    ///     eprintln!("{why}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn outdated(&self) -> Option<EngineError> {
+        self.handle.hub.serving().refusal()
     }
 
     /// Whether the server knows of the ends of all runs that have ended here. A run whose end has not reached the server when

@@ -6,7 +6,11 @@
 
 use crate::link::{Failed, Link};
 use requeue::{BoxError, EngineError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 /// What makes the tables of a version from those of the version before; the first makes them from nothing.
@@ -22,6 +26,9 @@ const LETS: Duration = Duration::from_millis(500);
 /// After so long it is given up, and told who has the table.
 const TRIES: Duration = Duration::from_secs(30);
 
+/// A process that works or adds looks so often whether the schema still serves it.
+const LOOKS: Duration = Duration::from_secs(5);
+
 /// The version of a schema, and the oldest one whose programs it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
@@ -31,21 +38,53 @@ struct Version {
 
 /// The version of the schema, if there is one.
 async fn version(office: &mut Link) -> Result<Option<Version>, Failed> {
-    let is_there =
-        "select to_regclass('requeue.meta') is not null, to_regprocedure('requeue.version()') is not null";
-    let is_there = office.query(is_there, &[]).await?;
-    let (tables, function): (bool, bool) =
-        is_there.first().map_or((false, false), |row| (row.get(0), row.get(1)));
-    if !tables {
-        return Ok(None);
+    let read = |rows: Vec<Row>| rows.first().map(|row| Version { newest: row.get(0), oldest: row.get(1) });
+    let newer = office.query("select newest, oldest from requeue.version()", &[]).await;
+    let is_missing = |failed: &Failed| {
+        failed.is(&SqlState::UNDEFINED_FUNCTION) || failed.is(&SqlState::INVALID_SCHEMA_NAME)
+    };
+    match newer {
+        Err(failed) if is_missing(&failed) => {}
+        said => return said.map(read),
     }
     // version 1 has no such function
-    let version = match function {
-        true => "select newest, oldest from requeue.version()",
-        false => "select 1, version from requeue.meta",
-    };
-    let version = office.query(version, &[]).await?;
-    Ok(version.first().map(|row| Version { newest: row.get(0), oldest: row.get(1) }))
+    let is_there = office.query("select to_regclass('requeue.meta') is not null", &[]).await?;
+    if !is_there.first().is_some_and(|row| row.get(0)) {
+        return Ok(None);
+    }
+    office.query("select 1, version from requeue.meta", &[]).await.map(read)
+}
+
+/// Whether the schema still serves this program: somebody may migrate it while the program runs.
+#[derive(Default)]
+pub(crate) struct Serving(AtomicU32);
+
+impl Serving {
+    /// Why it does not. Nothing is called any more then that a newer version may have changed.
+    pub(crate) fn refusal(&self) -> Option<EngineError> {
+        match self.0.load(Relaxed) {
+            0 => None,
+            found => Some(EngineError::Version { found, known: VERSION.unsigned_abs() }),
+        }
+    }
+
+    /// Looks every few seconds, until the engine is closed or the schema serves newer programs alone.
+    pub(crate) async fn is_watched(
+        self: Arc<Self>,
+        office: Arc<AsyncMutex<Link>>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        while tokio::time::timeout(LOOKS, closing.wait_for(|closing| *closing)).await.is_err() {
+            // a server that does not answer is asked again
+            let said = version(&mut *office.lock().await).await;
+            if let Ok(Some(version)) = said {
+                if version.oldest > VERSION {
+                    self.0.store(version.oldest.unsigned_abs(), Relaxed);
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// Makes the schema, or brings it to this program's version.

@@ -8,7 +8,7 @@
 mod common;
 
 use self::common::{Database, LONG, block_on, nobody_waits, open, somebody_waits, until};
-use requeue::{Outcome, Run, Worker};
+use requeue::{EngineError, Outcome, Run, Worker};
 use requeue_postgres::Postgres;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -256,4 +256,50 @@ fn e43_roles_have_on_new_tables_the_rights_that_they_had_on_others() {
     q.add("k".into()).wait().expect("it may");
     until("it has run", || db.sql("select count(*) from requeue.item") == "0");
     assert!(worker.stop(LONG).wait().complete);
+}
+
+#[test]
+fn e43_a_process_that_is_too_old_says_so_ends_its_runs_and_puts_its_keys_back() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = pg.queue::<String>("orders").prefetch(10).open().wait().expect("the schema is there");
+    let (begins, begun) = std::sync::mpsc::channel();
+    let worker = Worker::of(&q).workers(1).start_threads(move |run: Run<String>| {
+        begins.send(()).expect("the test goes on");
+        until("it is told to end", || run.cancelled());
+        Outcome::Done
+    });
+    let worker = worker.expect("a thread");
+    for key in ["runs", "claimed", "too"] {
+        q.add(key.into()).wait().expect("it is up");
+    }
+    begun.recv_timeout(LONG).expect("it runs");
+    until("all are claimed", || db.sql("select count(*) from requeue.item where state = 2") == "3");
+    // what a migration to a version does that serves no program of this one
+    db.sql("update requeue.meta set version = 1000");
+    until("it notices", || q.outdated().is_some());
+    let why = q.outdated().expect("it is too old").to_string();
+    assert!(why.contains("1000") && why.contains("newer release"), "{why}");
+    let refused = q.add("more".into()).wait().expect_err("it is too old").error;
+    assert!(matches!(refused, EngineError::Version { found: 1000, .. }), "{refused}");
+    worker.join(); // its workers end
+    until("its keys are back", || db.sql("select count(*) from requeue.item where state = 1") == "3");
+    until("its lease is given up", || db.sql("select count(*) from requeue.owner") == "0");
+    assert_eq!(q.trouble(), Some(why), "and why is told");
+    // and one that looks on does nothing
+    let client = pg.client("orders").add_many(&["k".to_owned()], None, 0).wait().expect_err("it is too old");
+    assert!(matches!(client, EngineError::Version { found: 1000, .. }), "{client}");
+}
+
+#[test]
+fn e43_a_process_that_only_adds_says_that_it_is_too_old() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    q.add("before".into()).wait().expect("it is up");
+    db.sql("update requeue.meta set version = 1000");
+    until("it notices", || q.outdated().is_some());
+    let failed = q.add("k".into()).wait().expect_err("it is too old");
+    assert_eq!(failed.key, "k", "the key comes back");
+    assert!(matches!(failed.error, EngineError::Version { found: 1000, .. }), "{}", failed.error);
+    assert_eq!(db.sql("select count(*) from requeue.item"), "1");
 }

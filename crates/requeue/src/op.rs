@@ -31,9 +31,9 @@ pub enum EngineError {
     /// The run is not the key's any more: its process was not heard of for as long as its lease, and others have the key.
     /// Nothing has changed.
     LeaseLost,
-    /// The store's schema is of another version than this program knows. Nothing has changed.
+    /// The store's schema serves only newer programs. Nothing has changed.
     Version {
-        /// That of the store.
+        /// That of the store: the oldest program that it serves.
         found: u32,
         /// The newest that this program knows.
         known: u32,
@@ -52,7 +52,10 @@ impl fmt::Display for EngineError {
                 f.write_str("nothing has changed: the lease of the run is lost, and others have the key")
             }
             Self::Version { found, known } => {
-                write!(f, "the store's schema has version {found}, and this program knows up to {known}")
+                write!(
+                    f,
+                    "the store's schema has version {found}, and this program knows up to {known}: use a newer release of the program"
+                )
             }
             Self::Codec(why) => write!(f, "a key or a value can't be written or read: {why}"),
         }

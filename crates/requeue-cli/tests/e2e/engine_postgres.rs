@@ -411,3 +411,22 @@ fn a_process_that_works_exports_what_the_server_knows_of_its_queue() {
     assert_eq!(shows(&text, "requeue_ends_refused_total"), Some(0.0), "{text}");
     assert_eq!(shows(&text, "requeue_engine_waiting_keys"), Some(2.0), "{text}");
 }
+
+#[test]
+fn e43_a_worker_that_is_too_old_for_the_schema_says_so_and_ends() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let job = db.work(&["-j1"], "echo ran $1; exec sleep 1000");
+    db.well(&["add", "k", "next"]);
+    until("its run", || job.out_seen(b"ran k"));
+    // what a migration to a version does that serves no program of this one
+    db.sql("update requeue.meta set version = 1000");
+    let done = job.done();
+    assert_eq!(done.status, 1, "{}", done.err);
+    assert_eq!(done.err.matches("version 1000").count(), 1, "{}", done.err);
+    assert!(done.err.contains("newer release"), "{}", done.err);
+    assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "2", "{}", done.err);
+    assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "{}", done.err);
+    let (status, _, err) = db.requeue(&["add", "more"], b"");
+    assert!(status == 1 && err.contains("version 1000") && err.contains("newer release"), "{err}");
+}
