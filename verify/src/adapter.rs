@@ -100,8 +100,8 @@ pub enum Line {
     Lifo,
     /// The user's own.
     Own(Box<dyn OwnOrder>),
-    /// The highest priority first; the oldest once it has been ready for so long (B2).
-    Priority(Option<Duration>),
+    /// The highest priority first, and some hand-outs for those that are overdue (B2).
+    Priority(Option<MaxWait>),
     /// Groups take turns (B3).
     Fair(Fair),
 }
@@ -153,7 +153,7 @@ impl RateLimiter<Key> for Limiter {
 }
 
 pub use crate::limits::TestClock;
-pub use crate::model::{Fair, Tier};
+pub use crate::model::{Fair, MaxWait, Tier};
 
 /// How a trigger asks for a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -709,7 +709,7 @@ impl<A: Adapter> Subject<A> {
     /// A queue with priorities.
     #[must_use]
     pub fn with_priorities(max_wait: Option<Duration>) -> Self {
-        Self::with(Config { order: Line::Priority(max_wait), ..Config::default() })
+        Self::with(Config { order: Line::Priority(max_wait.map(MaxWait::of)), ..Config::default() })
     }
 
     /// A queue with groups.

@@ -5,8 +5,8 @@
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Exponential, Failed, Fair, Fallible, Held,
-    InBackoff, Line, Many, Nothing, OwnOrder, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen,
-    Waiters, When,
+    InBackoff, Line, Many, MaxWait, Nothing, OwnOrder, Page, Policy, Polled, Rate, Rejected, Restored, Said,
+    Seen, Waiters, When,
 };
 use crate::probe::{Key, Value};
 use requeue::{
@@ -373,9 +373,13 @@ fn with_groups(mut builder: Builder<Key, Value>, fair: Fair) -> Builder<Key, Val
         builder = builder.priorities_within_groups();
     }
     match fair.max_wait {
-        Some(max_wait) => builder.max_wait(Duration::from_nanos(max_wait)),
+        Some(max_wait) => with_max_wait(builder, max_wait),
         None => builder,
     }
+}
+
+fn with_max_wait(builder: Builder<Key, Value>, max_wait: MaxWait) -> Builder<Key, Value> {
+    builder.max_wait(Duration::from_nanos(max_wait.after)).overdue_every(max_wait.every)
 }
 
 /// A builder of a queue that does as `config` says.
@@ -386,7 +390,7 @@ pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fal
         Line::Lifo => builder.order(Order::Lifo),
         Line::Own(order) => builder.custom_order(Ordered::new(order)),
         Line::Priority(None) => builder.priorities(),
-        Line::Priority(Some(max_wait)) => builder.priorities().max_wait(max_wait),
+        Line::Priority(Some(max_wait)) => with_max_wait(builder.priorities(), max_wait),
         Line::Fair(fair) => with_groups(builder, fair),
     };
     if config.absorbed {

@@ -269,7 +269,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
             model::Order::Lifo => Line::Lifo,
             model::Order::Custom => Line::Own(Box::new(Smallest::default())),
             model::Order::Fair(fair) => Line::Fair(fair),
-            model::Order::Priority { max_wait } => Line::Priority(max_wait.map(Duration::from_nanos)),
+            model::Order::Priority { max_wait } => Line::Priority(max_wait),
         },
         rate: setup.rate,
         absorbed: setup.absorbed,
@@ -345,7 +345,7 @@ impl<'q, A: Adapter> Step<'q, A> {
     fn holding(&mut self, reads: bool) -> &mut Model {
         let ages = match self.setup.order {
             model::Order::Priority { max_wait } => max_wait.is_some(),
-            model::Order::Fair(fair) => fair.max_wait.is_some() || fair.is_rated(),
+            model::Order::Fair(fair) => fair.priorities && fair.max_wait.is_some() || fair.is_rated(),
             _ => false,
         };
         let reads =

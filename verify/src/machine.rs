@@ -7,7 +7,7 @@ use crate::adapter::{
     Waiters, When,
 };
 use crate::fronts::{Ordered, in_backoff};
-use crate::model::Fair;
+use crate::model::{Fair, MaxWait};
 use crate::probe::{Key, Value};
 use requeue::{Clock, Debounce};
 use requeue_core::{
@@ -264,6 +264,10 @@ impl Drop for Place {
     }
 }
 
+fn bound_on_waiting(MaxWait { after, every }: MaxWait) -> requeue_core::MaxWait {
+    requeue_core::MaxWait { after: Duration::from_nanos(after), every }
+}
+
 fn fair_order(fair: Fair) -> Order<Key> {
     let mut groups = Groups::none();
     for tier in std::iter::once(fair.outer).chain(fair.inner) {
@@ -277,8 +281,8 @@ fn fair_order(fair: Fair) -> Order<Key> {
             }));
         groups.then_by(move |key: &Key| tier.group(key.id), rules, requeue::RandomState::new());
     }
-    let max_wait = fair.max_wait.map(Duration::from_nanos);
-    Order::Fair { groups, priorities: fair.priorities, within: fair.within, max_wait }
+    let Fair { priorities, within, max_wait, .. } = fair;
+    Order::Fair { groups, priorities, within, max_wait: max_wait.map(bound_on_waiting) }
 }
 
 /// Runs that were handed out together, as a batch and as its iterator.
@@ -372,7 +376,7 @@ impl Adapter for Machine {
             Line::Fifo => Order::Fifo,
             Line::Lifo => Order::Lifo,
             Line::Own(order) => Order::Custom(Box::new(Ordered::new(order))),
-            Line::Priority(max_wait) => Order::Priority { max_wait },
+            Line::Priority(max_wait) => Order::Priority { max_wait: max_wait.map(bound_on_waiting) },
             Line::Fair(fair) => {
                 rated = fair.is_rated();
                 fair_order(fair)

@@ -267,7 +267,7 @@ impl Adapter for Reference {
             Line::Lifo => model::Order::Lifo,
             Line::Own(_) => model::Order::Custom,
             Line::Fair(fair) => model::Order::Fair(fair),
-            Line::Priority(max_wait) => model::Order::Priority { max_wait: max_wait.map(nanos) },
+            Line::Priority(max_wait) => model::Order::Priority { max_wait },
         };
         let options = model::Options {
             order,

@@ -289,13 +289,16 @@ fn b3_a_run_ends_for_its_own_group_however_many_groups_there_are() {
 
 #[test]
 fn b3_groups_alone_read_no_clock() {
-    let clock = TestClock::default();
-    let q = WorkQueue::<u64>::builder().clock(clock.clone()).group_by(tens).build().unwrap();
-    let before = clock.reads();
-    q.add_many([11, 21]).all().unwrap();
-    q.add(12).unwrap();
-    assert_eq!(order(&q), [11, 21, 12]);
-    assert_eq!(clock.reads(), before);
+    for max_wait in [None, Some(ms(1))] {
+        let clock = TestClock::default();
+        let builder = WorkQueue::<u64>::builder().clock(clock.clone()).group_by(tens);
+        let q = max_wait.into_iter().fold(builder, requeue::Builder::max_wait).build().unwrap();
+        let before = clock.reads();
+        q.add_many([11, 21]).all().unwrap();
+        q.add(12).unwrap();
+        assert_eq!(order(&q), [11, 21, 12]);
+        assert_eq!(clock.reads(), before);
+    }
 }
 
 #[test]

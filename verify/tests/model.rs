@@ -9,7 +9,7 @@ use requeue_verify::adapter::{InBackoff, Policy, Rate, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
 use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Wish, Word, WordMany, run};
 use requeue_verify::machine::Machine;
-use requeue_verify::model::{self, Fair, Order, Tier};
+use requeue_verify::model::{self, Fair, MaxWait, Order, Tier};
 use std::fmt;
 use std::time::Duration;
 
@@ -189,7 +189,9 @@ fn tier() -> BoxedStrategy<Tier> {
 }
 
 fn setup() -> BoxedStrategy<Setup> {
-    let max_wait = prop_oneof![2 => Just(None), 3 => (0..8_u64).prop_map(Some), 1 => Just(Some(u64::MAX))];
+    let after = prop_oneof![3 => 0..8_u64, 1 => Just(u64::MAX)];
+    let max_wait = (after, 2..5_u32).prop_map(|(after, every)| MaxWait { after, every });
+    let max_wait = proptest::option::weighted(0.7, max_wait).boxed();
     let fair = (tier(), proptest::option::of(tier()), any::<bool>(), any::<bool>(), max_wait.clone());
     let fair = fair.prop_map(|(outer, inner, priorities, within, max_wait)| {
         Order::Fair(Fair { outer, inner, priorities, within: priorities && within, max_wait })

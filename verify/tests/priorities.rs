@@ -45,6 +45,17 @@ fn b2_priorities_and_another_order_are_refused_when_the_queue_is_built() {
 }
 
 #[test]
+fn b2_an_overdue_share_below_2_is_refused_when_the_queue_is_built() {
+    let builder = || WorkQueue::<u64>::builder().priorities().max_wait(ms(1));
+    for asked in [0, 1] {
+        let error = builder().overdue_every(asked).build().unwrap_err();
+        assert_eq!(error, BuildError::OverdueEvery { asked });
+        assert!(error.to_string().contains("use at least 2"));
+    }
+    assert!(builder().overdue_every(2).build().is_ok() && builder().overdue_every(u32::MAX).build().is_ok());
+}
+
+#[test]
 fn b2_a_refused_priority_says_what_would_be_right_and_asks_no_limiter_of_ones_own() {
     let limiter = Scripted::new(ms(5));
     let q = WorkQueue::<Key>::builder().limiter(requeue_verify::adapter::Limiter(limiter.clone())).build();

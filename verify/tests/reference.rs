@@ -21,6 +21,7 @@ requeue_verify::b_pause!(Reference);
 requeue_verify::b_rate!(Reference);
 requeue_verify::b_priority!(Reference);
 requeue_verify::b_groups!(Reference);
+requeue_verify::b_overdue!(Reference);
 requeue_verify::b_pause_group!(Reference);
 requeue_verify::b_rate_group!(Reference);
 requeue_verify::b_value!(Reference);

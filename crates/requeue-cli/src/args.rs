@@ -282,7 +282,7 @@ fn for_work(arg: Arg) -> Arg {
         ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
         "max_wait" => arg.help(
-            "With --group-by, run the key that has been ready for longest first once it has been so for D (not on a server)",
+            "With --priority, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)",
         ),
         "group_rate" => arg.help(
             "With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries \
@@ -390,7 +390,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) priority: bool,
 
-    /// With --priority or --group-by, run the key that has been ready for longest first once it has been so for D
+    /// With --priority, one of every 8 runs is of the key that has been ready longest, once that is D
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "passed_over", help_heading = "Running")]
     pub(crate) max_wait: Option<Duration>,
 

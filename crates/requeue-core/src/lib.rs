@@ -58,7 +58,7 @@ mod timers;
 pub use arena::KeyRef;
 #[doc(hidden)]
 pub use line::Groups;
-pub use line::{Ahead, GroupGauges, GroupRules, Order, Rate, ReadyOrder, Ticket};
+pub use line::{Ahead, GroupGauges, GroupRules, MaxWait, Order, Rate, ReadyOrder, Ticket};
 pub use machine::{
     Accepted, Added, Asking, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase, Drained,
     Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NotHeld, Only, Paused, Policy,

@@ -9,7 +9,7 @@ use crate::limiter::{Keeps, RateLimiter, counted_controller, dispatch, sealed::T
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
-use requeue_core::{Bound, Config, Core, Debounce, InBackoff, Merge, Order, ReadyOrder};
+use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, ReadyOrder};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -46,6 +46,7 @@ pub(crate) struct Settings<K, V> {
     unfinished: Unfinished,
     priorities: bool,
     max_wait: Option<Duration>,
+    overdue_every: Option<u32>,
     bound: Option<usize>,
     on_dropped: Option<OnDropped<K, V>>,
     pub(crate) fairness: Fairness<K>,
@@ -136,6 +137,7 @@ impl<K, V> Builder<K, V> {
             unfinished: Unfinished::default(),
             priorities: false,
             max_wait: None,
+            overdue_every: None,
             bound: None,
             on_dropped: None,
             fairness: Fairness::default(),
@@ -269,7 +271,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// * [`Item::priority`] and [`Run::priority`](crate::Run::priority) tell it.
     ///
     /// By itself this can starve a key: while higher ones come as fast as they are worked off,
-    /// it is not handed out. [`max_wait`](Self::max_wait) bounds that.
+    /// it is not handed out. [`max_wait`](Self::max_wait) gives such keys a share of the hand-outs.
     ///
     /// A hundred levels cost no more than one: to find the highest takes a look at three
     /// words, however many levels and keys there are.
@@ -313,18 +315,30 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// On a queue with [`priorities`](Self::priorities) or [groups](Self::group_by), for how long
-    /// a ready key may be passed over: the key that has been ready for longest goes first,
-    /// whatever its priority and whoever's turn it is, once it has been ready for so long. (A group
-    /// that is at its cap, is paused or waits for a token of its rate does not get it then, nor
-    /// does a key that is paused by itself: the oldest key of the others goes first.)
-    /// Without this there is no such bound.
+    /// Bounds how long higher priorities can keep a ready key waiting. A key that has been ready for
+    /// `max_wait` is overdue. While keys are overdue, one of every 8 hand-outs goes to the oldest of them
+    /// ([`overdue_every`](Self::overdue_every) changes the 8), and the others go by priority.
+    ///
+    /// * An overdue key with `m` older overdue ones is handed out within `8 * (m + 1)` further
+    ///   hand-outs.
+    /// * A backlog that is older than `max_wait` does not turn the order round: of 8 hand-outs, 7
+    ///   still go to the highest priority.
+    /// * With [groups](Self::group_by) an overdue key waits for the turn of its group, so
+    ///   the bounds on turns hold as without `max_wait`. One of every 8 hand-outs goes to the priority of the
+    ///   oldest overdue key that may be served, and there to the group whose turn it is. With
+    ///   [`priorities_within_groups`](Self::priorities_within_groups), one of every 8 hand-outs of each group goes
+    ///   to the group's oldest overdue key. Without priorities the oldest key of a group goes first anyway, and
+    ///   `max_wait` changes nothing.
     ///
     /// A key's age counts from when it became ready (for a timer, from its due instant, but not
-    /// from before another key that became ready until the timer was looked at), and
-    /// a trigger that raises the key does not change it. Of several keys that are that
-    /// old the oldest goes first. Zero is first in first out; a time that is never
-    /// reached, such as `Duration::MAX`, is as none.
+    /// from before another key that became ready until the timer was looked at). A trigger that raises the
+    /// key does not change it. The age does not count while the [queue](crate::WorkQueue::pause) or
+    /// the key's [group](crate::WorkQueue::pause_group) is paused, and begins anew when a
+    /// [pause of the key](crate::WorkQueue::pause_key) ends, because the key goes to the back of the line. A group at
+    /// its cap, or a rate without a token, does not stop it.
+    ///
+    /// With zero every ready key is overdue. A time that is never reached, such as
+    /// `Duration::MAX`, is as none.
     ///
     /// Such a queue reads its clock in every call, as one with metrics does, but for redundant
     /// adds of integers.
@@ -340,14 +354,37 @@ impl<K, V, S> Builder<K, V, S> {
     /// let clock = FakeClock::new();
     /// let minute = Duration::from_secs(60);
     /// let q = WorkQueue::builder().clock(clock.clone()).priorities().max_wait(minute).build()?;
-    /// q.add_with("old", Add::now().priority(-100))?;
+    /// q.add_many_with(["old", "less old"].map(|key| (key, Add::now().priority(-100)))).all()?;
     /// clock.advance(minute);
     /// q.add_with("urgent", Add::now().priority(100))?;
     /// assert_eq!(*q.try_get()?.key(), "old");
+    /// assert_eq!(*q.try_get()?.key(), "urgent");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_wait(mut self, max_wait: Duration) -> Self {
         self.settings.max_wait = Some(max_wait);
+        self
+    }
+
+    /// With [`max_wait`](Self::max_wait), how many hand-outs there are for each one that goes to an overdue
+    /// key: 8 by default. A smaller number works an old backlog off sooner, and keeps urgent keys waiting
+    /// longer meanwhile. Without `max_wait` it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// With less than 2, [`build`](Self::build) says [`BuildError::OverdueEvery`]: all hand-outs would go to
+    /// overdue keys.
+    ///
+    /// ```
+    /// use requeue::WorkQueue;
+    /// use std::time::Duration;
+    /// let builder = WorkQueue::<String>::builder().priorities();
+    /// // up to half of the hand-outs may go to overdue keys
+    /// let q = builder.max_wait(Duration::from_secs(60)).overdue_every(2).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn overdue_every(mut self, hand_outs: u32) -> Self {
+        self.settings.overdue_every = Some(hand_outs);
         self
     }
 
@@ -483,8 +520,7 @@ impl<K, V, S> Builder<K, V, S> {
     ///   one of them wakes up when the next token is there; [`WorkQueue::try_get`] says "empty".
     ///   [`WorkQueue::len`] counts the ready keys, as ever.
     /// * A batch gets as many keys as there are tokens.
-    /// * The order of keys is as without it. With [`max_wait`](Self::max_wait) the oldest takes
-    ///   the next token; it may wait for that for longer.
+    /// * The order of keys is as without it.
     /// * A token that was taken does not come back, whatever becomes of the run.
     /// * A drain, and what is worked off after [`WorkQueue::shut_down`], keep to it too. Give a
     ///   drain that may be in a hurry a deadline, or [lift](WorkQueue::lift_rate) the rate.
@@ -663,14 +699,19 @@ impl<K, V> Settings<K, V> {
         if self.metrics.is_some() && self.name.is_empty() {
             return Err(BuildError::NoName);
         }
-        if let Some(order) = self.fairness.take_order(&self.config.order, self.priorities, self.max_wait)? {
+        if let Some(asked) = self.overdue_every.filter(|every| *every < 2) {
+            return Err(BuildError::OverdueEvery { asked });
+        }
+        let of = |after| self.overdue_every.map_or(MaxWait::new(after), |every| MaxWait { after, every });
+        let max_wait = self.max_wait.map(of);
+        if let Some(order) = self.fairness.take_order(&self.config.order, self.priorities, max_wait)? {
             self.config.order = order;
         }
         match (self.priorities, &self.config.order) {
             (_, Order::Fair { .. }) => {}
-            (false, _) if self.max_wait.is_some() => return Err(BuildError::MaxWaitWithoutPriorities),
+            (false, _) if max_wait.is_some() => return Err(BuildError::MaxWaitWithoutPriorities),
             (false, _) => {}
-            (true, Order::Fifo) => self.config.order = Order::Priority { max_wait: self.max_wait },
+            (true, Order::Fifo) => self.config.order = Order::Priority { max_wait },
             (true, _) => return Err(BuildError::OrderAndPriorities),
         }
         if self.bound.is_some() && self.journal.is_some() {

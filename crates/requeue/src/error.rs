@@ -107,6 +107,11 @@ pub enum BuildError {
     /// A longest wait was asked for, and neither priorities nor groups: without them no key is
     /// passed over.
     MaxWaitWithoutPriorities,
+    /// All hand-outs were to go to overdue keys.
+    OverdueEvery {
+        /// What was asked for.
+        asked: u32,
+    },
     /// A bound of no keys: no trigger would ever be taken.
     BoundOfZero,
     /// Keys were to be dropped for room, and there is no bound.
@@ -152,6 +157,7 @@ messages!(BuildError {
     EngineAndBound => "an engine keeps no bound: leave out .bound(…), or count in front of the queue",
     MaxWaitWithoutPriorities => "only a queue with priorities or groups passes keys over: \
         call .priorities() or .group_by(…) on the builder too, or leave out .max_wait(…)",
+    OverdueEvery { asked } => "invalid .overdue_every({asked}): use at least 2, so that other keys are handed out too",
     OrderAndGroups => "groups that take turns are an order, first in first out within each of them: \
         leave out .order(…) and .custom_order(…), or .group_by(…)",
     NothingWithinGroups => "priorities within groups need priorities and groups: call .priorities() and \

@@ -2,9 +2,8 @@
 
 use crate::limiter::dispatch;
 use crate::{BuildError, RandomState};
-use requeue_core::{GroupRules, Groups, Order};
+use requeue_core::{GroupRules, Groups, MaxWait, Order};
 use std::hash::Hash;
-use std::time::Duration;
 
 /// What a builder knows of groups.
 pub(crate) struct Fairness<K> {
@@ -41,7 +40,7 @@ impl<K> Fairness<K> {
         &mut self,
         other: &Order<K>,
         priorities: bool,
-        max_wait: Option<Duration>,
+        max_wait: Option<MaxWait>,
     ) -> Result<Option<Order<K>>, BuildError> {
         let Self { groups, within, no_room, no_rate } = std::mem::take(self);
         if within && (!priorities || groups.is_empty()) {

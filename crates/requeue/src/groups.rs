@@ -23,8 +23,8 @@ impl<K, V, S> Builder<K, V, S> {
     ///   turns within each priority; or the other way round:
     ///   [`priorities_within_groups`](Self::priorities_within_groups). The two bounds hold
     ///   for groups at the same priority.
-    /// * With [`max_wait`](Self::max_wait) the oldest key goes first once it has been ready for
-    ///   so long. Such a key counts as no part of a turn.
+    /// * With [`max_wait`](Self::max_wait) an overdue key waits for the turn of its group, so both
+    ///   bounds hold all the same.
     /// * A call for several keys at once ([`get_many`](crate::WorkQueue::get_many)) gets what as many
     ///   calls for one would get.
     ///

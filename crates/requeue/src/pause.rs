@@ -28,8 +28,8 @@ impl<K, V> Shared<K, V> {
 impl<K, V, S> WorkQueue<K, V, S> {
     /// Hands out no key until [`resume`](Self::resume): getters wait, [`try_get`](Self::try_get)
     /// says "empty". Runs that are on go on, triggers are taken, and timers fire: keys become
-    /// ready, count in [`len`](Self::len), and grow old for
-    /// [`max_wait`](crate::Builder::max_wait). Each keeps its place in line.
+    /// ready and count in [`len`](Self::len). Each keeps its place in line, and does not grow older for
+    /// [`max_wait`](crate::Builder::max_wait).
     ///
     /// A drain and [`shut_down`](Self::shut_down) lift all pauses, so that what is left can be
     /// worked off, and from then on a pause is refused: the answer is `false`, and nothing has
@@ -110,8 +110,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// key of the group, which the queue need not know; `tier` says which of its groups: 0 is what
     /// the first [`group_by`](crate::Builder::group_by) tells, 1 the second.
     ///
-    /// The keys of a paused group stay ready and count in [`len`](Self::len); triggers, timers and
-    /// runs that are on go on. It leaves the turns as a group at its cap does. A group of which
+    /// The keys of a paused group stay ready, count in [`len`](Self::len), and do not grow older for
+    /// [`max_wait`](crate::Builder::max_wait); triggers, timers and runs that are on go on. It leaves the turns as a group at its cap does. A group of which
     /// no key is known can be paused too, and its pause is kept until it is lifted: the queue
     /// keeps something of each group that is paused.
     ///
@@ -218,7 +218,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
 
     /// Hands out this key again; `false` if it was not paused. If it is ready it goes to the
     /// back of the line, of its priority where there are priorities, as if it had become ready
-    /// now.
+    /// now: its age begins anew.
     ///
     /// ```
     /// # use requeue::WorkQueue;

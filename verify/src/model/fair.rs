@@ -1,6 +1,6 @@
 //! Groups that take turns (B3).
 
-use super::{Model, Nanos, Order, Rate};
+use super::{MaxWait, Model, Order, Rate};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +54,8 @@ pub struct Fair {
     pub priorities: bool,
     /// Priorities count within a group: by default they go before the turns of groups.
     pub within: bool,
-    /// The oldest key that may be served goes first once it has been ready for so long.
-    pub max_wait: Option<Nanos>,
+    /// When keys are overdue, and which hand-outs they get: within the turn of their group.
+    pub max_wait: Option<MaxWait>,
 }
 
 impl Fair {
@@ -191,6 +191,7 @@ impl Model {
     /// came to it; the others leave it, and lose their turn.
     pub(super) fn sort_turns(&mut self) {
         let Some(fair) = self.fair() else { return };
+        self.forget_hand_outs();
         let held = self.held_of(&fair);
         let mut standing: Vec<((i16, Vec<u64>), u64)> = Vec::new();
         for key in &self.line {
@@ -216,14 +217,13 @@ impl Model {
     /// Where in line the key stands that goes next.
     pub(super) fn next_in_turn(&mut self, fair: &Fair) -> Option<usize> {
         let (line, held) = (self.line.clone(), self.held_of(fair));
-        let oldest = line.iter().position(|key| is_open(fair, &held, *key, 0))?;
-        let waited = self.now - self.keys[&line[oldest]].in_line_since;
-        if fair.max_wait.is_some_and(|max_wait| waited >= max_wait) {
-            // it is nobody's turn
-            return Some(oldest);
-        }
         let open = line.iter().filter(|key| is_open(fair, &held, **key, 0));
-        let ring = open.map(|key| self.ring_of(fair, *key)).max()?;
+        let highest = open.map(|key| self.ring_of(fair, *key)).max()?;
+        // without priorities nobody passes another of its group
+        let max_wait = fair.max_wait.filter(|_| fair.priorities);
+        let of_all = max_wait.filter(|_| !fair.within);
+        let overdue = self.overdue(of_all, &[], |key| is_open(fair, &held, key, 0));
+        let ring = overdue.map_or(highest, |at| self.ring_of(fair, line[at]));
         let mut path = Vec::new();
         for tier in fair.tiers() {
             let turns = self.turns.get_mut(&(ring, path.clone())).expect("somebody stands in it");
@@ -234,6 +234,10 @@ impl Model {
                 turns.rotate_left(1);
             }
             path.push(group);
+        }
+        let in_group = max_wait.filter(|_| fair.within);
+        if let Some(at) = self.overdue(in_group, &path, |key| fair.path(key) == path) {
+            return Some(at);
         }
         let of_group = (0..line.len()).filter(|at| fair.path(line[*at]) == path);
         let of_ring = of_group.filter(|at| self.ring_of(fair, line[*at]) == ring);

@@ -8,6 +8,7 @@ mod bound;
 mod control;
 mod drain;
 mod fair;
+mod overdue;
 mod pause;
 mod rate;
 mod window;
@@ -16,6 +17,7 @@ pub use bound::Dropped;
 pub use control::{Cancelled, Restored};
 pub use drain::{Down, DrainId, Drained, Waiters};
 pub use fair::{Fair, Tier};
+pub use overdue::MaxWait;
 pub use rate::Rate;
 pub use window::Debounce;
 
@@ -63,8 +65,8 @@ pub enum Order {
     Custom,
     /// The highest priority first (B2).
     Priority {
-        /// The oldest key goes first once it has been ready for so long.
-        max_wait: Option<Nanos>,
+        /// When keys are overdue, and which hand-outs they get.
+        max_wait: Option<MaxWait>,
     },
     /// Groups take turns (B3).
     Fair(Fair),
@@ -343,6 +345,8 @@ pub struct Model {
     dry: Vec<(Nanos, u64, Vec<u64>)>,
     /// Groups have no rates any more.
     rates_are_lifted: bool,
+    /// When what was paused, and which hand-outs overdue keys got.
+    ages: overdue::Ages,
     /// The queue is paused.
     paused: bool,
     /// The keys that are paused, in the order of the calls.
@@ -387,6 +391,7 @@ impl Model {
             credits: BTreeMap::new(),
             dry: Vec::new(),
             rates_are_lifted: false,
+            ages: overdue::Ages::default(),
             paused: false,
             paused_keys: Vec::new(),
             paused_groups: Vec::new(),
@@ -911,16 +916,12 @@ impl Model {
                 (0..self.line.len()).min_by_key(|i| (urgent(&self.line[*i]), self.line[*i]))?
             }
             // "Higher first, FIFO within"; a raised key "keeps its age", and so its place
-            // among its equals. "The oldest key that has been ready for that long goes first."
-            Order::Priority { max_wait } => {
-                let entry = |i: &usize| &self.keys[&self.line[*i]];
-                let line = 0..self.line.len();
-                let waited = line.clone().next().map_or(0, |i| self.now - entry(&i).in_line_since);
-                match max_wait {
-                    Some(max_wait) if waited >= max_wait => 0,
-                    _ => line.min_by_key(|i| (Reverse(entry(i).priority), *i))?,
-                }
-            }
+            // among its equals. "Of every n hand-outs one goes to the oldest overdue key."
+            Order::Priority { max_wait } => match self.overdue(max_wait, &[], |_| true) {
+                Some(at) => at,
+                None => (0..self.line.len())
+                    .min_by_key(|at| (Reverse(self.keys[&self.line[*at]].priority), *at))?,
+            },
             Order::Fair(fair) => self.next_in_turn(&fair)?,
         };
         if index >= self.line.len() {

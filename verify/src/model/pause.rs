@@ -24,12 +24,16 @@ impl Model {
     /// `pause`: whether it is taken. "drain and shut_down lift pauses", and refuse later ones.
     pub fn pause(&mut self) -> bool {
         let taken = !self.refuses_pauses();
-        self.paused |= taken;
+        if taken {
+            self.paused = true;
+            self.pause_begins(&[]);
+        }
         taken
     }
 
     /// `resume`: whether the queue was paused.
     pub fn resume(&mut self) -> bool {
+        self.pause_ends(&[]);
         std::mem::take(&mut self.paused)
     }
 
@@ -77,6 +81,7 @@ impl Model {
     pub fn pause_group(&mut self, key: u64, tier: usize) -> bool {
         let Some(group) = self.group_of(key, tier).filter(|_| !self.refuses_pauses()) else { return false };
         if !self.paused_groups.contains(&group) {
+            self.pause_begins(&group);
             self.paused_groups.push(group);
             self.sort_turns();
         }
@@ -87,6 +92,7 @@ impl Model {
     pub fn resume_group(&mut self, key: u64, tier: usize) -> bool {
         let was = self.is_group_paused(key, tier);
         let group = self.group_of(key, tier).unwrap_or_default();
+        self.pause_ends(&group);
         self.paused_groups.retain(|other| *other != group);
         self.sort_turns();
         was
@@ -111,9 +117,10 @@ impl Model {
 
     /// "drain and shut_down lift pauses".
     pub(super) fn lift_pauses(&mut self) {
-        self.paused = false;
+        self.resume();
         while !self.paused_groups.is_empty() {
-            self.paused_groups.remove(0);
+            let group = self.paused_groups.remove(0);
+            self.pause_ends(&group);
             self.sort_turns();
         }
         for key in self.paused_keys.clone() {

@@ -456,7 +456,7 @@ pub fn b8_a_key_that_makes_room_goes_with_its_timer_and_keeps_its_failures<A: Ad
 
 pub fn b8_the_oldest_goes_whatever_its_priority<A: Adapter>() {
     for max_wait in [None, Some(ms(5))] {
-        let order = crate::adapter::Line::Priority(max_wait);
+        let order = crate::adapter::Line::Priority(max_wait.map(crate::adapter::MaxWait::of));
         let (q, dropped) = Subject::<A>::dropping(3, Config { order, ..Config::default() });
         q.add_at(1, 5);
         q.add_at(2, -5);

@@ -326,38 +326,6 @@ pub fn b3_a_group_at_its_cap_is_skipped_at_every_priority<A: Adapter>() {
     }
 }
 
-pub fn b3_with_max_wait_the_oldest_key_goes_first_whoevers_turn_it_is<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair { max_wait: Some(10_000_000), ..Fair::of(tens()) });
-    add_all(&q, &[11, 12, 13]);
-    q.clock.advance(ms(4));
-    add_all(&q, &[21, 22]);
-    q.clock.advance(ms(6));
-    // that is no part of a turn
-    assert_eq!(q.work_off(), [11, 12, 13, 21, 22]);
-    add_all(&q, &[11, 12, 13]);
-    q.clock.advance(ms(4));
-    add_all(&q, &[21, 22, 31]);
-    sound(q.take(11).done());
-    q.clock.advance(ms(6));
-    assert_eq!(q.work_off(), [12, 13, 21, 31, 22]);
-}
-
-pub fn b3_with_max_wait_a_group_at_its_cap_is_passed_over_and_the_oldest_of_the_others_goes<A: Adapter>() {
-    let fair = Fair { priorities: true, max_wait: Some(10_000_000), ..Fair::of(capped(1)) };
-    let q = Subject::<A>::with_groups(fair);
-    for (key, priority) in [(11, 0), (12, 0), (21, -5), (31, 7)] {
-        q.add_at(key, priority);
-        q.clock.advance(ms(1));
-    }
-    q.clock.advance(ms(8));
-    let eleven = q.take(11);
-    sound(q.take(21).done());
-    sound(q.take(31).done());
-    q.is_idle();
-    sound(eleven.done());
-    assert_eq!(q.work_off(), [12]);
-}
-
 pub fn b3_turns_and_caps_hold_within_a_batch<A: Adapter>() {
     let q = with_cap::<A>(2);
     let added = q.add_many([11, 12, 13, 14, 21, 22, 31]);

@@ -150,24 +150,6 @@ pub fn b7_a_paused_key_keeps_its_priority_and_is_raised_by_what_comes<A: Adapter
     drop((q.take_at(2, 9), q.take_at(3, 7), q.take_at(1, 5)));
 }
 
-pub fn b7_with_max_wait_a_resumed_key_ages_anew_and_a_paused_queue_grows_old<A: Adapter>() {
-    let q = Subject::<A>::with(Config { order: Line::Priority(Some(ms(10))), ..Config::default() });
-    q.add_at(1, -1);
-    assert!(q.pause_key(1));
-    q.clock.advance(ms(10));
-    q.add_at(2, 5);
-    assert!(q.resume_key(1));
-    drop(q.take_at(2, 5));
-    drop(q.take_at(1, -1));
-    q.add_at(1, -1);
-    assert!(q.pause());
-    q.clock.advance(ms(10));
-    q.add_at(2, 5);
-    assert!(q.resume());
-    drop(q.take_at(1, -1));
-    drop(q.take_at(2, 5));
-}
-
 /// Ends the queue in every way that there is.
 fn ends<A: Adapter>() -> Vec<fn(&Subject<A>)> {
     vec![

@@ -2,7 +2,8 @@
 //! `k / 100`.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Fair, Held, Line, Many, Seen, Subject, Tier, Waiters, ignore, ms, sound,
+    Accepted, Adapter, Config, Fair, Held, Line, Many, MaxWait, Seen, Subject, Tier, Waiters, ignore, ms,
+    sound,
 };
 use crate::wake::Count;
 use requeue::Only;
@@ -134,7 +135,7 @@ pub fn b7_a_tenant_and_a_namespace_of_it_are_paused_apart<A: Adapter>() {
 }
 
 pub fn b7_a_batch_and_priorities_and_ages_pass_a_paused_group_by<A: Adapter>() {
-    let fair = Fair { priorities: true, max_wait: Some(5), ..Fair::of(Tier::of(10)) };
+    let fair = Fair { priorities: true, max_wait: Some(MaxWait::of(ms(1))), ..Fair::of(Tier::of(10)) };
     for fair in [fair, Fair { within: true, ..fair }, Fair { max_wait: None, ..fair }] {
         let q = Subject::<A>::with(Config { order: Line::Fair(fair), ..Config::default() });
         q.add_at(11, 9);

@@ -1,4 +1,4 @@
-//! B2: priorities, and the bound on how long a key is passed over.
+//! B2: priorities. `b_overdue.rs` has the bound on waiting.
 
 use crate::adapter::{
     Accepted, Adapter, Config, Held, Line, Many, Policy, Said, Subject, Waiters, When, ignore, ms, sound,
@@ -326,21 +326,6 @@ pub fn b2_a_drain_hands_out_by_priority_and_timers_that_it_fires_have_theirs<A: 
     q.is_over();
 }
 
-pub fn b2_with_max_wait_the_oldest_goes_first_once_it_has_been_ready_for_that_long<A: Adapter>() {
-    let q = Subject::<A>::with_priorities(Some(ms(10)));
-    q.add_at(1, -5);
-    q.add_at(2, -9);
-    q.clock.advance(ms(4));
-    q.add_at(3, 5);
-    q.add_at(4, 7);
-    q.clock.advance(ms(5));
-    sound(q.take_at(4, 7).done());
-    q.clock.advance(ms(1));
-    q.add_at(5, 9);
-    // after 10 ms, the older of two first, and then by priority again
-    assert_eq!(work_off(&q), [(1, -5), (2, -9), (5, 9), (3, 5)]);
-}
-
 pub fn b2_without_max_wait_a_key_is_passed_over_for_as_long_as_higher_ones_come<A: Adapter>() {
     let q = q::<A>();
     q.add_at(1, -1);
@@ -350,88 +335,6 @@ pub fn b2_without_max_wait_a_key_is_passed_over_for_as_long_as_higher_ones_come<
         sound(q.take_at(key, 0).done());
     }
     assert_eq!(work_off(&q), [(1, -1)]);
-}
-
-pub fn b2_a_batch_that_is_taken_ages_too<A: Adapter>() {
-    let q = Subject::<A>::with_priorities(Some(ms(10)));
-    q.add_at(1, -5);
-    q.add_at(2, -9);
-    q.clock.advance(ms(10));
-    q.add_at(3, 5);
-    q.add_at(4, 7);
-    assert_eq!(q.take_many(3).keys(), [1, 2, 4]);
-}
-
-pub fn b2_a_raise_does_not_make_a_key_younger<A: Adapter>() {
-    let q = Subject::<A>::with_priorities(Some(ms(10)));
-    q.add_at(1, -5);
-    q.clock.advance(ms(1));
-    q.add_at(2, 9);
-    q.clock.advance(ms(8));
-    q.add_at(1, -4);
-    q.clock.advance(ms(1));
-    assert_eq!(work_off(&q), [(1, -4), (2, 9)]);
-}
-
-pub fn b2_age_counts_from_when_the_key_became_ready<A: Adapter>() {
-    let q = Subject::<A>::with_priorities(Some(ms(10)));
-    // from the due instant, however late somebody looks
-    q.ask_at(1, after(5), -5);
-    q.clock.advance(ms(15));
-    q.has(1, 0, 0, 0);
-    q.add_at(2, 5);
-    assert_eq!(work_off(&q), [(1, -5), (2, 5)]);
-    // from the end of the run, of a key that is dirty
-    q.add_at(1, -5);
-    let one = q.take_at(1, -5);
-    q.add_at(1, -5);
-    q.clock.advance(ms(10));
-    sound(one.done());
-    q.add_at(2, 5);
-    sound(q.take_at(2, 5).done());
-    // from when it is put back
-    let one = q.take_many(1);
-    q.clock.advance(ms(10));
-    unwind_through(one);
-    q.add_at(2, 5);
-    assert_eq!(work_off(&q), [(2, 5), (1, -5)]);
-}
-
-pub fn b2_with_max_wait_no_ready_key_is_passed_over_for_longer_under_overload<A: Adapter>() {
-    const KEYS: u64 = 40;
-    let max_wait = 50;
-    let q = Subject::<A>::with_priorities(Some(ms(max_wait)));
-    let mut ready_since = vec![None; KEYS as usize];
-    let mut served = vec![0; KEYS as usize];
-    // a run takes a millisecond, in which four keys are triggered: of keys that never stop,
-    // and the higher ones alone would take all the time
-    for now in 0..4_000_u64 {
-        for step in 0..4 {
-            let key = (now * 4 + step) * 17 % KEYS;
-            q.add_at(key, key as i16);
-            ready_since[key as usize].get_or_insert(now);
-        }
-        let item = q.try_get().expect("there is always a key");
-        let key = item.key().id as usize;
-        let since = ready_since[key].take().expect("it was triggered");
-        // some key older than it may only be passed over before it has waited for so long
-        let older = ready_since.iter().flatten().filter(|other| **other < since && now - **other >= max_wait);
-        assert_eq!(older.count(), 0, "at {now} key {key} was served before one that is overdue");
-        served[key] += 1;
-        q.clock.advance(ms(1));
-        sound(item.done());
-    }
-    assert!(served.iter().all(|runs| *runs > 0), "{served:?}");
-}
-
-pub fn b2_a_max_wait_of_nothing_is_first_in_first_out_and_one_without_end_is_none<A: Adapter>() {
-    for (max_wait, expected) in [(ms(0), [1, 2]), (std::time::Duration::MAX, [2, 1])] {
-        let q = Subject::<A>::with_priorities(Some(max_wait));
-        q.add_at(1, 0);
-        q.clock.advance(ms(1_000_000));
-        q.add_at(2, 5);
-        assert_eq!(q.work_off(), expected);
-    }
 }
 
 pub fn b2_a_queue_without_priorities_refuses_any_but_0_and_nothing_changes<A: Adapter>() {

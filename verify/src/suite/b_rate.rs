@@ -1,7 +1,7 @@
 //! B6: dispatch rate.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Held, Line, Many, Nothing, Rate, Subject, Waiters, ms, sound,
+    Accepted, Adapter, Config, Held, Line, Many, MaxWait, Nothing, Rate, Subject, Waiters, ms, sound,
 };
 use crate::lockstep::unwind_through;
 use crate::wake::Count;
@@ -178,7 +178,7 @@ pub fn b6_a_drain_keeps_to_the_rate<A: Adapter>() {
 }
 
 pub fn b6_the_next_token_is_for_whom_the_order_says<A: Adapter>() {
-    let order = Line::Priority(Some(ms(150)));
+    let order = Line::Priority(Some(MaxWait::of(ms(150))));
     let q = Subject::<A>::with(Config { order, rate: ten(1), ..Config::default() });
     q.add_at(1, 0);
     q.add_at(2, 0);

@@ -136,6 +136,36 @@ macro_rules! b_batch_rules {
     };
 }
 
+/// B2, B3 and B7: overdue keys.
+#[macro_export]
+macro_rules! b_overdue {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, b_overdue:
+            b2_a_key_is_overdue_once_it_has_been_ready_for_max_wait,
+            b2_one_of_every_8_hand_outs_goes_to_the_oldest_overdue_key,
+            b2_a_setting_says_how_often_an_overdue_key_goes,
+            b2_a_backlog_older_than_max_wait_does_not_turn_the_order_round,
+            b2_an_overdue_key_with_m_older_ones_goes_within_n_times_m_plus_1_hand_outs,
+            b2_a_batch_that_is_taken_ages_too,
+            b2_a_raise_does_not_make_a_key_younger,
+            b2_age_counts_from_when_the_key_became_ready,
+            b2_with_a_max_wait_of_nothing_every_key_is_overdue_and_with_one_without_end_none,
+            b2_hand_outs_that_find_no_key_do_not_count,
+            b7_a_pause_of_the_queue_ages_no_key,
+            b7_a_pause_of_a_group_ages_none_of_its_keys,
+            b7_a_pause_of_a_tenant_ages_no_key_of_its_namespaces_and_pauses_that_overlap_count_once,
+            b7_with_max_wait_a_resumed_key_ages_anew,
+            b3_without_priorities_max_wait_changes_nothing,
+            b3_with_max_wait_an_overdue_key_waits_for_the_turn_of_its_group,
+            b3_with_priorities_within_groups_one_of_every_8_hand_outs_of_a_group_goes_to_its_oldest,
+            b3_a_group_that_has_no_ready_key_begins_its_hand_outs_anew,
+            b3_with_max_wait_a_group_at_its_cap_is_passed_over_and_the_oldest_of_the_others_goes,
+            b3_an_overdue_key_goes_by_its_age_and_not_by_when_it_entered_the_line,
+        }
+    };
+}
+
 /// B2, and the mistakes about priorities.
 #[macro_export]
 macro_rules! b_priority {
@@ -160,13 +190,7 @@ macro_rules! b_priority {
             b2_the_item_tells_the_priority_of_its_run_whatever_comes_during_it,
             b2_each_key_of_a_batch_has_a_priority_of_its_own,
             b2_a_drain_hands_out_by_priority_and_timers_that_it_fires_have_theirs,
-            b2_with_max_wait_the_oldest_goes_first_once_it_has_been_ready_for_that_long,
             b2_without_max_wait_a_key_is_passed_over_for_as_long_as_higher_ones_come,
-            b2_a_batch_that_is_taken_ages_too,
-            b2_a_raise_does_not_make_a_key_younger,
-            b2_age_counts_from_when_the_key_became_ready,
-            b2_with_max_wait_no_ready_key_is_passed_over_for_longer_under_overload,
-            b2_a_max_wait_of_nothing_is_first_in_first_out_and_one_without_end_is_none,
             b2_a_queue_without_priorities_refuses_any_but_0_and_nothing_changes,
             x12_the_priority_that_is_handed_out_is_that_of_this_run_and_of_no_other,
             x13_an_urgent_ready_key_is_not_behind_less_urgent_ones_that_were_due_earlier,
@@ -273,8 +297,6 @@ macro_rules! b_groups {
             b3_by_default_the_highest_priority_goes_first_and_groups_take_turns_within_it,
             b3_priorities_within_groups_do_not_change_whose_turn_it_is,
             b3_a_group_at_its_cap_is_skipped_at_every_priority,
-            b3_with_max_wait_the_oldest_key_goes_first_whoevers_turn_it_is,
-            b3_with_max_wait_a_group_at_its_cap_is_passed_over_and_the_oldest_of_the_others_goes,
             b3_turns_and_caps_hold_within_a_batch,
             b3_a_dirty_key_goes_to_the_back_of_its_group_when_its_run_ends,
             b3_timers_and_retries_bring_a_key_to_its_group,
@@ -383,7 +405,6 @@ macro_rules! b_pause {
             b7_a_timer_of_a_paused_key_fires_and_the_key_does_not_stand_in_line,
             b7_a_resumed_key_goes_to_the_back_of_the_line,
             b7_a_paused_key_keeps_its_priority_and_is_raised_by_what_comes,
-            b7_with_max_wait_a_resumed_key_ages_anew_and_a_paused_queue_grows_old,
             b7_what_ends_the_queue_lifts_all_pauses_and_refuses_later_ones,
             b7_a_close_lifts_no_pause_and_refuses_none,
             b7_a_queue_with_paused_ready_keys_is_not_over,
@@ -1024,6 +1045,7 @@ macro_rules! conformance {
         $crate::b_debounce!($adapter);
         $crate::b_priority!($adapter);
         $crate::b_groups!($adapter);
+        $crate::b_overdue!($adapter);
         $crate::b_pause_group!($adapter);
         $crate::b_rate_group!($adapter);
         $crate::b_control!($adapter);

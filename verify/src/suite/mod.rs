@@ -21,6 +21,7 @@ pub mod b_control;
 pub mod b_control_rules;
 pub mod b_debounce;
 pub mod b_groups;
+pub mod b_overdue;
 pub mod b_pause;
 pub mod b_pause_group;
 pub mod b_priority;

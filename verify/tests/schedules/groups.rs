@@ -79,20 +79,27 @@ impl Turns {
     }
 }
 
-fn scenario(cap: Option<usize>) -> Sim<u64> {
+/// With priorities these count within groups, and keys are soon overdue.
+fn scenario(cap: Option<usize>, priorities: bool) -> Sim<u64> {
     let mut turns = Turns { cap: cap.unwrap_or(usize::MAX), ..Turns::default() };
-    let call = |rng: &mut Rng| -> Call<u64> {
+    let call = move |rng: &mut Rng| -> Call<u64> {
         let key = 100 * rng.below(4) + rng.below(6);
+        let priority = if priorities { rng.below(4) as i16 } else { 0 };
         match rng.below(12) {
             0 => Call::Cancel(key),
-            1 => Trigger::after(key, rng.between(ms(1)..=ms(20))).into(),
-            _ => Trigger::now(key).into(),
+            1 => Trigger::after(key, rng.between(ms(1)..=ms(20))).priority(priority).into(),
+            _ => Trigger::now(key).priority(priority).into(),
         }
     };
     Sim::new(|clock| {
         let rules = GroupRules::new().weight(|group: &usize| WEIGHTS[*group] as u32);
         let rules = cap.into_iter().fold(rules, GroupRules::cap);
         let queue = WorkQueue::builder().clock(clock).group_by_with(|key| group(*key), rules);
+        let queue = if priorities {
+            queue.priorities().priorities_within_groups().max_wait(ms(5)).overdue_every(3)
+        } else {
+            queue
+        };
         queue.build().expect("there is room")
     })
     .workers(3)
@@ -114,10 +121,16 @@ fn scenario(cap: Option<usize>) -> Sim<u64> {
 
 #[test]
 fn b3_no_group_waits_for_more_than_a_turn_of_each_other_over_random_schedules() {
-    play("B3, weights", || scenario(None));
+    play("B3, weights", || scenario(None, false));
 }
 
 #[test]
 fn b3_caps_hold_and_turns_beside_them_over_random_schedules() {
-    play("B3, caps", || scenario(Some(2)));
+    play("B3, caps", || scenario(Some(2), false));
+}
+
+#[test]
+fn b3_the_bounds_on_turns_hold_with_max_wait_over_random_schedules() {
+    play("B3, max_wait", || scenario(None, true));
+    play("B3, max_wait, caps", || scenario(Some(2), true));
 }

@@ -15,7 +15,7 @@
 //! levels at which it has keys: each of these is a [`Node`]. With priorities within groups there
 //! is one ring, and the keys of a group stand in a tree by priority.
 //!
-//! With `max_wait` the groups that may be served are also known by their oldest key, in a tree.
+//! With `max_wait` keys may be overdue (`age.rs`). Such a key waits for its group's turn as all others do.
 //!
 //! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights
 //! (with priorities or `max_wait`, the way through a tree more), and so does to leave, but for one
@@ -24,7 +24,7 @@
 //!
 //! `group.rs` is which groups there are, `caps.rs` which of them may not be served now, `pause.rs` that
 //! some are paused, `node.rs`
-//! their rings, `keys.rs` what is known of a key, `age.rs` which key is the oldest, `tell.rs` what
+//! their rings, `keys.rs` what is known of a key, `age.rs` how old keys are, `tell.rs` what
 //! metrics are told. Here keys enter the line and leave it.
 
 mod age;
@@ -36,12 +36,13 @@ mod pause;
 mod rate;
 mod tell;
 
-use self::age::Age;
+use self::age::{Age, When};
 use self::group::{Group, Rest, Tier};
 use self::keys::{Blocks, Mark, Seat};
 use self::node::{Node, Nodes, Party, Rings};
 use super::groups::Groups;
 use super::levels::{Asked, rank};
+use super::overdue::{AgeClock, MaxWait};
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
@@ -53,7 +54,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::num::NonZeroU64;
-use core::time::Duration;
 
 /// No group, no node.
 const NONE: u32 = u32::MAX;
@@ -64,7 +64,8 @@ pub(super) struct Rules {
     pub(super) priorities: bool,
     /// These count within a group, and not before the turns of groups.
     pub(super) within: bool,
-    pub(super) max_wait: Option<Duration>,
+    /// There only with priorities.
+    pub(super) max_wait: Option<MaxWait>,
     /// The oldest key is known also without that.
     pub(super) aged: bool,
 }
@@ -117,8 +118,12 @@ pub(crate) struct Fair<K> {
     /// In an aged line all keys in it by age.
     ages: List,
     links: Column<Age>,
-    /// With `max_wait` the outermost groups as [`Elders::all`](group::Elders::all) has those within a group.
-    elders: BTreeMap<u64, u32>,
+    /// With `max_wait` the outermost groups as [`Elders`](age::Elders) has those within a group.
+    elders: BTreeMap<When, u32>,
+    /// The clock by which keys age.
+    clock: AgeClock,
+    /// With `max_wait` how many keys are handed out by priority before the next one that is overdue.
+    before_overdue: u32,
     /// With priorities and metrics how many ready keys there are, by rank.
     depths: Column<u32>,
     counts_depths: bool,
@@ -147,7 +152,8 @@ pub(crate) struct Fair<K> {
 }
 
 impl<K> Fair<K> {
-    pub(super) fn new(groups: Groups<K>, rules: Rules) -> Box<Self> {
+    pub(super) fn new(groups: Groups<K>, mut rules: Rules) -> Box<Self> {
+        rules.max_wait = rules.max_wait.filter(|_| rules.priorities);
         let rated = groups.tiers.iter().any(|naming| naming.is_rated());
         let tiers = groups.tiers.into_iter();
         Box::new(Self {
@@ -162,6 +168,8 @@ impl<K> Fair<K> {
             ages: List::EMPTY,
             links: Column::new(),
             elders: BTreeMap::new(),
+            clock: AgeClock::default(),
+            before_overdue: 0,
             depths: Column::new(),
             counts_depths: false,
             look: Look { front: NONE, at: NONE, found: [NONE; FAR], calls: 0, again: 1 },
@@ -334,13 +342,10 @@ impl<K> Fair<K> {
 
     /// Takes the key that goes next at this time, and starts its run.
     #[inline]
-    pub(super) fn pop(&mut self, places: &mut impl Places, now: Instant) -> Option<Marked> {
-        let mut at = self.rings.front()?;
-        for _ in 0..self.innermost() {
-            at = self.nodes.get(at)?.ring.0;
-        }
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Marked> {
+        let at = self.innermost_of(self.rings.front()?)?;
         if self.marked | self.rated {
-            return self.pop_in_full(places, at, now);
+            return self.pop_in_full(at, now);
         }
         let Party { group, node } = self.nodes.party(at)?;
         let slot = node.keys.head();
@@ -366,25 +371,39 @@ impl<K> Fair<K> {
         Some(Marked::from(slot).in_group(at))
     }
 
-    /// The same where keys have levels, or grow old, or groups have rates: of this node, unless there is a
-    /// key that goes before all others.
-    #[inline(never)]
-    fn pop_in_full(&mut self, places: &mut impl Places, at: u32, now: Instant) -> Option<Marked> {
-        if let Some(slot) = self.overdue(now) {
-            self.leave(places, slot);
-            let started = self.start(slot);
-            self.charge_for(slot, now);
-            return Some(started);
+    /// The innermost node whose turn it is within this outermost one.
+    #[inline(always)]
+    fn innermost_of(&self, mut at: u32) -> Option<u32> {
+        for _ in 0..self.innermost() {
+            at = self.nodes.get(at)?.ring.0;
         }
-        let slot = self.front(at)?;
+        Some(at)
+    }
+
+    /// The same where keys have levels, or grow old, or groups have rates: of this node, unless the hand-out
+    /// goes to an overdue key.
+    #[inline(never)]
+    fn pop_in_full(&mut self, at: u32, now: Instant) -> Option<Marked> {
+        let at = match self.overdue_level(now) {
+            Some(rank) => self.innermost_of(self.rings.front_at(rank)?)?,
+            None => at,
+        };
+        let number = self.nodes.get(at)?.group;
+        let overdue = self.overdue_within(number, now);
+        let slot = overdue.or_else(|| self.front(at))?;
         let shut = self.take_turns(at, self.tiers.len());
         let node = self.nodes.get_mut(at)?;
-        let number = node.group;
         if node.keys.head() == slot {
             node.keys.pop(&mut self.blocks);
         } else {
-            self.nodes.tree_mut(at).pop_first();
-            self.marks.get_mut(slot)?.in_tree = NONE;
+            let mark = self.marks.get_mut(slot)?;
+            mark.in_tree = NONE;
+            let tree = self.nodes.tree_mut(at);
+            if overdue.is_some() {
+                tree.remove(&(Reverse(mark.asked.pending), mark.entered));
+            } else {
+                tree.pop_first();
+            }
         }
         if self.nodes.is_empty(at) {
             self.emptied(at);

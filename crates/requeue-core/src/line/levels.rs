@@ -11,10 +11,11 @@
 //! through one block that any ring takes, and the way through a tree of those that were raised.
 //!
 //! With `max_wait`, and where the oldest key makes room for new ones, all keys in line also stand in a
-//! list by age, which a raise does not touch. With `max_wait` the oldest goes first, whatever its
-//! level, once it has stood there for so long.
+//! list by age, which a raise does not touch. With `max_wait` the oldest key is overdue once it has stood
+//! there for so long, and one of every few hand-outs takes it, whatever its level.
 
 use super::ahead::STEPS;
+use super::overdue::{AgeClock, MaxWait};
 use super::ring::Ring;
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
@@ -26,7 +27,6 @@ use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 /// How many levels without keys are kept for the next ones. Each has some 700 bytes.
 const KEPT: usize = 128;
@@ -215,7 +215,11 @@ pub(crate) struct Levels {
     links: Column<Age>,
     /// Whether it is aged: with `max_wait`, or where the oldest key may have to make room.
     aged: bool,
-    max_wait: Option<Duration>,
+    max_wait: Option<MaxWait>,
+    /// How many keys are handed out by priority before the next one that is overdue.
+    before_overdue: u32,
+    /// The clock of the list by age.
+    clock: AgeClock,
     /// The chunk in which the next new key of each level gets its slot, so that those that go one after the other
     /// stand side by side. Levels that are `HOMES` apart share one.
     homes: [u32; HOMES],
@@ -227,7 +231,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn new(max_wait: Option<Duration>, aged: bool) -> Box<Self> {
+    pub(super) fn new(max_wait: Option<MaxWait>, aged: bool) -> Box<Self> {
         Box::new(Self {
             used: Ranks::NONE,
             top: 0,
@@ -238,6 +242,8 @@ impl Levels {
             links: Column::new(),
             aged: aged || max_wait.is_some(),
             max_wait,
+            before_overdue: 0,
+            clock: AgeClock::default(),
             homes: [u32::MAX; HOMES],
             entered: 0,
             len: 0,
@@ -254,8 +260,12 @@ impl Levels {
         &mut self.homes[rank(level) as usize % HOMES]
     }
 
-    pub(super) fn max_wait(&self) -> Option<Duration> {
+    pub(super) fn max_wait(&self) -> Option<MaxWait> {
         self.max_wait
+    }
+
+    pub(super) fn age_clock(&mut self) -> &mut AgeClock {
+        &mut self.clock
     }
 
     /// A ready key came to stand, or ceased to stand, where nothing takes it from.
@@ -344,7 +354,7 @@ impl Levels {
         self.entered += 1;
         self.len += 1;
         if self.aged {
-            self.ages.enter(&mut self.links, slot, since);
+            self.ages.enter(&mut self.links, slot, self.clock.at(since));
         }
         self.level(level).ring.push_unplaced(arena, slot)
     }
@@ -411,13 +421,22 @@ impl Levels {
         Marked::new(slot, mark.asked.run)
     }
 
-    /// The oldest key, if it has been ready for so long that it goes before all others.
+    /// The oldest key, if it is overdue and this hand-out goes to such a key. A key is handed out now, if there
+    /// is one.
     #[inline]
-    fn overdue(&self, now: Instant) -> Option<u32> {
+    fn overdue(&mut self, now: Instant) -> Option<u32> {
         let max_wait = self.max_wait?;
         let oldest = self.ages.oldest()?;
+        if self.before_overdue > 0 {
+            self.before_overdue -= 1;
+            return None;
+        }
         let since = self.links.get(oldest)?.0.since;
-        (now.saturating_since(since) >= max_wait).then_some(oldest)
+        if self.clock.at(now).saturating_since(since) < max_wait.after {
+            return None;
+        }
+        self.before_overdue = max_wait.between();
+        Some(oldest)
     }
 
     /// Takes a key out of the line, wherever it stands; false if it does not stand in it.

@@ -2,8 +2,8 @@
 //!
 //! `ring.rs` is the line itself, `order.rs` what users see of its orders, `levels.rs` the
 //! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
-//! key is in which), `custom.rs` an order of users' own, `pauses.rs` and `rate.rs` what keeps
-//! ready keys from being handed out, `tell.rs` what metrics are told.
+//! key is in which), `overdue.rs` which keys have waited too long, `custom.rs` an order of users' own,
+//! `pauses.rs` and `rate.rs` what keeps ready keys from being handed out, `tell.rs` what metrics are told.
 //!
 //! A key stands in the line from `enter` until it is popped or `leave`s, in one of
 //! the rings, and its slot remembers where (see [`Places`]). That is less than to be ready: a
@@ -16,6 +16,7 @@ mod fair;
 mod groups;
 mod levels;
 mod order;
+mod overdue;
 mod pauses;
 mod rate;
 mod ring;
@@ -25,6 +26,7 @@ pub use self::ahead::Ahead;
 pub(crate) use self::fair::Fair;
 pub use self::groups::{GroupRules, Groups};
 pub use self::order::{Order, ReadyOrder, Ticket};
+pub use self::overdue::MaxWait;
 pub(crate) use self::pauses::PAUSED;
 pub use self::rate::Rate;
 pub use self::tell::GroupGauges;
@@ -33,6 +35,7 @@ use self::ahead::STEPS;
 use self::custom::Custom;
 use self::fair::Rules;
 use self::levels::{Asked, Levels};
+use self::overdue::AgeClock;
 use self::pauses::Pauses;
 use self::rate::Bucket;
 use self::ring::Ring;
@@ -74,6 +77,17 @@ enum Kind<K> {
     Custom(Custom<K>),
     Levels(Box<Levels>),
     Fair(Box<Fair<K>>),
+}
+
+impl<K> Kind<K> {
+    /// The clock by which all keys age, if they do.
+    fn age_clock(&mut self) -> Option<&mut AgeClock> {
+        match self {
+            Self::Levels(levels) => Some(levels.age_clock()),
+            Self::Fair(fair) => Some(fair.age_clock()),
+            Self::Fifo | Self::Lifo | Self::Custom(_) => None,
+        }
+    }
 }
 
 impl<K> Turns<K> {
@@ -326,15 +340,22 @@ impl<K> Line<K> {
         }
     }
 
-    /// Pauses the whole line: nothing is taken from it.
-    pub(crate) fn pause(&mut self) {
-        self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).pauses.queue = true;
+    /// Pauses the whole line: nothing is taken from it, and no key in it grows older.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        let turns = self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo));
+        turns.pauses.queue = true;
+        if let Some(clock) = turns.kind.age_clock() {
+            clock.stop(now);
+        }
     }
 
     /// Lifts that again; false if there was nothing to lift.
-    pub(crate) fn resume(&mut self) -> bool {
+    pub(crate) fn resume(&mut self, now: Instant) -> bool {
         let Some(turns) = self.turns.as_deref_mut() else { return false };
         let was = core::mem::replace(&mut turns.pauses.queue, false);
+        if let Some(clock) = turns.kind.age_clock() {
+            clock.go_on(now);
+        }
         self.tidy();
         was
     }
@@ -468,7 +489,7 @@ impl<K> Line<K> {
         if !(pauses.queue | rate.is_some()) {
             match kind {
                 Kind::Levels(levels) => return levels.pop(arena, now),
-                Kind::Fair(fair) => return fair.pop(arena, now),
+                Kind::Fair(fair) => return fair.pop(now),
                 Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
             }
         }
@@ -486,7 +507,7 @@ impl<K> Line<K> {
             Kind::Lifo => self.ring.pop_back()?.into(),
             Kind::Custom(custom) => custom.pop(&mut self.ring, arena)?.into(),
             Kind::Levels(levels) => levels.pop(arena, now)?,
-            Kind::Fair(fair) => fair.pop(arena, now)?,
+            Kind::Fair(fair) => fair.pop(now)?,
         };
         if let Some(rate) = rate {
             rate.take(now);

@@ -1,9 +1,9 @@
 //! The orders of the ready line, as users see them (rule B10).
 
 use super::groups::Groups;
+use super::overdue::MaxWait;
 use alloc::boxed::Box;
 use core::fmt;
-use core::time::Duration;
 
 /// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
 /// was given, and what [`ReadyOrder::pop`] gives back.
@@ -150,9 +150,8 @@ pub enum Order<K> {
     /// Higher priorities first, and first ready, first out within each (rule B2).
     #[doc(hidden)]
     Priority {
-        /// The key that has been ready for longest goes before all others once it has been
-        /// so for this long.
-        max_wait: Option<Duration>,
+        /// When a key is overdue, and how many hand-outs overdue keys get.
+        max_wait: Option<MaxWait>,
     },
     /// Groups take turns (rule B3).
     #[doc(hidden)]
@@ -163,8 +162,8 @@ pub enum Order<K> {
         priorities: bool,
         /// Priorities count within a group, and not before the turns of groups.
         within: bool,
-        /// As for priorities.
-        max_wait: Option<Duration>,
+        /// As for priorities; without them it changes nothing.
+        max_wait: Option<MaxWait>,
     },
 }
 

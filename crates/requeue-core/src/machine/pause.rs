@@ -8,7 +8,6 @@
 
 use super::shutdown::BATCH;
 use super::{Core, PAUSED, READY};
-use crate::line::Fair;
 use core::borrow::Borrow;
 
 /// What keeps a key from being handed out.
@@ -47,7 +46,7 @@ impl<K, V> Core<K, V> {
     pub fn pause(&mut self) -> bool {
         let may_be = !self.is_ending();
         if may_be {
-            self.line.pause();
+            self.line.pause(self.now);
         }
         may_be
     }
@@ -62,7 +61,7 @@ impl<K, V> Core<K, V> {
     /// assert!(core.resume() && !core.resume());
     /// ```
     pub fn resume(&mut self) -> bool {
-        self.line.resume()
+        self.line.resume(self.now)
     }
 
     /// Whether the whole queue is paused.
@@ -130,7 +129,7 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     pub fn pause_group(&mut self, key: &K, tier: usize) -> bool {
-        !self.is_ending() && self.line.fair_mut().is_some_and(|fair| fair.pause_group(key, tier))
+        !self.is_ending() && self.line.fair_mut().is_some_and(|fair| fair.pause_group(key, tier, self.now))
     }
 
     /// Hands out the keys of this key's group again: the group comes behind those that wait. False if
@@ -146,7 +145,7 @@ impl<K, V> Core<K, V> {
     /// assert!(!core.resume_group(&42, 0)); // there are no groups
     /// ```
     pub fn resume_group(&mut self, key: &K, tier: usize) -> bool {
-        self.line.fair_mut().is_some_and(|fair| fair.resume_group(key, tier))
+        self.line.fair_mut().is_some_and(|fair| fair.resume_group(key, tier, self.now))
     }
 
     /// Whether this key's group is paused.
@@ -251,7 +250,7 @@ impl<K, V> Core<K, V> {
     #[cold]
     pub(super) fn lift_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            if self.line.fair_mut().is_some_and(Fair::lift_first_group) {
+            if self.line.fair_mut().is_some_and(|fair| fair.lift_first_group(self.now)) {
                 continue;
             }
             let Some(slot) = self.line.first_paused() else { break };

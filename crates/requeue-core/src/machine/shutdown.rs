@@ -384,7 +384,7 @@ impl<K, V> Core<K, V> {
     fn end_phase(&mut self) {
         self.enter_phase(Phase::ShutDown);
         self.waiting_drain = None;
-        self.line.resume();
+        self.line.resume(self.now);
         self.watch_end();
     }
 
@@ -435,7 +435,7 @@ impl<K, V> Core<K, V> {
             WaitingKeys::Wait => {
                 self.enter_phase(Phase::Closed);
                 self.waiting_drain = Some(deadline);
-                self.line.resume();
+                self.line.resume(self.now);
                 self.watch_end();
             }
         }

@@ -3,7 +3,6 @@
 use super::group::{Group, Rest};
 use super::node::Party;
 use super::{Fair, NONE};
-use crate::arena::Marked;
 use alloc::vec::Vec;
 
 impl<K> Fair<K> {
@@ -16,25 +15,6 @@ impl<K> Fair<K> {
             Some(group.held >= rest.most)
         });
         groups.fold(false, |shut, this| shut | this)
-    }
-
-    /// The run of a key starts, which was taken out of the line; returns it with its level.
-    #[inline]
-    pub(super) fn start(&mut self, slot: u32) -> Marked {
-        let (mut at, run) = (self.group_of(slot), self.pending(slot));
-        if let Some(asked) = self.asked_mut(slot) {
-            asked.run = run;
-        }
-        for tier in (0..self.tiers.len()).rev() {
-            let group = self.group(tier, at);
-            group.held += 1;
-            let (shut, within) = (group.held == group.cap, group.within);
-            if shut {
-                self.shut_or_open(tier, at, true);
-            }
-            at = within;
-        }
-        Marked::new(slot, run)
     }
 
     /// The run of a key has ended.

@@ -1,5 +1,6 @@
 //! Which groups there are: they come with their first key, and go with their last.
 
+use super::age::Elders;
 use super::keys::Seat;
 use super::node::Party;
 use super::{Fair, NONE};
@@ -8,7 +9,6 @@ use crate::line::groups::{Named, Naming, Ruled};
 use crate::line::levels::rank;
 use crate::line::rate::Bucket;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
@@ -49,16 +49,6 @@ pub(super) struct Rest {
     pub(super) aside: u32,
     /// The node that it always has.
     pub(super) node: u32,
-}
-
-/// What is kept of a group with `max_wait`.
-#[derive(Debug, Default)]
-pub(super) struct Elders {
-    /// Its keys in line, or the groups within it that may be served, by the number
-    /// with which the oldest key of each entered the line.
-    pub(super) all: BTreeMap<u64, u32>,
-    /// Under which number the group stands itself in the tree above.
-    pub(super) eldest: Option<u64>,
 }
 
 impl Group {

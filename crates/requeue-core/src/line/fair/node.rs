@@ -273,6 +273,12 @@ impl Rings {
         Some(front)
     }
 
+    /// The same of one level, at which somebody may be served.
+    #[inline]
+    pub(super) fn front_at(&self, rank: u32) -> Option<u32> {
+        self.each.get(rank).map(|ring| ring.0)
+    }
+
     /// The ring within a node, or the outermost one of a level.
     #[inline(always)]
     pub(super) fn of<'a>(&'a mut self, nodes: &'a mut Nodes, up: u32, rank: u32) -> &'a mut Ring {

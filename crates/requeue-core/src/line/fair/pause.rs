@@ -4,6 +4,7 @@
 //! counts as one of them.
 
 use super::{Fair, NONE};
+use crate::Instant;
 use crate::line::groups::Named;
 use core::num::NonZeroU64;
 
@@ -33,7 +34,7 @@ impl<K> Fair<K> {
 
     /// Pauses the key's group in this tier; false if there is no such tier. Users' code: if it panics
     /// nothing has changed, but for what the next call sets right.
-    pub(crate) fn pause_group(&mut self, key: &K, tier: usize) -> bool {
+    pub(crate) fn pause_group(&mut self, key: &K, tier: usize, now: Instant) -> bool {
         if tier >= self.tiers.len() {
             return false;
         }
@@ -55,6 +56,7 @@ impl<K> Fair<K> {
             let pause = self.next_pause;
             self.next_pause = pause.saturating_add(1);
             self.paused.insert(pause, (tier, number));
+            self.pause_clock(tier, number, now, true);
             self.hold_back(tier, number, |rest| rest.paused = Some(pause));
         }
         true
@@ -62,21 +64,22 @@ impl<K> Fair<K> {
 
     /// Lifts the pause of the key's group in this tier; false if it was not paused. Users' code: if it
     /// panics nothing has changed.
-    pub(crate) fn resume_group(&mut self, key: &K, tier: usize) -> bool {
+    pub(crate) fn resume_group(&mut self, key: &K, tier: usize, now: Instant) -> bool {
         let Some(number) = self.find(key, tier) else { return false };
         let Some(pause) = self.rest(tier, number).paused else { return false };
-        self.lift_group(pause);
+        self.lift_group(pause, now);
         true
     }
 
     /// Lifts the pause of the group that was paused first; false if none is paused.
-    pub(crate) fn lift_first_group(&mut self) -> bool {
+    pub(crate) fn lift_first_group(&mut self, now: Instant) -> bool {
         let first = self.paused.first_key_value().map(|(pause, _)| *pause);
-        first.map(|pause| self.lift_group(pause)).is_some()
+        first.map(|pause| self.lift_group(pause, now)).is_some()
     }
 
-    fn lift_group(&mut self, pause: NonZeroU64) {
+    fn lift_group(&mut self, pause: NonZeroU64, now: Instant) {
         let Some((tier, number)) = self.paused.remove(&pause) else { return };
+        self.pause_clock(tier, number, now, false);
         self.hold_back(tier, number, |rest| rest.paused = None);
         let group = self.group(tier, number);
         group.known -= 1;

@@ -30,13 +30,6 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A key that did not go in turn is handed out.
-    pub(super) fn charge_for(&mut self, slot: u32, now: Instant) {
-        if self.rated {
-            self.charge(self.innermost(), self.group_of(slot), now);
-        }
-    }
-
     /// Time has passed: groups whose token is there may be served again, by instant, then by who
     /// came to be without one first. `most` of them; true if some are left.
     pub(in crate::line) fn refill(&mut self, now: Instant, most: usize) -> bool {

@@ -2,6 +2,8 @@ use super::*;
 use crate::slots::Places;
 use alloc::vec::Vec;
 
+use core::time::Duration;
+
 extern crate std;
 
 /// A key as a plain list has it.
@@ -18,13 +20,16 @@ struct Rig {
     arena: Arena<u32>,
     line: Vec<Expected>,
     max_wait: Option<u64>,
+    /// How many keys go by level before the next one that is overdue.
+    before_overdue: u32,
     now: u64,
 }
 
 impl Rig {
     fn new(max_wait: Option<u64>) -> Self {
-        let levels = Levels::new(max_wait.map(Duration::from_nanos), false);
-        Self { levels, arena: Arena::new(0), line: Vec::new(), max_wait, now: 0 }
+        let every = |after| MaxWait { after: Duration::from_nanos(after), every: 3 };
+        let levels = Levels::new(max_wait.map(every), false);
+        Self { levels, arena: Arena::new(0), line: Vec::new(), max_wait, before_overdue: 0, now: 0 }
     }
 
     fn enter(&mut self, level: i16) -> u32 {
@@ -61,9 +66,12 @@ impl Rig {
     }
 
     /// The place in the list of the key that goes next.
-    fn next(&self) -> Option<usize> {
+    fn next(&mut self) -> Option<usize> {
         let oldest = self.line.first()?;
-        if self.max_wait.is_some_and(|max| self.now - oldest.since >= max) {
+        if self.before_overdue > 0 {
+            self.before_overdue -= 1;
+        } else if self.max_wait.is_some_and(|max| self.now - oldest.since >= max) {
+            self.before_overdue = 2;
             return Some(0);
         }
         let highest = self.line.iter().map(|key| key.level).max()?;
@@ -111,16 +119,31 @@ fn a_raised_key_stands_in_its_new_level_where_its_age_puts_it() {
 }
 
 #[test]
-fn the_oldest_goes_first_once_it_has_waited_for_so_long() {
+fn one_of_every_three_hand_outs_goes_to_the_oldest_overdue_key() {
     let mut rig = Rig::new(Some(10));
-    let old = rig.enter(-5);
+    let old = [rig.enter(-5), rig.enter(-5)];
     rig.now = 9;
-    let urgent = [rig.enter(7), rig.enter(7)];
+    let urgent = [(); 4].map(|()| rig.enter(7));
     assert_eq!(rig.pop(), Some((urgent[0], 7)));
     rig.now = 10;
+    let order: Vec<_> = core::iter::from_fn(|| rig.pop()).map(|(slot, _)| slot).collect();
+    assert_eq!(order, [old[0], urgent[1], urgent[2], old[1], urgent[3]]);
+}
+
+#[test]
+fn a_queue_without_keys_uses_up_no_hand_out_of_those_by_level() {
+    let mut rig = Rig::new(Some(10));
+    let old = rig.enter(-5);
+    rig.now = 10;
     assert_eq!(rig.pop(), Some((old, -5)));
-    assert_eq!(rig.pop(), Some((urgent[1], 7)));
-    assert_eq!(rig.pop(), None);
+    for _ in 0..5 {
+        assert_eq!(rig.pop(), None);
+    }
+    let old = rig.enter(-5);
+    rig.now = 20;
+    let urgent = [(); 3].map(|()| rig.enter(7));
+    let order: Vec<_> = core::iter::from_fn(|| rig.pop()).map(|(slot, _)| slot).collect();
+    assert_eq!(order, [urgent[0], urgent[1], old, urgent[2]]);
 }
 
 #[test]

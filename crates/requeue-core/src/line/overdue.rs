@@ -1,0 +1,121 @@
+//! Overdue keys (`max_wait`, rule B2): when a key is overdue, and which hand-outs overdue keys get.
+
+use crate::Instant;
+use core::time::Duration;
+
+/// A bound on waiting for the orders that pass keys over.
+///
+/// A key that has been ready for `after` is overdue. While keys are overdue, one of every `every`
+/// hand-outs goes to the oldest of them.
+///
+/// ```
+/// use requeue_core::MaxWait;
+/// use std::time::Duration;
+/// assert_eq!(MaxWait::new(Duration::from_secs(60)).every, 8);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxWait {
+    /// How long a key is ready until it is overdue.
+    pub after: Duration,
+    /// How many hand-outs there are for each that an overdue key gets. Less than 2 counts as 2.
+    pub every: u32,
+}
+
+impl MaxWait {
+    /// One of 8 hand-outs goes to the oldest overdue key.
+    ///
+    /// ```
+    /// # use requeue_core::MaxWait;
+    /// # use std::time::Duration;
+    /// let max_wait = MaxWait::new(Duration::from_secs(60));
+    /// # let _ = max_wait;
+    /// ```
+    #[must_use]
+    pub const fn new(after: Duration) -> Self {
+        Self { after, every: 8 }
+    }
+
+    /// How many hand-outs go by priority after one that an overdue key got.
+    pub(super) fn between(self) -> u32 {
+        self.every.max(2) - 1
+    }
+}
+
+/// The clock by which keys age. It stands still while they are paused, so a pause ages no key, and no
+/// pause has to visit its keys.
+///
+/// What it shows for instants before its last stop or start may be too early. Nothing asks for them: whatever is due
+/// has happened before the clock is stopped or started, because these calls are looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AgeClock {
+    /// Since when it stands; never if it goes.
+    stands_since: Instant,
+    /// How long it has stood so far.
+    stood: Duration,
+}
+
+impl Default for AgeClock {
+    fn default() -> Self {
+        Self { stands_since: Instant::NEVER, stood: Duration::ZERO }
+    }
+}
+
+impl AgeClock {
+    /// What it shows at this instant.
+    #[inline]
+    pub(super) fn at(&self, now: Instant) -> Instant {
+        Instant::ORIGIN + (now.min(self.stands_since)).saturating_since(Instant::ORIGIN + self.stood)
+    }
+
+    /// The instant at which it showed this, as it would have been without the pauses so far.
+    #[inline]
+    pub(super) fn was(&self, shown: Instant) -> Instant {
+        shown + self.stood
+    }
+
+    /// Stops it, if it goes.
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.stands_since = self.stands_since.min(now);
+    }
+
+    /// Lets it go on, if it stands.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        self.stood += now.saturating_since(core::mem::replace(&mut self.stands_since, Instant::NEVER));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_clock_that_stands_counts_no_time() {
+        let mut clock = AgeClock::default();
+        assert_eq!(clock.at(at(7)), at(7));
+        clock.stop(at(10));
+        clock.stop(at(15));
+        assert_eq!((clock.at(at(10)), clock.at(at(50))), (at(10), at(10)));
+        clock.go_on(at(60));
+        clock.go_on(at(70));
+        assert_eq!((clock.at(at(60)), clock.at(at(65))), (at(10), at(15)));
+        assert_eq!(clock.was(at(15)), at(65));
+        clock.stop(at(65));
+        clock.go_on(at(66));
+        assert_eq!(clock.at(at(66)), at(15));
+    }
+
+    #[test]
+    fn the_ends_of_time_overflow_nothing() {
+        let mut clock = AgeClock::default();
+        clock.stop(at(0));
+        clock.go_on(Instant::NEVER);
+        clock.stop(at(0));
+        clock.go_on(Instant::NEVER);
+        assert_eq!(clock.at(Instant::NEVER), at(0));
+        assert!(clock.was(at(1)).is_never());
+    }
+}
