@@ -42,7 +42,7 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "top" -d 'Show the d
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "migrate" -d 'Make the schema on a PostgreSQL server, or bring it to this version'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "check" -d 'Check the file of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority or --group-by, run the key that has been ready for longest first once it has been so for D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority, one of every 8 runs is of the key that has been ready longest, once that is D' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
@@ -100,6 +100,7 @@ json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l absorb -d 'A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
@@ -133,7 +134,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --group-by, run the key that has been ready for longest first once it has been so for D (not on a server)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --group-by, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this (not on a server)' -r
@@ -191,6 +192,7 @@ json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s 0 -l null -d 'Keys end with a NUL, not with a newline, in the file of --failed-to'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l absorb -d 'A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due (not on a server)'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l tag -d 'Put the key and a tab in front of each line of output'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group -d 'Print a run\'s output when it ends, in one piece'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l dry-run -d 'Print what would be run, once for each key, and run nothing'

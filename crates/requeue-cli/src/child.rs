@@ -25,6 +25,8 @@ use crate::linger::Linger;
 use crate::log::{Log, Subject};
 use crate::lookup;
 use crate::output::{Console, Meanwhile, Relay, Stream};
+use crate::process_group::has_process;
+use crate::reaper::{Mark, RUN, Reaper};
 use crate::room::Room;
 
 /// How long to sleep between two looks at a process whose end cannot be polled for.
@@ -80,6 +82,8 @@ pub(crate) struct Keeper {
     pub(crate) log: Arc<Log>,
     pub(crate) linger: Linger,
     pub(crate) room: Room,
+    /// Ends the programs if we are killed. Where no queue outlives us there is none.
+    pub(crate) reaper: Option<Reaper>,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
     /// PROGRAM is a script without `#!`, for `sh`.
@@ -104,6 +108,11 @@ pub(crate) struct Lease {
 impl Lease {
     pub(crate) fn new(length: Duration) -> Self {
         Self { left: length / 3 - length / 15, look: (length / 30).min(GLANCE) }
+    }
+
+    /// The time between TERM and KILL for programs whose command is gone: `grace`, or what is left of the lease for certain.
+    pub(crate) fn grace(self, grace: Duration) -> Duration {
+        grace.min(self.left)
     }
 }
 
@@ -154,18 +163,18 @@ impl Keeper {
         &self,
         command: Command,
         subject: Subject<'_>,
-        tag: Option<Arc<[u8]>>,
+        tags: Option<[Arc<[u8]>; 2]>,
         is_lost: &dyn Fn() -> bool,
         scratch: &mut [u8],
     ) -> io::Result<Option<Finish>> {
-        self.run_watched(command, subject, tag, is_lost, scratch, Process::of)
+        self.run_watched(command, subject, tags, is_lost, scratch, Process::of)
     }
 
     fn run_watched(
         &self,
         mut command: Command,
         subject: Subject<'_>,
-        tag: Option<Arc<[u8]>>,
+        tags: Option<[Arc<[u8]>; 2]>,
         is_lost: &dyn Fn() -> bool,
         scratch: &mut [u8],
         watch: impl FnOnce(&Child) -> Process,
@@ -176,20 +185,32 @@ impl Keeper {
         let start = || {
             let (out, child_out) = pipe()?;
             let (err, child_err) = pipe()?;
+            let mark = self.reaper.as_ref().map(Reaper::begin).transpose()?;
+            match &mark {
+                Some(mark) => command.env(RUN, mark.name()),
+                // Not that of a command that runs us.
+                None => command.env_remove(RUN),
+            };
             command.stdin(Stdio::null()).stdout(child_out).stderr(child_err).process_group(0);
-            Ok((command.spawn()?, out, err))
+            let child = command.spawn()?;
+            Ok((child, mark, out, err))
         };
         let started = match self.room.start(&self.control, |text| self.log.note(text), start) {
             Err(e) if is_for_shell(&e, &command) => {
                 self.by_shell.store(true, Ordering::Relaxed);
-                return self.run_watched(command, subject, tag, is_lost, scratch, watch);
+                return self.run_watched(command, subject, tags, is_lost, scratch, watch);
             }
             started => started?,
         };
-        let Some((_place, (child, out, err))) = started else { return Ok(None) };
+        let Some((_place, (child, mark, out, err))) = started else { return Ok(None) };
+        if let Some(mark) = &mark {
+            // Where it can't be noted it is found by its environment.
+            let _ = mark.runs(Pid::from_child(&child));
+        }
         self.started.store(true, Ordering::Relaxed);
         // It holds our copies of the write ends; with them the outputs would never end.
         drop(command);
+        let [tag, err_tag] = tags.map_or([None, None], |tags| tags.map(Some));
         let together = self.groups.then(|| Arc::new(Group::new()));
         let until = self.timeout.and_then(|d| Instant::now().checked_add(d));
         let course = Course {
@@ -206,9 +227,10 @@ impl Keeper {
         let mut run = Run {
             process: watch(&child),
             child,
+            mark,
             outputs: [
-                Some(Output { fd: out, relay: Relay::new(Stream::Out, tag.clone(), together.clone()) }),
-                Some(Output { fd: err, relay: Relay::new(Stream::Err, tag, together.clone()) }),
+                Some(Output { fd: out, relay: Relay::new(Stream::Out, tag, together.clone()) }),
+                Some(Output { fd: err, relay: Relay::new(Stream::Err, err_tag, together.clone()) }),
             ],
             course,
         };
@@ -369,26 +391,6 @@ impl Course<'_> {
         }
     }
 
-    /// Whether the group has others than its first process. Where one cannot tell it may.
-    fn has_others(&self) -> bool {
-        let Ok(processes) = std::fs::read_dir("/proc") else { return true };
-        let group = self.group.to_string();
-        let mut seen_itself = false;
-        for process in processes.flatten() {
-            let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
-            // Behind the name, which may have anything in it: state, parent, group.
-            let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-            let mut fields = rest.split(' ');
-            let (state, its_group) = (fields.next(), fields.nth(1));
-            let itself = process.file_name() == *group;
-            seen_itself |= itself;
-            if !itself && its_group == Some(&*group) && state != Some("Z") {
-                return true;
-            }
-        }
-        !seen_itself
-    }
-
     /// What time and notices ask for.
     fn move_on(&mut self) {
         let passed = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
@@ -483,6 +485,8 @@ impl Meanwhile for Course<'_> {
 struct Run<'a> {
     course: Course<'a>,
     child: Child,
+    /// Gone before the child is reaped: its number may be somebody else's then.
+    mark: Option<Mark<'a>>,
     process: Process,
     outputs: [Option<Output>; 2],
 }
@@ -499,7 +503,9 @@ impl Run<'_> {
                     // Others of the group have until `kill_at` too, as long as one can
                     // see them: by the outputs that they hold. Somebody else who holds
                     // them has left the group, and is not waited for.
-                    Phase::Ending { why, .. } if silent || !self.course.has_others() => {
+                    Phase::Ending { why, .. }
+                        if silent || !has_process(self.course.group, Some(self.course.group)) =>
+                    {
                         self.course.kill(why);
                         break;
                     }
@@ -511,6 +517,7 @@ impl Run<'_> {
             self.course.look();
             self.course.tell();
         }
+        self.mark = None;
         let status = match self.child.wait() {
             Err(e) if e.raw_os_error() == Some(Errno::CHILD.raw_os_error()) => None,
             status => Some(status?),
@@ -603,6 +610,7 @@ mod tests {
             log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
             linger: Linger::new(Arc::clone(&console)),
             room: Room::default(),
+            reaper: None,
             groups: false,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),

@@ -245,6 +245,11 @@ impl Intake {
         self.queue.add_with(key.to_vec(), add.debounce(Debounce::new(delay).max(delay))).is_ok()
     }
 
+    /// Takes no more from outside. What runs may come back.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+
     /// Shuts the queue down; what waits for quiet is ready then. Where no further run begins, the
     /// rate holds nothing up either: what is ready is only let go of.
     pub(crate) fn shut_down(&self, runs_end: bool) {

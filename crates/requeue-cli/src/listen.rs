@@ -7,15 +7,8 @@ use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{QueueMetrics, QueueSink};
 
-use crate::args::Run;
 use crate::http::{Page, Server};
 use crate::queue::Queue;
-
-/// The value of the label `name`: the queue's, for `requeue work`. Which `requeue run` it is, is said by the address that is
-/// scraped.
-pub(crate) fn name(args: &Run) -> &str {
-    if args.works { args.queue_name() } else { "run" }
-}
 
 /// As prometheus-client writes it.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -36,8 +36,10 @@ mod outcome;
 mod output;
 mod payload;
 mod plan;
+mod process_group;
 mod progress;
 mod queue;
+mod reaper;
 mod room;
 mod run;
 mod show;
@@ -52,6 +54,9 @@ mod whole_file;
 mod worker;
 
 fn main() -> ExitCode {
+    if let Some(status) = reaper::reap() {
+        return ExitCode::from(status);
+    }
     ExitCode::from(match args::Cli::try_parse().map(|cli| cli.command) {
         Ok(args::Command::Run(args)) => match args.check() {
             Ok(()) => run::run(*args),

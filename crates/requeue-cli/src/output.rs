@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use crate::control::{Control, Level};
 use crate::group::Group;
+use crate::show::quoted;
 
 /// The longest line that is kept whole.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
@@ -115,6 +116,8 @@ pub(crate) struct Console {
     out: Mutex<Sink>,
     /// Locked after `out` where both are.
     err: Mutex<Sink>,
+    /// Whether each is a terminal.
+    on_terminal: [bool; 2],
     /// Beside the locks, for those who wait for one.
     stalls: [Arc<Stall>; 2],
     /// A reader has gone away.
@@ -287,12 +290,18 @@ impl Console {
         Self {
             out: Sink::new(rustix::stdio::stdout(), &stalls[0]),
             err: Sink::new(rustix::stdio::stderr(), &stalls[1]),
+            on_terminal: [rustix::stdio::stdout(), rustix::stdio::stderr()].map(rustix::termios::isatty),
             stalls,
             closed: AtomicBool::new(false),
             failure: Mutex::new(None),
             control,
             turn: one_file().then(Mutex::default),
         }
+    }
+
+    /// The tags of a key's lines on the two outputs.
+    pub(crate) fn tags(&self, key: &[u8]) -> [Arc<[u8]>; 2] {
+        self.on_terminal.map(|on_terminal| tag(key, on_terminal))
     }
 
     /// Writes whole lines.
@@ -521,8 +530,13 @@ fn tagged(tag: &[u8], lines: &[u8]) -> Vec<u8> {
 }
 
 /// A key as a tag: its bytes as they are, but a newline (which keys can hold when NUL
-/// separates them) would end the line.
-pub(crate) fn tag(key: &[u8]) -> Arc<[u8]> {
+/// separates them) would end the line. On a terminal as messages show it, where it could
+/// move the cursor.
+fn tag(key: &[u8], on_terminal: bool) -> Arc<[u8]> {
+    let is_harmless = |text: &str| !text.chars().any(char::is_control);
+    if on_terminal && !std::str::from_utf8(key).is_ok_and(is_harmless) {
+        return quoted(key).into_bytes().into();
+    }
     if memchr::memchr(b'\n', key).is_none() {
         return key.into();
     }
@@ -541,6 +555,10 @@ mod tests {
 
     #[test]
     fn a_tag_is_one_line() {
-        assert_eq!(&*tag(b"a\nb\xff"), b"a\\nb\xff");
+        assert_eq!(&*tag(b"a\nb\xff", false), b"a\\nb\xff");
+        assert_eq!(&*tag(b"a\x1b[2Jb", false), b"a\x1b[2Jb", "who reads a file gets the key");
+        assert_eq!(&*tag(b"a\x1b[2Jb", true), b"$'a\\033[2Jb'");
+        assert_eq!(&*tag(b"a\x9b2J", true), b"$'a\\2332J'", "an 8-bit control byte");
+        assert_eq!(&*tag("ä b".as_bytes(), true), "ä b".as_bytes());
     }
 }

@@ -13,7 +13,6 @@ use requeue_prometheus::QueueSink;
 use crate::args::{Engine, Rate, Run};
 use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
-use crate::listen;
 use crate::state::State;
 use crate::tally::Key;
 
@@ -61,15 +60,14 @@ pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueB
 
 /// A queue that tells `sink` what happens, and is as it is otherwise.
 fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
-    let name = listen::name(args).to_owned();
+    let name = args.metrics_name();
     Box::new(move |builder| match sink {
         None => builder,
         Some(sink) => builder.name(name).metrics(sink),
     })
 }
 
-/// A run absorbs the timers that were set before it: a success after a failure is not
-/// run again by the old back-off.
+/// What the options ask of a queue in memory or in a file.
 ///
 /// # Errors
 ///
@@ -87,9 +85,10 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
     };
     let (grouped, told) = (with_groups(args), told_to(args, sink));
     let (in_backoff, priority, rate) = (args.in_backoff.into(), args.priority, args.rate);
+    let absorb = args.absorb;
     let (max_wait, bound) = (args.max_wait, args.bound);
     Ok(Box::new(move |builder| {
-        let builder = grouped(limited(builder.timers_absorbed(true).in_backoff(in_backoff)));
+        let builder = grouped(limited(builder.timers_absorbed(absorb).in_backoff(in_backoff)));
         let builder = if priority { builder.priorities() } else { builder };
         let builder = match rate {
             None | Some(Rate::NoLimit) => builder,

@@ -4,13 +4,13 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use requeue::Metrics as _;
+use requeue::{Metrics as _, Worker};
 use requeue_watch::Watcher;
 
-use crate::args::{Form, Run};
+use crate::args::{Engine, Form, Run};
 use crate::child::{Keeper, Lease};
 use crate::closed;
 use crate::control::{Control, Level};
@@ -22,7 +22,7 @@ use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::line::Format;
 use crate::linger::Linger;
-use crate::listen::{self, Exports, Listening};
+use crate::listen::{Exports, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
@@ -30,8 +30,9 @@ use crate::outcome::Failure;
 use crate::output::{Console, Stream};
 use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Opened, Retries};
+use crate::reaper::Reaper;
 use crate::room::Room;
-use crate::signals::{self, Listener};
+use crate::signals::{self, First, Listener};
 use crate::summary::Summary;
 use crate::tally::{GaveUp, Key, Tally};
 use crate::template::{Template, Unpassable};
@@ -76,7 +77,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(why) => return refuse(USAGE, &why),
     };
     let is_told = args.listen.is_some() || args.metrics_to.is_some();
-    let exports = match is_told.then(|| Exports::new(listen::name(&args))).transpose() {
+    let exports = match is_told.then(|| Exports::new(&args.metrics_name())).transpose() {
         Ok(exports) => exports.map(Arc::new),
         Err(why) => return refuse(1, &why),
     };
@@ -133,24 +134,49 @@ fn control(
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
     let intake = Arc::new(Intake::new(queue.clone(), state.clone(), &args));
     let shutter = Arc::clone(&intake);
+    let first_ends = match args.engine() {
+        None => First::Input,
+        Some(Engine::File(_)) => First::Runs,
+        Some(Engine::Server(_)) => First::Claims,
+    };
+    let worker: Arc<OnceLock<Worker>> = Arc::default();
+    let (workers, in_file) = (Arc::clone(&worker), first_ends == First::Runs);
     let control = Arc::new(Control::new(move |level| {
+        if in_file && level >= Level::LastRuns {
+            // First: what is ready stays in the file, however much it is.
+            if let Some(worker) = workers.get() {
+                drop(worker.stop(Duration::MAX));
+            }
+            // A queue that is shut down has no timers, and the end of a run would take its key's out of the file.
+            if level == Level::LastRuns {
+                return shutter.close();
+            }
+        }
         shutter.shut_down(level >= Level::LastRuns);
     })?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
     let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
-    let signals = Listener::new(Arc::clone(&control), Arc::clone(&log), args.is_on_server())?;
+    let signals = Listener::new(Arc::clone(&control), Arc::clone(&log), first_ends)?;
+    let lease = args.lease().map(Lease::new);
+    let reaper = state.as_ref().and_then(|state| {
+        let grace = lease.map_or(args.grace, |lease| lease.grace(args.grace));
+        let reaper = state.lock().and_then(|lock| Reaper::start(grace, lock));
+        let why = |e| log.note(&format!("if this process is killed its programs go on: {e}"));
+        reaper.map_err(why).ok()
+    });
     let shop = Arc::new(Shop {
         queue: queue.clone(),
         state,
         keeper: Keeper {
             timeout: args.timeout,
             grace: args.grace,
-            lease: args.lease().map(Lease::new),
+            lease,
             control: Arc::clone(&control),
             console: Arc::clone(&console),
             log: Arc::clone(&log),
             linger: Linger::new(Arc::clone(&console)),
             room: Room::default(),
+            reaper,
             groups: args.group,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
@@ -208,13 +234,16 @@ fn control(
             log.note(&format!("{scarce}: it goes on as with -j {workers}"));
         }
         let worker = match worker::start(&shop, workers) {
-            Ok(worker) => worker,
+            Ok(started) => worker.get_or_init(|| started),
             Err(e) => {
                 control.raise(Level::Stop);
                 drop(end_progress);
                 return (End::Stopped, Some(limits::no_thread(&e)));
             }
         };
+        if in_file && control.reached(Level::LastRuns) {
+            drop(worker.stop(Duration::MAX));
+        }
         let read = || if shop.args.works { (End::Input, None) } else { read(&shop, resume) };
         let (input, error) = match watcher {
             None => read(),
@@ -226,8 +255,9 @@ fn control(
             }
         }
         keys.ended.store(true, Ordering::Relaxed);
-        see_off(&shop);
+        see_off(&shop, worker);
         worker.join();
+        queue.shut_down();
         drop(end_progress);
         let fault = shop.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));
         (input, error.or(fault))
@@ -312,19 +342,26 @@ fn give_up_unread(shop: &Shop, key: Key, why: Unpassable) {
 }
 
 /// Waits until everything is worked off, or may be left.
-fn see_off(shop: &Shop) {
+fn see_off(shop: &Shop, worker: &Worker) {
     let (control, queue) = (&shop.keeper.control, &shop.queue);
     let limit = shop.args.drain_timeout;
-    let retries = match &shop.state {
-        None => Retries::WorkOff,
-        // Its own waiting keys may be due next year. Those it has waited for already that wait for a retry.
-        Some(state) => {
-            if !state.work_off(control, limit) {
+    let mut retries = Retries::WorkOff;
+    if let Some(state) = &shop.state {
+        if !state.work_off(control, limit) {
+            out_of_time(shop, limit);
+        }
+        if !shop.args.is_on_server() {
+            // What comes from here on stays in the file, and so does what waits.
+            drop(worker.stop(Duration::MAX));
+            // A signal has a time of its own.
+            if control.reached(Level::WorkOff) && !state.runs_end(control, limit) {
                 out_of_time(shop, limit);
             }
-            Retries::Drop
+            return;
         }
-    };
+        // Its own waiting keys may be due next year. Those it has waited for already that wait for a retry.
+        retries = Retries::Drop;
+    }
     let drain = control.before_the_end(|| queue::drain(queue, retries, limit));
     let complete = drain.is_some_and(|drain| drain.wait().complete);
     if !complete && control.reached(Level::WorkOff) {
@@ -387,8 +424,10 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     // those of the file wait for their next run as well that this process never saw
     let left = in_file.ok().flatten().and_then(|left| usize::try_from(left).ok()).unwrap_or(left.len());
     let unread = ending.input == End::Stopped;
-    // What waits in a file is nobody's failure, unless we were made to leave what was ready or running.
-    let owes = left > 0 && (shop.state.is_none() || shop.keeper.control.reached(Level::LastRuns));
+    // What is left in a file is for the next command. It is work of this one's that was not done where this one was to work
+    // all of it off, or had to stop programs.
+    let end = if shop.args.is_service() { Level::Stop } else { Level::LastRuns };
+    let owes = left > 0 && (shop.state.is_none() || shop.keeper.control.reached(end));
     let beyond = shop.tally.gave_up_beyond();
     let mut status = u8::from(!gave_up.is_empty() || beyond > 0 || owes || unread);
     if let Some(signal) = ending.signal.filter(|_| owes || unread) {

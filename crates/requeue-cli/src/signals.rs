@@ -13,9 +13,20 @@ use crate::control::{Control, Level};
 use crate::limits;
 use crate::log::Log;
 
-/// What is ready on a server is for other processes.
+/// What is ready in a durable queue stays there.
 const CLAIMS_NO_MORE: &str =
     "the running programs may end, and nothing more is claimed; once more to stop them";
+
+/// What the first signal ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// Only the input: what is ready is nowhere else, and is run.
+    Input,
+    /// The claims of a process on a server: what it has claimed is run.
+    Claims,
+    /// The runs of a file: what is ready stays in it.
+    Runs,
+}
 
 /// Listens from `new` on; dropped, it listens no more.
 #[derive(Debug)]
@@ -30,7 +41,7 @@ impl Listener {
     /// # Errors
     ///
     /// The system refuses the handlers or the thread.
-    pub(crate) fn new(control: Arc<Control>, log: Arc<Log>, is_on_server: bool) -> io::Result<Self> {
+    pub(crate) fn new(control: Arc<Control>, log: Arc<Log>, first_ends: First) -> io::Result<Self> {
         let mut wanted = vec![SIGINT, SIGTERM, SIGQUIT];
         // `nohup requeue …` asks to outlive its terminal.
         if !ignored(SIGHUP) {
@@ -46,12 +57,13 @@ impl Listener {
             for (count, signal) in signals.forever().enumerate() {
                 let _ = seen.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("signal");
-                let (level, message) = match count {
+                let (level, message) = match (count, first_ends) {
                     // or the programs, in groups of their own, would outlive us
                     _ if signal == SIGQUIT => (Level::Kill, "killing what runs"),
-                    0 if is_on_server => (Level::WorkOff, CLAIMS_NO_MORE),
-                    0 => (Level::WorkOff, "working off what is ready; once more to stop"),
-                    1 => (Level::Stop, "stopping what runs; once more to kill it"),
+                    (0, First::Input) => (Level::WorkOff, "working off what is ready; once more to stop"),
+                    (0, First::Claims) => (Level::WorkOff, CLAIMS_NO_MORE),
+                    (0, First::Runs) => (Level::LastRuns, CLAIMS_NO_MORE),
+                    (1, _) => (Level::Stop, "stopping what runs; once more to kill it"),
                     _ => (Level::Kill, "killing what runs"),
                 };
                 // Beside: where standard error is not read a message waits, and the

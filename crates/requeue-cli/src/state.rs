@@ -3,6 +3,7 @@
 //! The queue in memory is the same as without it, so that all else of the command knows nothing of the engine. Only what
 //! is added goes another way: a trigger is written first, and given to the queue in memory when it is on the disk.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,13 @@ struct Writing {
 
 /// Where the queue is.
 enum Place {
-    File { path: PathBuf, file: Sqlite, queue: requeue_sqlite::Queue<Key, Cause> },
+    File {
+        path: PathBuf,
+        /// As the user named it.
+        named: String,
+        file: Sqlite,
+        queue: requeue_sqlite::Queue<Key, Cause>,
+    },
     Server(requeue_postgres::Queue<Key, Cause>),
 }
 
@@ -71,7 +78,7 @@ impl State {
     pub(crate) fn open(engine: &Engine, args: &Run, shape: Shape) -> Result<Self, (u8, String)> {
         let name = args.queue_name().to_owned();
         let place = match engine {
-            Engine::File(path) => Self::file(path, &name, shape).map_err(|why| (USAGE, why))?,
+            Engine::File(path) => Self::file(path, args.works, &name, shape).map_err(|why| (USAGE, why))?,
             Engine::Server(server) => {
                 crate::limits::check_threads().map_err(|e| (1, e.to_string()))?;
                 Self::server(server, &name, args, shape).map_err(|e| (1, plain(&e)))?
@@ -86,16 +93,18 @@ impl State {
         })
     }
 
-    fn file(path: &Path, name: &str, shape: Shape) -> Result<Place, String> {
+    fn file(path: &Path, works: bool, name: &str, shape: Shape) -> Result<Place, String> {
+        let option = if works { "sqlite:" } else { "--state " };
+        let named = format!("{option}{}", path.display());
         let about = |e: EngineError| match e {
             // "nothing has changed" says nothing of a file that was only opened
-            EngineError::NotApplied(why) => format!("--state {why}"),
-            e => format!("--state {}: {e}", path.display()),
+            EngineError::NotApplied(why) => format!("{option}{why}"),
+            e => format!("{named}: {e}"),
         };
         let file = Sqlite::open(path).map_err(about)?;
         let queue = file.queue_with(name, Cause::merge).front(shape).open();
-        let queue = queue.map_err(|e| format!("--state {}: queue {name}: {e}", path.display()))?;
-        Ok(Place::File { path: path.to_owned(), file, queue })
+        let queue = queue.map_err(|e| format!("{named}: queue {name}: {e}"))?;
+        Ok(Place::File { path: path.to_owned(), named, file, queue })
     }
 
     fn server(server: &str, name: &str, args: &Run, shape: Shape) -> Result<Place, EngineError> {
@@ -108,6 +117,18 @@ impl State {
         match &self.place {
             Place::File { queue, .. } => queue.in_memory().clone(),
             Place::Server(queue) => queue.in_memory().clone(),
+        }
+    }
+
+    /// The lock of the file that says who works on the queue. A server has leases.
+    ///
+    /// # Errors
+    ///
+    /// The system has no descriptor left.
+    pub(crate) fn lock(&self) -> std::io::Result<Option<OwnedFd>> {
+        match &self.place {
+            Place::File { queue, .. } => queue.lock().map(Some),
+            Place::Server(_) => Ok(None),
         }
     }
 
@@ -185,12 +206,11 @@ impl State {
         };
         let was_told = self.is_in_trouble.swap(trouble.is_some(), Ordering::Relaxed);
         match (&self.place, trouble) {
-            (Place::File { path, .. }, Some(why)) if !was_told => log.note(&format!(
-                "--state {}: {why}; the runs go on, and nothing more is read until it can be written",
-                path.display()
+            (Place::File { named, .. }, Some(why)) if !was_told => log.note(&format!(
+                "{named}: {why}; the runs go on, and nothing more is read until it can be written"
             )),
-            (Place::File { path, .. }, None) if was_told => {
-                log.note(&format!("--state {}: it can be written again", path.display()));
+            (Place::File { named, .. }, None) if was_told => {
+                log.note(&format!("{named}: it can be written again"));
             }
             (Place::Server(_), Some(why)) if !was_told => {
                 log.note(&format!("{why}; the runs go on, and it is tried again"));
@@ -234,8 +254,8 @@ impl State {
 
     /// What the engine had when it was opened, in words; `None` if that was nothing.
     pub(crate) fn found(&self) -> Option<String> {
-        let (path, queue) = match &self.place {
-            Place::File { path, queue, .. } => (path, queue),
+        let (named, queue) = match &self.place {
+            Place::File { named, queue, .. } => (named, queue),
             // What others do on a server is not ours to tell. But in a paused queue nothing would ever happen here.
             Place::Server(queue) => {
                 let is_paused = queue.client().stats().wait().is_ok_and(|stats| stats.paused);
@@ -244,15 +264,15 @@ impl State {
             }
         };
         let queue = queue.in_memory();
-        let (path, stats) = (path.display(), queue.stats());
+        let stats = queue.stats();
         let (ready, waiting) = (stats.ready, stats.waiting);
         if queue.is_paused() {
             let name = &self.name;
             return Some(format!(
-                "--state {path}: {ready} ready and {waiting} waiting, and queue {name} is paused: see requeue resume"
+                "{named}: {ready} ready and {waiting} waiting, and queue {name} is paused: see requeue resume"
             ));
         }
-        (ready + waiting > 0).then(|| format!("--state {path}: {ready} ready and {waiting} waiting go on"))
+        (ready + waiting > 0).then(|| format!("{named}: {ready} ready and {waiting} waiting go on"))
     }
 
     /// Waits until nothing is ready or running, and nothing waits for a retry, or the command is told to end. Keys
@@ -283,6 +303,18 @@ impl State {
         control.reached(Level::WorkOff)
     }
 
+    /// Waits until nothing runs, or the programs are to be stopped. False if `limit` is over.
+    pub(crate) fn runs_end(&self, control: &Control, limit: Option<Duration>) -> bool {
+        let (queue, begun) = (self.queue(), Instant::now());
+        while queue.stats().held > 0 && !control.reached(Level::Stop) {
+            if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return false;
+            }
+            std::thread::sleep(LOOKS);
+        }
+        true
+    }
+
     /// Writes what is not written yet. The number of keys that are left in the file, which run when it is opened again; what
     /// is left on a server is for others.
     ///
@@ -291,14 +323,13 @@ impl State {
     /// What could not be written or read, or was refused, and what becomes of it.
     pub(crate) fn finish(&self) -> Result<u64, String> {
         match &self.place {
-            Place::File { path: file, queue, .. } => {
-                let path = file.display();
+            Place::File { path: file, named, queue, .. } => {
                 let flushed = queue.written().wait();
                 flushed.map_err(|e| {
-                    format!("--state {path}: the last runs may run again: their ends are not written: {e}")
+                    format!("{named}: the last runs may run again: their ends are not written: {e}")
                 })?;
                 let stats = Client::open(file).and_then(|client| client.stats(&self.name));
-                stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("--state {path}: {e}"))
+                stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("{named}: {e}"))
             }
             Place::Server(queue) => {
                 let begun = Instant::now();
@@ -326,8 +357,8 @@ impl State {
     pub(crate) fn lost(&self, lines: u64) -> String {
         let lines = if lines == 1 { "line" } else { &format!("{lines} lines") };
         match &self.place {
-            Place::File { path, .. } => {
-                format!("--state {}: the last {lines} that came may not be in it", path.display())
+            Place::File { named, .. } => {
+                format!("{named}: the last {lines} that came may not be in it")
             }
             Place::Server(_) => format!("the last {lines} that came may not be in queue {}", self.name),
         }

@@ -25,7 +25,6 @@ use crate::line::{Beside, Format};
 use crate::log::{Log, Subject};
 use crate::loops::{self, Loops};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
-use crate::output;
 use crate::queue::Queue;
 use crate::state::State;
 use crate::tally::{GaveUp, Key, Tally};
@@ -160,11 +159,16 @@ impl Shop {
 
     /// What the run is for. `None`: no further run begins.
     fn let_in(&self, job: &Job) -> Option<Cause> {
-        let control = &self.keeper.control;
-        if control.reached(Level::LastRuns) {
+        // In a file no worker takes a key from the last runs on, and one that has just been taken belongs to them.
+        let end = if self.is_in_file() { Level::Stop } else { Level::LastRuns };
+        if self.keeper.control.reached(end) {
             return None;
         }
         Some(job.value().cloned().unwrap_or_default())
+    }
+
+    fn is_in_file(&self) -> bool {
+        self.state.is_some() && !self.args.is_on_server()
     }
 
     /// Whether the key must wait until it is known who writes its file.
@@ -199,6 +203,9 @@ impl Shop {
             return Outcome::GiveUp("left".into());
         }
         self.keeper.control.settle();
+        if self.is_in_file() {
+            self.queue.shut_down();
+        }
         Outcome::Retry("left".into())
     }
 
@@ -236,10 +243,10 @@ impl Shop {
             },
             None => command.env_remove("REQUEUE_PAYLOAD"),
         };
-        let tag = self.args.tag.then(|| output::tag(key));
+        let tags = self.args.tag.then(|| self.keeper.console.tags(key));
         self.tally.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
-        let finish = self.keeper.run(command, turn.of(key), tag, &|| job.cancelled(), &mut vec![0; SCRATCH]);
+        let finish = self.keeper.run(command, turn.of(key), tags, &|| job.cancelled(), &mut vec![0; SCRATCH]);
         if !matches!(finish, Ok(None)) {
             let finish = finish.as_ref().ok().copied().flatten();
             let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);

@@ -56,9 +56,11 @@ mod client;
 mod key;
 mod lock;
 mod queue;
+mod schedule;
 mod store;
 mod writer;
 
 pub use client::{Client, FileStats};
 pub use queue::{Queue, QueueBuilder, Sqlite};
 pub use requeue::engine::{Key, Listed, Status};
+pub use schedule::Schedule;

@@ -31,7 +31,8 @@ pub(crate) fn take(path: &Path) -> Result<File, EngineError> {
         };
         // Threads of a worker that was stopped may be about to let go of it, and other processes have it for a moment as
         // they work off what they have added.
-        if begun.elapsed() < LETS_GO {
+        // A process that was killed may have left its lock to one that ends its programs.
+        if begun.elapsed() < LETS_GO || pid.is_some_and(has_ended) {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }
@@ -54,4 +55,20 @@ pub(crate) fn try_take(path: &Path) -> Result<Result<File, Option<u32>>, EngineE
     let told = file.set_len(0).and_then(|()| file.rewind());
     told.and_then(|()| write!(file, "{}", std::process::id())).map_err(said)?;
     Ok(Ok(file))
+}
+
+/// Whether there is no process of this number. One that nobody has asked for its exit status has ended.
+#[cfg(unix)]
+fn has_ended(pid: u32) -> bool {
+    use rustix::{io::Errno, process};
+    let Some(process) = i32::try_from(pid).ok().and_then(process::Pid::from_raw) else { return false };
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Its state stands behind its name, which may have anything in it.
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    state == Some(&b'Z') || process::test_kill_process(process) == Err(Errno::SRCH)
+}
+
+#[cfg(not(unix))]
+fn has_ended(_: u32) -> bool {
+    false
 }

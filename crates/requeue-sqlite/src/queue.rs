@@ -1121,6 +1121,31 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shut_down()
     }
 
+    /// The lock that says which process works on the file. Nobody else can until each process that has it, also by
+    /// inheritance, has closed it or ended.
+    ///
+    /// A program that starts others gives it to one that ends them if it is killed itself. The next process that opens the
+    /// file waits for that then: a second, or as long as the number that is told of belongs to no process.
+    ///
+    /// # Errors
+    ///
+    /// The system has no descriptor left.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.db");
+    /// let q = Sqlite::open(&path)?.queue::<u64>("orders").open()?;
+    /// let lock = q.lock()?;
+    /// drop(q);
+    /// assert!(Sqlite::open(&path).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(unix)]
+    pub fn lock(&self) -> std::io::Result<std::os::fd::OwnedFd> {
+        self.inner.pen.writer.with_store(|store| store.lock()).map(Into::into)
+    }
+
     /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. What waits stays in the file.
     ///
     /// ```

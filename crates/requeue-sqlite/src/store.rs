@@ -201,7 +201,7 @@ pub(crate) struct Store {
     recent: Vec<TriggerRow>,
     pub(crate) commits: u64,
     /// Locked as long as the file is open to be worked on. The lock ends with the process, however that ends.
-    _lock: File,
+    lock: File,
 }
 
 /// Why a group was not written.
@@ -231,7 +231,7 @@ impl Store {
         take: impl FnOnce(&Path) -> Result<File, EngineError>,
     ) -> Result<Self, EngineError> {
         let connection = connect(path)?;
-        Ok(Self { connection, version: None, recent: Vec::new(), commits: 0, _lock: take(path)? })
+        Ok(Self { connection, version: None, recent: Vec::new(), commits: 0, lock: take(path)? })
     }
 
     /// The file is opened to be worked on once more: how often that was.
@@ -240,6 +240,11 @@ impl Store {
         written::<i64>(&self.connection, next, [])?
             .map(i64::unsigned_abs)
             .ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
+
+    /// The same lock once more.
+    pub(crate) fn lock(&self) -> std::io::Result<File> {
+        self.lock.try_clone()
     }
 
     pub(crate) fn limit_pages(&mut self, pages: u32) -> rusqlite::Result<u32> {

@@ -41,7 +41,7 @@ fn a_trigger_during_a_failing_run_starts_again_at_attempt_one() {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");
     let mut job = start(script(
-        &["-j2", "--base-delay", "1h", "--max-delay", "1h", "--max-attempts", "2"],
+        &["-j2", "--absorb", "--base-delay", "1h", "--max-delay", "1h", "--max-attempts", "2"],
         dir.path(),
         "echo $REQUEUE_ATTEMPT $REQUEUE_FAILURES >> $D/log
          [ $REQUEUE_FAILURES = 1 ] && exit 0; cat $D/gate; exit 1",
@@ -58,10 +58,10 @@ fn a_trigger_during_a_failing_run_starts_again_at_attempt_one() {
 }
 
 #[test]
-fn a_success_is_not_run_again_by_an_old_back_off() {
+fn with_absorb_a_success_is_not_run_again_by_an_old_back_off() {
     let dir = dir();
     let mut job = start(script(
-        &["-j1", "--base-delay", "1h", "--max-delay", "1h", "--summary", "json"],
+        &["-j1", "--absorb", "--base-delay", "1h", "--max-delay", "1h", "--summary", "json"],
         dir.path(),
         "[ -e $D/now ]",
     ));

@@ -118,7 +118,7 @@ fn what_is_left_ready_gives_the_status_of_a_failure_and_runs_next_time() {
     let waiting = gate.reached();
     job.put(b"ready\n");
     job.signal(Signal::INT);
-    job.said("working off");
+    job.said("nothing more is claimed");
     job.signal(Signal::INT);
     let done = job.done();
     assert_eq!(done.status, 130, "{}", done.err);

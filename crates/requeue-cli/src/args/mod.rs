@@ -7,9 +7,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::ArgPredicate;
-use clap::{Arg, ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use requeue::Debounce;
 
+mod help;
+mod values;
+mod work;
+
+use self::help::{ABOUT, FIRST, MORE, WORK, WORKING};
+pub(crate) use self::values::Rate;
+use self::values::{
+    Quiet, at_least_one, attempts, bound, exit_status, fraction, group_cap, rate, rate_or_none, starts,
+    workers,
+};
+pub(crate) use self::work::Work;
+use self::work::for_work;
 use crate::engine;
 use crate::group_by::{self, GroupBy};
 use crate::payload::Merge;
@@ -66,307 +78,6 @@ pub(crate) enum Command {
     Engine(engine::Command),
 }
 
-const FIRST: &str = "\
-Examples:
-  git ls-files | requeue run -j 4 --tag wc -c
-  requeue plan bucket --rate 10 --burst 100 -n 1000 --plot";
-
-const ABOUT: &str = "\
-Run PROGRAM once per key, never twice at a time for one key.
-
-Keys are the lines of standard input, or with --watch the files of directories. A key that comes while it waits is run once; \
-a key that comes while PROGRAM runs for it is run once more afterwards, however often \
-it came. A key whose run fails comes back after a growing delay, until it succeeds or has used up \
-its attempts. At the end of the input everything is worked off, retries included.";
-
-const MORE: &str = "\
-The program:
-  In an ARG these places become the key or a part of it, as in GNU parallel:
-    {}    the key                            dir/pic.jpg
-    {.}   the key without its extension      dir/pic
-    {/}   its last name                      pic.jpg
-    {/.}  its last name without extension    pic
-    {//}  its directory                      dir
-  Without any of them the key is the last argument. Options of requeue stand before
-  PROGRAM; what follows PROGRAM belongs to it.
-  In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
-  a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
-  With --merge also REQUEUE_PAYLOAD, unless no trigger of the run had a value.
-  With --state also REQUEUE_FENCE: a number that grows from run to run, over restarts.
-  With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
-  REQUEUE_REL (the path below PATH).
-  Its standard input is empty, and it runs in a process group of its own. One that reads
-  or sets the terminal (a password prompt) has failed. One that somebody stopped (SIGSTOP)
-  is told of, and is ended by --timeout or the first signal to requeue. A script without
-  #! is run by sh.
-  Its output is passed on line by line. A last line without newline gets one; a line
-  longer than 1 MiB is cut into lines of that length. When nobody reads it the programs
-  wait, as with any pipe; but a run that --timeout ends does not wait longer than 2s: the
-  rest of its output is dropped, and the message says so.
-
-What the end of a run means:
-  exit status 0            done
-  75 with --again-after    again after that time, not a failure
-  one of --fatal-code      the key gives up
-  anything else            failure: retry after base-delay x 2^failures
-  A key that cannot be given to a program (it or its value holds a NUL, or is too long)
-  gives up without a run.
-
-Keeping:
-  With --state FILE a line is accepted when it is on the disk, and what was accepted goes
-  on after any end of requeue, also kill -9 and power cuts: with its failures, its delay,
-  its priority and its values. A run whose end is not on the disk runs again. How far the
-  input was read is yours to know: who begins again with the same lines runs them again.
-  Other processes add, list and cancel meanwhile: requeue add --engine sqlite:FILE.
-  At the end of the input what is ready is worked off, retries included; keys that wait
-  for a time of their own stay in FILE. With --stay it goes on until a signal comes. The
-  first one lets what is ready run, as always; what is left then is in FILE, and the
-  status is 0 unless a run failed for good, a second signal came, or input was unread.
-  While FILE can't be written to (a full disk) runs go on, and no more input is read.
-
-Watching:
-  Keys are paths as find prints them: PATH as it was given, and what is below it. Files
-  and symbolic links are keys, pipes, sockets and devices are not; links are not followed
-  below PATH. A run begins when its key had no further event for 50ms, and at the latest
-  1s after the first one. A run does not mean that something changed: the program looks
-  for itself.
-  A file that is gone before its first run has none. A run that fails when its file is
-  gone is followed at once by one more, as delete, and then the key has ended, well or not.
-  No change that the kernel reports is missed. When its queue of events overflows, every
-  key is run again. The kernel does not report changes that are made by other machines on
-  a network file system, through memory maps, or through another hard link: --resync finds
-  them. If names may hold newlines, use -0 with --failed-to and --left-to.
-
-Signals:
-  first INT, TERM or HUP   stop reading, work off the ready keys (at --rate), drop waiting retries
-  second                   stop the programs (TERM, after --grace KILL) and leave
-  third                    KILL at once
-
-Files that are written:
-  --failed-to gets the keys that gave up. --left-to gets the keys that were ready, waited
-  for a retry or were running when a signal, --fail-fast or --drain-timeout ended the
-  command, or whose output could not be passed on to its end, and the keys that had
-  arrived on standard input by then. No key is in both: one that gave up and came again
-  is in --left-to if it has a run to come, in neither if that run ended well. Each of the two files may be the one that the input
-  comes from.
-  --joblog gets a line when a run ends, so its lines are there after a kill -9 too. The
-  column status is the exit status as a shell tells it: 128+n after signal n, 124 after
-  --timeout, 126 where the program could not be started, 127 where the system had
-  already forgotten it (or where the program itself ended with 127, as a shell does that
-  does not find its command), 141 where it ended well but its output could not be passed
-  on. Bytes of a key that are no printable text are written as \\t, \\n, \\r, \\\\ or
-  \\xHH. If the file exists, lines are appended to it; with --resume it is read first.
-
-Exit status:
-  0     all keys ended well
-  1     some gave up, were left by --drain-timeout, or something could not be read or written
-  2     the command line is wrong, or names a file or an address that cannot be used, or standard input or output is closed
-  126   PROGRAM cannot be executed
-  127   PROGRAM is not found
-  128+n stopped by signal n with work left, or before the end of the input; 141 (PIPE) when nobody reads the output any more
-
-Examples:
-  Fetch every address, four at a time, six attempts each, and keep those that failed:
-    requeue run -j 4 --max-attempts 6 --failed-to failed.txt curl -sSfO < urls.txt
-    requeue run --failed-to failed.txt curl -sSfO < failed.txt
-
-  Make `site` when something in src changes, once more for all that changes meanwhile:
-    inotifywait -mrq -e close_write --format site src | requeue run make
-
-  Make everything when anything in src changes, once for all that changes meanwhile:
-    requeue run --watch src --one make
-
-  Make a thumbnail of every picture, now and whenever one changes:
-    requeue run --watch pictures --glob '*.jpg' sh -c 'convert \"$REQUEUE_KEY\" -resize 200 \"thumbs/$REQUEUE_REL\"'
-
-  Names with any character in them:
-    find . -name '*.wav' -print0 | requeue run -0 sh -c 'flac -s \"$REQUEUE_KEY\"'
-
-  Convert a thousand files, and go on after a crash where it came to:
-    find . -name '*.wav' | requeue run --joblog jobs.tsv --resume flac -s -o {.}.flac {}
-
-  Eight at a time, and of each host no more than two, however long its list is:
-    requeue run -j 8 --group-by '/:\\/\\/([^/]*)/' --group-cap 2 curl -sSfO < urls.txt
-
-  Ask again every 10 seconds until ready.sh exits with anything but 75:
-    requeue run --again-after 10s ./ready.sh < hosts.txt";
-
-const WORK: &str = "\
-Run PROGRAM for the keys of a durable queue, until a signal comes.
-
-The queue is on a PostgreSQL server, where any number of processes on any number of machines work on it, each key in one of them \
-at a time, or in a file, on which one process works. Keys come by `requeue add`, from programs that use the library, or from \
-transactions of your own: select requeue.add_tx('orders', 'order-4711').";
-
-const WORKING: &str = "\
-The program, what the end of a run means, signals, files and the exit status are described in
-`requeue run --help`.
-
-What is special here:
-  In its environment PROGRAM has REQUEUE_FENCE, a number that grows from run to run of a
-  key: the system that PROGRAM writes to can use it to reject writes of older runs.
-  REQUEUE_PAYLOAD has the values of the triggers as JSON, a line each, if they had any.
-  REQUEUE_ENGINE is not in the environment of PROGRAM: there may be a password in it. One that
-  adds keys itself is told the engine in another way, such as a file that only it can read.
-
-  A process has a lease on a server. If it cannot extend it (the network is cut) its programs
-  are ended before other processes get their keys, and what they end with is refused: TERM
-  comes when two thirds of --lease are over, and KILL after --grace, but before the lease
-  ends, however long --grace is. If requeue itself was not running that long (stopped, machine
-  asleep), it cannot end its programs in time, and others may have its keys. If it was stopped,
-  it kills its programs as soon as it goes on. If its machine was asleep, it does not notice,
-  because its clock stood still. It hears of it when it next extends the lease, up to a third
-  of --lease after it woke; then TERM comes, and KILL after --grace, or after a quarter of
-  --lease if that is shorter.
-  If requeue itself is killed (kill -9, out of memory), PROGRAM goes on, and after --lease
-  another process may run the key beside it. Use REQUEUE_FENCE, or a service manager that kills
-  the whole group (systemd's KillMode=control-group does).
-
-  Back-off, rate and the cap of groups are stored with the queue on a server, for all processes,
-  and `requeue stats` tells them. --rate and --group-cap hold at once; --rate none and --group-cap
-  none take them back. --base-delay and --max-delay hold for processes that start after that: a
-  running process keeps its delays until it is restarted. An option that is not given leaves the
-  stored value unchanged; a new queue has 1s and 5m. Groups are those that
-  `requeue add --group-by` gave the keys.
-
-  At the end the keys that gave up are named. Without --failed-to no more than 10000 of them
-  are kept, however long this goes on; what is beyond is counted, each time.
-  At the first signal nothing more is claimed, and what is claimed is run. What is left is
-  for other processes, and is no reason for another status than 0. The status is 1 if a run
-  that ended after the signal had lost its lease: the server has refused what it ended with.
-
-Examples:
-  export REQUEUE_ENGINE=postgres://worker:PASSWORD@db/shop
-  requeue migrate
-  requeue add --queue orders order-4711
-  requeue work --queue orders -j 8 ./ship
-
-The password:
-  Give it in REQUEUE_ENGINE: `ps` shows options to all users, and does not show the environment.
-  Write special characters in it percent-encoded: %40 is @, %2F is /, %3A is :, %25 is %.
-  PGPASSWORD and ~/.pgpass are not read.";
-
-/// `requeue work`: what `requeue run` does, for keys that come from an engine.
-#[derive(Args, Debug)]
-pub(crate) struct Work {
-    /// Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded
-    #[arg(long, value_name = "ENGINE", help_heading = "Keeping")]
-    engine: Option<String>,
-
-    /// On a server, how long this process may be silent before others get its keys [default: 30s]
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Keeping")]
-    lease: Option<Duration>,
-
-    #[command(flatten)]
-    run: Run,
-}
-
-/// What has no meaning for `work` is not in its help, see [`Work::into_run`].
-fn for_work(arg: Arg) -> Arg {
-    match arg.get_id().as_str() {
-        "queue" => arg.help("The name of the queue [default: default]"),
-        "group_by" => arg.help(
-            "In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the \
-             whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that \
-             it does not match are one group. On a server this option is needed only because --group-cap requires it; it \
-             does not change any key's group, which `requeue add --group-by` gave it",
-        ),
-        "group_cap" => arg.help(
-            "With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from \
-             then on. `none` takes back a cap that a server has",
-        ),
-        "rate" => arg.help(
-            "At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again \
-             while it waits costs nothing. On a server in all processes together and from then on; `none` takes back a rate that \
-             a server has",
-        ),
-        "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
-        "max_wait" => arg.help(
-            "With --priority, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)",
-        ),
-        "group_rate" => arg.help(
-            "With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries \
-             too; runs of the others go before those that wait for this (not on a server)",
-        ),
-        "base_delay" => arg.help(
-            "Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, \
-             1s at first]",
-        ),
-        "max_delay" => arg.help(
-            "The longest delay before a retry [default: 5m; on a server what its queue has, 5m at first]",
-        ),
-        "jitter" => arg.help(
-            "Lengthen each delay by a random part of it, up to this fraction (not on a server) [default: 0.2]",
-        ),
-        "limiter" => arg.help(
-            "Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as \
-             `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3 (not on a server)",
-        ),
-        "retry_rate" => arg.help("At most R retries a second over all keys (not on a server; off by default)"),
-        "retry_burst" => {
-            arg.help("Up to N retries at once under --retry-rate (not on a server) [default: 1]")
-        }
-        "max_attempts" => arg.help("A key gives up at its N-th failed attempt; 0: never [default: 5]"),
-        "drain_timeout" => {
-            arg.help("After the first signal, go on for D at most: then stop the programs and leave")
-        }
-        "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
-        | "no_gitignore" | "on" | "no_initial" | "one" | "resync" | "dry_run" | "resume" | "left_to"
-        | "bound" | "debounce" | "debounce_max" | "in_backoff" => arg.hide(true),
-        _ => arg,
-    }
-}
-
-impl Work {
-    /// The run that this is.
-    ///
-    /// # Errors
-    ///
-    /// Options that say nothing here, and an engine that is not named or cannot be.
-    pub(crate) fn into_run(self) -> Result<Run, String> {
-        let Self { engine, lease, mut run } = self;
-        let engine = engine::named(engine.as_deref())?;
-        let input = "keys come from the engine";
-        let given = [
-            (run.state.is_some(), "--state", "say --engine sqlite:FILE"),
-            (run.priority, "--priority", "keys have the priorities that `requeue add` gave them"),
-            (run.merge.is_some(), "--merge", "the values are those of the engine"),
-            (!run.watch.is_empty(), "--watch", input),
-            (run.dry_run, "--dry-run", "see `requeue ls`"),
-            (run.resume, "--resume", "the engine knows what has ended"),
-            (run.left_to.is_some(), "--left-to", "what is left stays in the queue"),
-            (run.bound.is_some(), "--bound", "the engine keeps whatever it has accepted"),
-            (run.debounced().is_some(), "--debounce", "engines keep no times of quiet"),
-            (
-                run.in_backoff != InBackoff::Run,
-                "--in-backoff",
-                "a trigger makes its key run as soon as it can",
-            ),
-        ];
-        let stored = "the back-off is the queue's, for all processes: say --base-delay and --max-delay";
-        let on_server = [
-            (run.limiter.is_some(), "--limiter", stored),
-            (run.retry_rate.is_some(), "--retry-rate", stored),
-            (run.jitter.is_some(), "--jitter", stored),
-            (run.group_rate.is_some(), "--group-rate", "it has a cap and weights for groups, and no rate"),
-            (run.max_wait.is_some(), "--max-wait", "it does not raise keys by their age"),
-        ];
-        let is_server = matches!(engine, Engine::Server(_));
-        if let Some((_, option, why)) = given.into_iter().find(|(given, ..)| *given) {
-            return Err(format!("{option} has no meaning for work: {why}"));
-        }
-        if let Some((_, option, why)) = on_server.into_iter().find(|(given, ..)| *given && is_server) {
-            return Err(format!("{option} has no meaning for a server: {why}"));
-        }
-        if lease.is_some() && !is_server {
-            return Err("--lease has no meaning for a file: one process works on it".to_owned());
-        }
-        (run.engine, run.lease, run.works, run.stay) = (Some(engine), lease, true, true);
-        run.check()?;
-        Ok(run)
-    }
-}
-
 /// The lease where none is said.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -393,6 +104,10 @@ pub(crate) struct Run {
     /// With --priority, one of every 8 runs is of the key that has been ready longest, once that is D
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "passed_over", help_heading = "Running")]
     pub(crate) max_wait: Option<Duration>,
+
+    /// A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due
+    #[arg(long, help_heading = "Running")]
+    pub(crate) absorb: bool,
 
     /// Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse, help_heading = "Running")]
@@ -843,6 +558,24 @@ impl Run {
         self.queue.as_deref().unwrap_or(engine::DEFAULT)
     }
 
+    /// The name of the queue in the metrics: its own, or that of its file without the extension.
+    pub(crate) fn metrics_name(&self) -> String {
+        match (&self.queue, self.engine()) {
+            (Some(name), _) => name.clone(),
+            (None, Some(Engine::File(path))) => {
+                path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+            }
+            (None, Some(Engine::Server(_))) => engine::DEFAULT.to_owned(),
+            // which one it is, is said by the address that is scraped
+            (None, None) => "run".to_owned(),
+        }
+    }
+
+    /// Whether it goes on until a signal comes: what is left then is for the next one.
+    pub(crate) fn is_service(&self) -> bool {
+        self.works || self.stay
+    }
+
     /// Whether standard input has keys.
     pub(crate) fn reads_input(&self) -> bool {
         !self.works && (self.stdin || self.watch.is_empty())
@@ -893,103 +626,10 @@ pub(crate) fn usage_error(subcommand: &str, why: &str) -> ! {
 /// `EX_TEMPFAIL` of sysexits.h.
 pub(crate) const AGAIN: u8 = 75;
 
-/// How long it must be quiet, and perhaps for how long that may put a run off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quiet {
-    quiet: Duration,
-    max: Option<Duration>,
-}
-
-impl Quiet {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (quiet, max) = text.split_once(':').map_or((text, None), |(quiet, max)| (quiet, Some(max)));
-        Ok(Self { quiet: duration::parse(quiet)?, max: max.map(duration::parse).transpose()? })
-    }
-}
-
-fn workers(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse()
-        .ok()
-        .filter(|n: &NonZeroUsize| n.get() <= 10_000)
-        .ok_or_else(|| "give a number from 1 to 10000".to_owned())
-}
-
-/// How many runs may start in a second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rate {
-    Most(f64),
-    /// Any number, also where the server has a rate for the queue.
-    NoLimit,
-}
-
-fn rate_or_none(text: &str) -> Result<Rate, String> {
-    if text == "none" {
-        return Ok(Rate::NoLimit);
-    }
-    starts(text).map(Rate::Most).map_err(|why| format!("{why}; or none"))
-}
-
-/// As for workers, or any number.
-fn group_cap(text: &str) -> Result<NonZeroUsize, String> {
-    if text == "none" {
-        return Ok(NonZeroUsize::MAX);
-    }
-    workers(text).map_err(|why| format!("{why}, or none"))
-}
-
-fn bound(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "give a number of keys, at least 1".to_owned())
-}
-
-fn at_least_one(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("give a number from 1 to {}", u32::MAX))
-}
-
-fn attempts(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("give a number from 1 to {}, or 0 for no limit", u32::MAX))
-}
-
-fn exit_status(text: &str) -> Result<u8, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give an exit status from 1 to 255".to_owned())
-}
-
-fn number(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    text.parse().ok().filter(|_| plain)
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    number(text).filter(|f| *f <= 1.0).ok_or_else(|| "give a number from 0 to 1, such as 0.2".to_owned())
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    a_second("retries", text)
-}
-
-fn starts(text: &str) -> Result<f64, String> {
-    let (count, seconds) = match text.split_once('/') {
-        None | Some((_, "s")) => (text.trim_end_matches("/s"), 1.0),
-        Some((count, "m")) => (count, 60.0),
-        Some((count, "h")) => (count, 3_600.0),
-        Some(_) => ("", 1.0),
-    };
-    number(count).map(|count| count / seconds).filter(|r| (1e-6..=1e6).contains(r)).ok_or_else(|| {
-        "give starts a second, such as 10 or 0.5, or a minute or an hour, such as 90/m or 20/h: \
-         from 0.000001 to 1000000 a second"
-            .to_owned()
-    })
-}
-
-fn a_second(what: &str, text: &str) -> Result<f64, String> {
-    number(text)
-        .filter(|r| *r >= 1e-6 && *r <= 1e6)
-        .ok_or_else(|| format!("give {what} a second from 0.000001 to 1000000, such as 10 or 0.5"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
+    use clap::{Arg, CommandFactory as _};
 
     fn parse(args: &[&str]) -> Result<Run, clap::Error> {
         let words = ["requeue", "run"].into_iter().chain(args.iter().copied());
@@ -1011,7 +651,8 @@ mod tests {
         let work = cli.find_subcommand_mut("work").unwrap();
         let help = |arg: &Arg| arg.get_help().map(ToString::to_string).unwrap_or_default();
         let named: Vec<_> = work.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
-        for refused in ["jitter", "limiter", "retry-rate", "retry-burst", "group-rate", "max-wait"] {
+        for refused in ["jitter", "limiter", "retry-rate", "retry-burst", "group-rate", "max-wait", "absorb"]
+        {
             let (_, arg) = named.iter().find(|(long, _)| *long == refused).unwrap();
             assert!(help(arg).contains("(not on a server"), "--{refused}: {}", help(arg));
         }
