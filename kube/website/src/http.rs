@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/metrics` | for Prometheus |
 //! | `/healthz` | 200 until the controller has ended: also while it drains |
-//! | `/readyz` | 200 when all watches have had their first list, and until the end: also while another replica leads |
+//! | `/readyz` | 200 when runs may begin, and until the end: also while another replica leads. It names what can't be listed |
 //! | `/explain/NAMESPACE/NAME` | why this website does not run, or since when it does, in words |
 
 use crate::Website;
@@ -53,7 +53,10 @@ async fn healthz(State(app): State<Arc<App>>) -> (StatusCode, &'static str) {
 
 async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, String) {
     let health = app.sites.health();
-    let error = health.watch_error.map(|error| format!("; a watch failed: {error}")).unwrap_or_default();
+    let mut error = health.watch_error.map(|error| format!("; a watch failed: {error}")).unwrap_or_default();
+    if !health.unlisted.is_empty() {
+        error = format!("; not listed: {}{error}", health.unlisted.join(", "));
+    }
     match (health.synced, health.ended) {
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "ended\n".to_owned()),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, format!("waits for the first lists{error}\n")),
