@@ -22,6 +22,12 @@ pub enum Cause {
         /// The related object.
         key: ObjectKey,
     },
+    /// All objects are looked at, because a list showed of a related kind what no event had told: some of its objects
+    /// are gone, or the kind could not be listed before.
+    Swept {
+        /// The related kind.
+        kind: Arc<str>,
+    },
     /// A program asked for it: `reconcile_on`, `reconcile_all_on` or `reconcile_now`.
     Asked,
     /// Its last run asked for this one, by [`Action::requeue`](crate::Action::requeue) or the resync of the
@@ -41,6 +47,7 @@ impl fmt::Display for Cause {
             Self::Changed => f.write_str("changed"),
             Self::StatusChanged => f.write_str("status changed"),
             Self::Related { kind, key } => write!(f, "{kind} {key}"),
+            Self::Swept { kind } => write!(f, "list of {kind}"),
             Self::Asked => f.write_str("asked for"),
             Self::Requeued => f.write_str("requeued"),
             Self::Retry { failures } => write!(f, "retry after {failures} failures"),

@@ -25,7 +25,9 @@ pub struct Config {
     pub(crate) retry_rate: Option<(f64, u32)>,
     pub(crate) on_change: InBackoff,
     pub(crate) on_status: InBackoff,
-    pub(crate) on_related: InBackoff,
+    pub(crate) on_owned: InBackoff,
+    pub(crate) on_watched: InBackoff,
+    pub(crate) list_timeout: Duration,
     pub(crate) conflicts: u32,
     pub(crate) resync: Option<Duration>,
     pub(crate) max_wait: Duration,
@@ -44,7 +46,9 @@ impl Default for Config {
             retry_rate: None,
             on_change: InBackoff::Reset,
             on_status: InBackoff::Respect,
-            on_related: InBackoff::Respect,
+            on_owned: InBackoff::Respect,
+            on_watched: InBackoff::Run,
+            list_timeout: Duration::from_secs(30),
             conflicts: 3,
             resync: None,
             max_wait: Duration::from_secs(30),
@@ -100,10 +104,32 @@ impl Config {
         Self { on_status: then, ..self }
     }
 
-    /// What a related object (`owns`, `watches`) does to an object in back-off. [`InBackoff::Respect`] unless it
-    /// is set.
-    pub fn on_related(self, then: InBackoff) -> Self {
-        Self { on_related: then, ..self }
+    /// What an object that is [owned](crate::Controller::owns) does to its owner in back-off. [`InBackoff::Respect`]
+    /// unless it is set: the reconciler makes what is owned, and one that makes a child and then fails would run at
+    /// once, for ever, by the child.
+    pub fn on_owned(self, then: InBackoff) -> Self {
+        Self { on_owned: then, ..self }
+    }
+
+    /// What an object that is [watched](crate::Controller::watches) does to an object in back-off.
+    /// [`InBackoff::Run`] unless it is set: the object runs now, for it may have failed for want of just this, and its
+    /// failures count on.
+    ///
+    /// A reconciler that writes what it watches says so ([`Current::saw`](crate::Current::saw)), or else fails and runs
+    /// by its own echo.
+    pub fn on_watched(self, then: InBackoff) -> Self {
+        Self { on_watched: then, ..self }
+    }
+
+    /// How long runs wait for the lists of related kinds (`owns`, `watches`) after the controller has that of its own
+    /// objects. 30 s unless it is set.
+    ///
+    /// A kind that does not exist, or that this process may not list, so stops nothing but what needs it:
+    /// [`Health::unlisted`](crate::Health::unlisted) and the metrics name it, and its watch goes on trying. When it has
+    /// its list all objects run, behind those that change ([`Cause::Swept`](crate::Cause::Swept)). Without the list of
+    /// its own objects a controller runs nothing, however long that takes.
+    pub fn list_timeout(self, patience: Duration) -> Self {
+        Self { list_timeout: patience, ..self }
     }
 
     /// A reconciler whose write the API server refused as a conflict (409) is called again at once with the
@@ -123,7 +149,12 @@ impl Config {
         Self { resync: Some(period), ..self }
     }
 
-    /// No object that is ready is passed over by more urgent ones for longer than this. 30 s unless it is set.
+    /// An object that has been ready for longer than this has a share of the turns: of eight runs one is of the object
+    /// that has waited longest, and the others go to the most urgent. So endless changes keep no list waiting for ever,
+    /// and a long list delays no change. 30 s unless it is set.
+    ///
+    /// The time in which nothing could run does not count: while the lists are awaited, while the controller is
+    /// [paused](crate::Running::pause), and while it stands by for a [`leader`](crate::Controller::leader).
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }

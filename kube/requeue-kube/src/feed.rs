@@ -20,11 +20,13 @@ pub(crate) struct Trigger {
     pub(crate) version: Option<Version>,
     /// Nobody has told of this object before.
     pub(crate) is_new: bool,
+    /// By a related object that the object owns.
+    pub(crate) is_owned: bool,
 }
 
 impl Trigger {
     pub(crate) fn new(key: ObjectKey, cause: Cause) -> Self {
-        Self { key, cause, version: None, is_new: false }
+        Self { key, cause, version: None, is_new: false, is_owned: false }
     }
 
     pub(crate) fn by(self, version: Option<Version>) -> Self {
@@ -43,7 +45,8 @@ pub(crate) struct Feed {
     put_backs: Arc<PutBacks>,
     on_change: InBackoff,
     on_status: InBackoff,
-    on_related: InBackoff,
+    on_owned: InBackoff,
+    on_watched: InBackoff,
     managed_fields: bool,
 }
 
@@ -54,7 +57,7 @@ impl Feed {
         echoes: Arc<Echoes>,
         config: &Config,
     ) -> Self {
-        let Config { on_change, on_status, on_related, managed_fields, .. } = *config;
+        let Config { on_change, on_status, on_owned, on_watched, managed_fields, .. } = *config;
         Self {
             queue,
             clock,
@@ -64,7 +67,8 @@ impl Feed {
             put_backs: Arc::default(),
             on_change,
             on_status,
-            on_related,
+            on_owned,
+            on_watched,
             managed_fields,
         }
     }
@@ -108,11 +112,13 @@ impl Feed {
         &self.put_backs
     }
 
-    fn add(&self, Trigger { key, cause, .. }: Trigger) {
+    fn add(&self, Trigger { key, cause, is_owned, .. }: Trigger) {
         let (priority, in_backoff) = match cause {
             Cause::Listed => (LOW, InBackoff::Respect),
+            Cause::Swept { .. } => (LOW, self.on_watched),
             Cause::Changed | Cause::Asked => (0, self.on_change),
-            Cause::Related { .. } => (0, self.on_related),
+            Cause::Related { .. } if is_owned => (0, self.on_owned),
+            Cause::Related { .. } => (0, self.on_watched),
             Cause::StatusChanged | Cause::Requeued | Cause::Retry { .. } => (0, self.on_status),
         };
         let is_status = matches!(cause, Cause::StatusChanged);

@@ -1,5 +1,6 @@
 //! The key of an object in the queue of its controller.
 
+use kube::api::ObjectMeta;
 use kube::runtime::reflector::{Lookup, ObjectRef};
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +49,10 @@ impl ObjectKey {
     /// The key of an object. An object without a name, which no API server sends, has an empty one.
     pub fn from_obj<K: Lookup>(object: &K) -> Self {
         Self::new(object.namespace().as_deref(), object.name().as_deref().unwrap_or_default())
+    }
+
+    pub(crate) fn of_meta(meta: &ObjectMeta) -> Self {
+        Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
     }
 
     /// The object's namespace, if it has one.

@@ -40,11 +40,13 @@
 //! | | |
 //! |---|---|
 //! | One run at a time | An object is never reconciled twice at once. An event during a run gives exactly one more run, which begins after it. |
-//! | Order | First in, first out; so under load every object runs. What a list brings stands behind what changes, and nobody waits for longer than [`Config::max_wait`]. |
+//! | Order | First in, first out; so under load every object runs. What a list brings stands behind what changes, and what has waited for longer than [`Config::max_wait`] has one turn in eight. |
 //! | Back-off | Per object: 5 ms, doubled with each failure up to 1,000 s, plus or minus a tenth; forgotten with a success. [`Config::retry_rate`] bounds all retries together. |
 //! | A change of what is asked for | ends the back-off: the object runs now, and its failures count anew. |
-//! | A change of the status, or of a related object ([`owns`](Controller::owns), [`watches`](Controller::watches)) | does not end a back-off and is no failure; the retry sees it. So an object that fails and writes its status runs as often as its back-off says, and not by its own echo. What a run waits for and a watch will tell is therefore no error: the run ends with [`Action::await_change`]. |
-//! | A watch that breaks | begins anew with a list. Of that only what differs runs, and the owners of what went meanwhile. |
+//! | A change of the status, or of an object that it [`owns`](Controller::owns) | does not end a back-off and is no failure; the retry sees it. So an object that fails and writes its status runs as often as its back-off says, and not by its own echo. |
+//! | A change of an object that the controller [`watches`](Controller::watches) | ends the back-off of whom it concerns: what failed for want of a Secret runs when the Secret appears. |
+//! | A watch that breaks | begins anew with a list. Of that only what differs runs, and the owners of what went meanwhile. If something went that is watched, all objects run, behind those that change. |
+//! | A related kind that can't be listed | stops nothing else: after [`Config::list_timeout`] runs begin without it, and [`Health::unlisted`] names it. When it is there, all objects run. |
 //! | Groups | take turns, with [`Controller::group_by`]. |
 //! | A panic, a run over its time limit | is a failure of that object and touches no other. |
 //! | A deletion | takes timer and back-off away: no run comes later. |
@@ -54,7 +56,7 @@
 //! | Memory | is that of the objects ([`Config::managed_fields`]), and 0.3 kB for each child: its version and its owners. Of what is deleted nothing is kept. |
 //! | The end | Nothing new begins; what runs has its grace; a [`Report`] says what became of it. |
 //!
-//! A run does not begin before all watches have had their first list. [`rules`] names the tests of each promise, and
+//! A run does not begin before the list of the objects, and that of each related kind that can be listed. [`rules`] names the tests of each promise, and
 //! [`peers`] says which tests of kube-runtime and controller-runtime are which of ours.
 //!
 //! # The client
@@ -119,6 +121,7 @@ mod feed;
 pub mod finalizer;
 mod key;
 pub mod lease;
+mod lists;
 pub mod metrics;
 mod patience;
 mod put_back;
@@ -139,14 +142,14 @@ pub use self::key::ObjectKey;
 pub use self::metrics::Metrics;
 pub use self::running::{Health, Report, Running};
 pub use requeue;
-/// What [`Config::on_change`], [`Config::on_status`] and [`Config::on_related`] take. A controller needs the name alone;
+/// What [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`] take. A controller needs the name alone;
 /// the example below is of the queue beneath.
 ///
 /// ```
 /// use requeue_kube::{Config, InBackoff};
 ///
-/// // An object that fails runs at once when a related one changes; its failures count on.
-/// let config = Config::default().on_related(InBackoff::Run);
+/// // An object that fails runs at once when what it owns changes; its failures count on.
+/// let config = Config::default().on_owned(InBackoff::Run);
 /// ```
 ///
 #[doc(inline)]

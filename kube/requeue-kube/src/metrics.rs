@@ -10,6 +10,7 @@
 //! | `controller_runtime_reconcile_timeouts_total` | `controller` | runs over their time limit |
 //! | `controller_runtime_reconcile_time_seconds` | `controller` | a histogram of how long runs took, with controller-runtime's buckets |
 //! | `controller_runtime_max_concurrent_reconciles` | `controller` | how many may run at once; 0 is no bound |
+//! | `requeue_kube_watch_listed` | `controller`, `kind` | 1 while the watch of a kind has its list, 0 while it has none: a kind that can't be listed is 0 |
 //! | `controller_runtime_active_workers` | `controller` | how many run |
 //! | `rest_client_requests_total` | `code`, `method`, `host` | answers of the API server, if the client has the [layer](Metrics::client_layer); the code of a request without an answer is `<error>`, as client-go has it |
 //! | `leader_election_master_status` | `name` | 1 while this process leads, by the name of the lease: of an elector that [has the metrics](crate::lease::ElectorBuilder::metrics) |
@@ -67,6 +68,7 @@ pub struct Metrics {
     active: Family<Labels, Gauge>,
     requests: Family<Labels, Counter>,
     leads: Family<Labels, Gauge>,
+    listed: Family<Labels, Gauge>,
 }
 
 impl fmt::Debug for Metrics {
@@ -91,6 +93,7 @@ impl Metrics {
             active: Family::default(),
             requests: Family::default(),
             leads: Family::default(),
+            listed: Family::default(),
         };
         // The client adds `_total` to the names of counters.
         let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
@@ -114,6 +117,7 @@ impl Metrics {
         gauge("controller_runtime_max_concurrent_reconciles", help, &metrics.most);
         gauge("controller_runtime_active_workers", "How many objects are reconciled now", &metrics.active);
         gauge("leader_election_master_status", "1 while this process leads", &metrics.leads);
+        gauge("requeue_kube_watch_listed", "1 while the watch of a kind has its list", &metrics.listed);
         let help = "How long runs took";
         registry.register("controller_runtime_reconcile_time_seconds", help, metrics.time.clone());
         metrics
@@ -153,9 +157,27 @@ impl Metrics {
         self.queues.queue(name).map(Sink)
     }
 
+    /// The gauges of the watches of a controller.
+    pub(crate) fn listings(&self, name: &str) -> Listings {
+        Listings { listed: self.listed.clone(), controller: name.to_owned() }
+    }
+
     /// The gauge of an elector.
     pub(crate) fn leads(&self, name: &str) -> Gauge {
         self.leads.get_or_create_owned(&vec![("name", name.to_owned())])
+    }
+}
+
+/// Which watches of one controller have their list.
+pub(crate) struct Listings {
+    listed: Family<Labels, Gauge>,
+    controller: String,
+}
+
+impl Listings {
+    pub(crate) fn of(&self, kind: &str) -> Gauge {
+        let labels = vec![("controller", self.controller.clone()), ("kind", kind.to_owned())];
+        self.listed.get_or_create_owned(&labels)
     }
 }
 

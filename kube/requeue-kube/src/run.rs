@@ -9,6 +9,7 @@ use crate::metrics::{ControllerMetrics, Special};
 use crate::put_back::PutBack;
 use crate::{Action, Cause, Causes, Config, Current, ObjectKey};
 use kube::Resource;
+use kube::core::Status;
 use kube::runtime::reflector::{ObjectRef, Store};
 use requeue::{Failure, Outcome, RunReport};
 use std::error::Error as StdError;
@@ -270,15 +271,26 @@ fn causes(run: &mut requeue::Run<ObjectKey, Causes>) -> Causes {
 }
 
 /// Whether the API server refused a write because the object has changed.
+///
+/// Its answer is what is looked for, and not the error of kube that holds it: an error that is transparent has the
+/// source of what it wraps for its own, so that what it wraps is in no chain of sources.
 fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        if let Some(status) = answer(error) {
             return status.code == 409 && status.reason != "AlreadyExists";
         }
         next = error.source();
     }
     false
+}
+
+fn answer<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Status> {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        Some(_) => None,
+        None => error.downcast_ref::<Box<Status>>().map(|status| &**status).or_else(|| error.downcast_ref()),
+    }
 }
 
 /// The failure of a run that ended well and asked for a back-off.

@@ -4,15 +4,17 @@ use crate::controller::Controller;
 use crate::error::{Error, StartError};
 use crate::feed::{Feed, Trigger};
 use crate::lease::{Elector, Fence};
+use crate::lists::Lists;
 use crate::metrics::ControllerMetrics;
 use crate::run::{Results, Runs};
-use crate::watch::OnError;
+use crate::watch::{OnError, Start};
 use crate::{Action, Cause, Causes, Config, ObjectKey};
 use futures::FutureExt;
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
-use requeue::{Tokio, WorkQueue, Worker};
+use requeue::{KeyState, Page, Tokio, WorkQueue, Worker};
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
@@ -20,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How a controller is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +42,9 @@ pub struct Report {
     pub done: u64,
     /// So many runs were dropped at the end because their time was over, or because the lease was lost meanwhile.
     pub cancelled: usize,
-    /// So many objects were to be reconciled now or later, those whose run was dropped among them, and are not any more:
-    /// the next start lists them.
+    /// So many objects were to be reconciled, and are not any more: those that were ready, waited out a failure or a
+    /// debounce, or whose run was dropped. The next start lists them. One that only waited for its next look
+    /// ([`requeue`](crate::Action::requeue), [`resync`](crate::Config::resync)) is none of them.
     pub left: usize,
 }
 
@@ -48,14 +52,18 @@ pub struct Report {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// All watches have had their first list.
+    /// Runs may begin: the watch of the objects has had its list, and those of related kinds have had theirs or could
+    /// not have it in time ([`Config::list_timeout`]).
     pub synced: bool,
+    /// The kinds that have no list now: nobody has listed them yet, or there is no such kind, or this process may not
+    /// list it. Their watches go on trying.
+    pub unlisted: Vec<String>,
     /// This process leads, or the controller has no [`leader`](crate::Controller::leader). One that stands by is
     /// well.
     pub is_leader: bool,
     /// The controller has ended.
     pub ended: bool,
-    /// What went wrong in a watch last, if that is not a minute ago. The watch begins again by itself.
+    /// What went wrong in a watch last, with its kind, if that is not a minute ago. The watch begins again by itself.
     pub watch_error: Option<String>,
 }
 
@@ -73,7 +81,8 @@ struct State {
     feed: Feed,
     worker: Worker,
     held: Mutex<Held>,
-    watch_error: Arc<Mutex<Option<(tokio::time::Instant, String)>>>,
+    lists: Arc<Lists>,
+    watch_errors: Arc<WatchErrors>,
     stop: mpsc::Sender<Stopper>,
     /// Everything is to end at once.
     abort: watch::Sender<bool>,
@@ -188,13 +197,19 @@ where
         let (stop, stopped) = mpsc::channel(4);
         let (tell_report, report) = watch::channel(None);
         let (abort, aborted) = watch::channel(false);
-        let watch_error = Arc::new(Mutex::new(None));
+        let watch_errors = Arc::new(WatchErrors::default());
         let runs_name = name.clone();
-        let on_error = tell_watch_errors(name, watch_error.clone(), results);
+        let on_error = tell_watch_errors(name, watch_errors.clone(), results);
         let mut tasks = JoinSet::new();
-        let (unsynced, synced) = mpsc::channel(1);
+        let lists = opened.lists;
         for source in opened.sources {
-            let source = source(feed.clone(), unsynced.clone(), on_error.clone());
+            let start = Start {
+                feed: feed.clone(),
+                lists: lists.clone(),
+                on_error: on_error.clone(),
+                backoff: opened.backoff.clone(),
+            };
+            let source = source(start);
             let (stop, name) = (stop.clone(), runs_name.clone());
             tasks.spawn(async move {
                 // A stream of users' code may panic. A controller that is deaf to a part of what it is told of
@@ -223,9 +238,8 @@ where
                 _ = stop.send(how).await;
             });
         }
-        drop(unsynced);
         let (begin, begun) = tokio::sync::oneshot::channel::<Arc<State>>();
-        let (grace, all) = (opened.config.grace, store.clone());
+        let (config, all) = (opened.config, store.clone());
         let elector = opened.elector;
         let fence = elector.as_ref().map(Elector::fence);
         let task = tokio::spawn(async move {
@@ -233,7 +247,7 @@ where
             let sweep =
                 || all.state().iter().for_each(|object| state.feed.sweep(ObjectKey::from_obj(&**object)));
             let report = tokio::select! {
-                report = supervise(&state, tasks, synced, stopped, aborted, grace) => report,
+                report = supervise(&state, tasks, stopped, aborted, &config) => report,
                 // It does not end.
                 () = follow(&state, elector.as_ref(), sweep) => return,
             };
@@ -244,7 +258,8 @@ where
             feed,
             worker,
             held: Mutex::new(Held { by_lists: true, by_user: false, by_standby: fence.is_some() }),
-            watch_error,
+            lists,
+            watch_errors,
             stop,
             abort,
             report,
@@ -342,15 +357,12 @@ where
     #[must_use]
     pub fn health(&self) -> Health {
         let state = &self.state;
-        let watch_error = state.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
         Health {
-            synced: !state.held.lock().unwrap_or_else(PoisonError::into_inner).by_lists,
+            synced: state.lists.have_begun(),
+            unlisted: state.lists.unlisted(),
             is_leader: self.is_leader(),
             ended: state.has_ended(),
-            watch_error: watch_error
-                .as_ref()
-                .filter(|(at, _)| at.elapsed() < RECENT)
-                .map(|(_, error)| error.clone()),
+            watch_error: state.watch_errors.last(),
         }
     }
 
@@ -389,10 +401,45 @@ where
     })
 }
 
-/// What a watch's error becomes: a message, an item of the stream, and a part of the health.
+/// The last error of each watch, by its kind.
+#[derive(Default)]
+struct WatchErrors(Mutex<HashMap<Arc<str>, Told>>);
+
+struct Told {
+    text: String,
+    last: Instant,
+    /// When a message said so.
+    said: Instant,
+}
+
+impl WatchErrors {
+    /// `true` if this is to be told: a watch that fails in the same way again is told once a minute.
+    fn is_news(&self, kind: &Arc<str>, text: String) -> bool {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(kind) {
+            Some(told) if told.text == text && now - told.said < RECENT => {
+                told.last = now;
+                false
+            }
+            _ => {
+                all.insert(kind.clone(), Told { text, last: now, said: now });
+                true
+            }
+        }
+    }
+
+    fn last(&self) -> Option<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = all.iter().filter(|(_, told)| told.last.elapsed() < RECENT);
+        recent.max_by_key(|(_, told)| told.last).map(|(kind, told)| format!("{kind}: {}", told.text))
+    }
+}
+
+/// What a watch's error becomes: a part of the health, and, if it is news, a message and an item of the stream.
 fn tell_watch_errors<K, E>(
     name: Arc<str>,
-    last: Arc<Mutex<Option<(tokio::time::Instant, String)>>>,
+    errors: Arc<WatchErrors>,
     results: Option<Results<K, E>>,
 ) -> OnError
 where
@@ -400,10 +447,11 @@ where
     E: Send + 'static,
     Results<K, E>: Send + Sync,
 {
-    Arc::new(move |error| {
-        tracing::warn!(controller = &*name, "a watch failed and begins again: {error}");
-        let told = (tokio::time::Instant::now(), error.to_string());
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+    Arc::new(move |kind, error| {
+        if !errors.is_news(kind, error.to_string()) {
+            return;
+        }
+        tracing::warn!(controller = &*name, "the watch of {kind} failed and begins again: {error}");
         if let Some(results) = &results {
             // If a thousand results wait, the message above must do.
             drop(results.try_send(Err(Error::QueueError(error))));
@@ -415,15 +463,13 @@ where
 async fn supervise(
     state: &State,
     tasks: JoinSet<()>,
-    mut synced: mpsc::Receiver<()>,
     mut stopped: mpsc::Receiver<Stopper>,
     mut aborted: watch::Receiver<bool>,
-    grace: Duration,
+    config: &Config,
 ) -> Report {
     let mut how = tokio::select! {
         how = told(&mut stopped, &mut aborted) => how,
-        // Nobody sends: it ends when the last watch has had its list.
-        _ = synced.recv() => {
+        () = state.lists.begin(config.list_timeout) => {
             state.hold(|held| held.by_lists = false);
             told(&mut stopped, &mut aborted).await
         }
@@ -434,10 +480,10 @@ async fn supervise(
     let ended = loop {
         let time = match how {
             Stopper::Within(time) => time,
-            Stopper::Graceful | Stopper::Signal => grace,
+            Stopper::Graceful | Stopper::Signal => config.grace,
         };
         by_signal |= how == Stopper::Signal;
-        let now = tokio::time::Instant::now();
+        let now = Instant::now();
         // `None` is never, and so is a time that no clock can show.
         deadline = [deadline, now.checked_add(time)].into_iter().flatten().min();
         let left = deadline.map_or(Duration::MAX, |deadline| deadline - now);
@@ -450,14 +496,24 @@ async fn supervise(
         }
     };
     drop(tasks); // no watch goes on
+    let left = left(&state.queue);
     state.queue.shut_down();
     let report = Report {
         done: ended.done.saturating_sub(put_back.all()),
         cancelled: ended.cancelled + put_back.dropped().saturating_sub(dropped_before),
-        left: ended.ready + ended.waiting,
+        left,
     };
     tracing::info!("the controller has ended: {report:?}");
     report
+}
+
+/// How many objects something is to be done for. What waits for its next look alone is as it should be.
+fn left(queue: &WorkQueue<ObjectKey, Causes>) -> usize {
+    let is_left = |state: &KeyState| {
+        state.ready || state.held || state.backing_off || state.window_until.is_some() || state.attempt > 1
+    };
+    let count = |page: Page<ObjectKey>| page.keys.iter().filter(|(_, state)| is_left(state)).count();
+    queue.snapshot().map(count).sum()
 }
 
 /// Lets the controller run while its process leads. After the first list all objects are in the queue; in a later

@@ -5,24 +5,92 @@
 
 use crate::echo::{Version, asks_for_more};
 use crate::feed::{Feed, Trigger};
+use crate::lists::{List, Lists};
+use crate::patience::SharedBackoff;
 use crate::{Cause, ObjectKey};
 use futures::{FutureExt, Stream, StreamExt};
 use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::store::{Store, Writer};
 use kube::runtime::watcher::{self, Event};
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
-/// Hears of what goes wrong in a watch.
-pub(crate) type OnError = Arc<dyn Fn(watcher::Error) + Send + Sync>;
+/// Hears of what goes wrong in the watch of a kind.
+pub(crate) type OnError = Arc<dyn Fn(&Arc<str>, watcher::Error) + Send + Sync>;
 
-/// Goes when a watch has had its first list.
-pub(crate) type Unsynced = mpsc::Sender<()>;
+/// What a source of triggers gets when the controller starts.
+#[derive(Clone)]
+pub(crate) struct Start {
+    pub(crate) feed: Feed,
+    pub(crate) lists: Arc<Lists>,
+    pub(crate) on_error: OnError,
+    /// How long a watch that failed waits, if a user said so.
+    pub(crate) backoff: Option<SharedBackoff>,
+}
+
+impl Start {
+    /// The list of a watch of ours that is about to begin. Runs wait for those of all watches, so it is asked for before
+    /// any of them begins.
+    pub(crate) fn list_of_objects(&self, kind: &str) -> List {
+        self.lists.watch(kind.into(), true)
+    }
+
+    /// As [`list_of_objects`](Self::list_of_objects), of related objects.
+    pub(crate) fn list_of_related<O>(&self, relation: &Relation<O>) -> List {
+        self.lists.watch(relation.kind.clone(), false)
+    }
+}
+
+/// How objects of another kind concern ours.
+pub(crate) struct Relation<O> {
+    pub(crate) kind: Arc<str>,
+    /// They name ours as their owners.
+    pub(crate) is_owned: bool,
+    /// Whom an object concerns: a function of users', which may panic.
+    pub(crate) of: O,
+    /// All of ours.
+    pub(crate) all: Box<dyn Fn() -> Vec<ObjectKey> + Send + Sync>,
+}
+
+impl<O> Relation<O> {
+    /// Whom this object concerns, each once: of two triggers by one event the second would not be taken for the echo
+    /// that both are. A function that panics names nobody for this version of this object.
+    fn of<T>(&self, key: &ObjectKey, object: T) -> Vec<ObjectKey>
+    where
+        O: Fn(T) -> Vec<ObjectKey>,
+    {
+        let named = std::panic::catch_unwind(AssertUnwindSafe(|| (self.of)(object)));
+        let mut named = named.unwrap_or_else(|_| {
+            tracing::error!("the function that says whom {} {key} triggers panicked", self.kind);
+            Vec::new()
+        });
+        if named.len() > 1 {
+            let mut told = HashSet::with_capacity(named.len());
+            named.retain(|owner| told.insert(owner.clone()));
+        }
+        named
+    }
+
+    fn tell(&self, feed: &Feed, of: &ObjectKey, whom: &[ObjectKey], version: Option<&Version>, is_new: bool) {
+        for owner in whom {
+            let cause = Cause::Related { kind: self.kind.clone(), key: of.clone() };
+            let trigger = Trigger::new(owner.clone(), cause).by(version.cloned());
+            feed.trigger(Trigger { is_new, is_owned: self.is_owned, ..trigger });
+        }
+    }
+
+    /// All of ours are looked at: what a list shows may concern any of them.
+    fn sweep(&self, feed: &Feed) {
+        for key in (self.all)() {
+            feed.trigger(Trigger::new(key, Cause::Swept { kind: self.kind.clone() }));
+        }
+    }
+}
 
 /// Why an object is to be reconciled that was known as `old` and is now `new`. `None` if it is the same version.
 fn difference(old: Option<&ObjectMeta>, new: &ObjectMeta) -> Option<Cause> {
@@ -39,25 +107,27 @@ pub(crate) async fn objects<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     mut store: Writer<K>,
     dyntype: K::DynamicType,
-    feed: Feed,
-    unsynced: Unsynced,
-    on_error: OnError,
+    mut list: List,
+    start: Start,
 ) where
     K: Resource<DynamicType: Hash + Eq + Clone> + Clone + 'static,
 {
+    let Start { feed, on_error, .. } = start;
+    let kind: Arc<str> = K::kind(&dyntype).into();
+    let mut is_first = true;
     let reader = store.as_reader();
     let keeps = feed.managed_fields();
     let known = |key: &ObjectKey| reader.get(&key.to_ref(dyntype.clone()));
     let mut events = pin!(events);
-    let mut unsynced = Some(unsynced);
     // What the list that goes on has had, and what of it differs from the store. The store takes a list over
     // when it is complete, and a run that is triggered earlier would not see it.
     let (mut listed, mut differs) = (HashSet::new(), Vec::new());
     while let Some(event) = events.next().await {
+        list.hears(&event);
         let mut event = match event {
             Ok(event) => event,
             Err(e) => {
-                on_error(e);
+                on_error(&kind, e);
                 continue;
             }
         };
@@ -97,64 +167,67 @@ pub(crate) async fn objects<K>(
                 let gone: Vec<_> =
                     reader.state().iter().map(keys).filter(|key| !listed.contains(key)).collect();
                 store.apply_watcher_event(&event);
-                let first = unsynced.take().is_some();
                 for (key, cause) in differs.drain(..) {
                     // No version: between two lists other writes may hide behind that of a run.
-                    feed.trigger(Trigger::new(key, if first { Cause::Listed } else { cause }));
+                    feed.trigger(Trigger::new(key, if is_first { Cause::Listed } else { cause }));
                 }
                 gone.iter().for_each(|key| feed.gone(key));
                 listed = HashSet::new();
+                is_first = false;
+                list.is_complete();
             }
         }
     }
-    never_listed(unsynced, &K::kind(&dyntype)).await;
+    if is_first {
+        never_listed(&kind);
+    }
 }
 
-/// The stream of events has ended. If its first list was not complete, nothing may ever run.
-async fn never_listed(unsynced: Option<Unsynced>, kind: &str) {
-    if unsynced.is_some() {
-        tracing::error!("the events of {kind} ended before their first list was complete: nothing runs");
-        std::future::pending::<()>().await;
-    }
+/// The events of the objects have ended without a list of them.
+fn never_listed(kind: &str) {
+    tracing::error!("the events of {kind} ended before their first list was complete: nothing runs");
 }
 
 /// Triggers the objects that somebody else's watch tells of, who also keeps the store. Of each object is remembered
 /// how it was, so that a list which repeats the watch triggers what differs.
-pub(crate) async fn touched<K>(
-    objects: impl Stream<Item = watcher::Result<K>>,
+pub(crate) async fn touched<K, O>(
+    objects: impl Stream<Item = watcher::Result<O>>,
     store: Store<K>,
     dyntype: K::DynamicType,
-    feed: Feed,
-    unsynced: Unsynced,
-    on_error: OnError,
+    list: List,
+    start: Start,
 ) where
     K: Resource<DynamicType: Hash + Eq + Clone> + Clone + 'static,
+    O: Borrow<K>,
 {
+    let Start { feed, on_error, .. } = start;
+    let kind: Arc<str> = K::kind(&dyntype).into();
     let mut known: HashMap<ObjectKey, ObjectMeta> = HashMap::new();
     let mut objects = pin!(objects);
     let mut ready = pin!(store.wait_until_ready().fuse());
-    let mut unsynced = Some(unsynced);
+    let mut is_listed = false;
     loop {
         let object = tokio::select! {
             // The store may be ready already: then what comes is a change.
             biased;
-            listed = &mut ready => {
-                if listed.is_err() {
-                    break;
+            ready = &mut ready => {
+                if ready.is_err() {
+                    return never_listed(&kind);
                 }
-                unsynced = None;
+                is_listed = true;
+                list.is_complete();
                 continue;
             }
             object = objects.next() => object,
         };
         match object {
             Some(Ok(object)) => {
-                let key = ObjectKey::from_obj(&object);
+                let object = object.borrow();
+                let key = ObjectKey::from_obj(object);
                 let meta = ObjectMeta { managed_fields: None, ..object.meta().clone() };
                 if let Some(cause) = difference(known.get(&key), &meta) {
-                    let listed = unsynced.is_some();
-                    let version = Version::of(&meta).filter(|_| !listed);
-                    let cause = if listed { Cause::Listed } else { cause };
+                    let version = Version::of(&meta).filter(|_| is_listed);
+                    let cause = if is_listed { cause } else { Cause::Listed };
                     feed.trigger(Trigger::new(key.clone(), cause).by(version));
                 }
                 known.insert(key, meta);
@@ -163,66 +236,51 @@ pub(crate) async fn touched<K>(
                     known.retain(|key, _| store.get(&key.to_ref(dyntype.clone())).is_some());
                 }
             }
-            Some(Err(e)) => on_error(e),
+            Some(Err(e)) => on_error(&kind, e),
+            None if is_listed => return,
             // The store may have its list later than the last object.
-            None if unsynced.is_some() && ready.as_mut().await.is_ok() => return,
-            None => break,
+            None if ready.as_mut().await.is_ok() => {
+                list.is_complete();
+                return;
+            }
+            None => return never_listed(&kind),
         }
     }
-    never_listed(unsynced, &K::kind(&dyntype)).await;
 }
 
 /// Triggers the objects to which others belong. Of each related object its version is remembered and to whom it
 /// belongs, so that a list after a broken watch tells what went meanwhile, and nothing that is as it was.
-pub(crate) async fn related<C>(
+pub(crate) async fn related<C, O>(
     events: impl Stream<Item = watcher::Result<Event<C>>>,
-    kind: Arc<str>,
-    owners: impl Fn(C) -> Vec<ObjectKey>,
-    feed: Feed,
-    unsynced: Unsynced,
-    on_error: OnError,
+    relation: Relation<O>,
+    mut list: List,
+    start: Start,
 ) where
     C: Resource + 'static,
+    O: Fn(C) -> Vec<ObjectKey>,
 {
-    // A mapper is users' code. One that panics triggers nothing for this version of this object.
-    let owners = |object: C| {
-        let key = ObjectKey::from_obj(&object);
-        let mut all = std::panic::catch_unwind(AssertUnwindSafe(|| owners(object))).unwrap_or_else(|_| {
-            tracing::error!("the function that says whom {kind} {key} triggers panicked");
-            Vec::new()
-        });
-        // One event is one trigger: of two the second would not be taken for the echo that both are.
-        if all.len() > 1 {
-            let mut told = HashSet::with_capacity(all.len());
-            all.retain(|owner| told.insert(owner.clone()));
-        }
-        all
-    };
+    let Start { feed, on_error, .. } = start;
+    let mut is_first = true;
     let mut known: HashMap<ObjectKey, Known> = HashMap::new();
     let mut listed = HashSet::new();
-    let mut unsynced = Some(unsynced);
     let mut events = pin!(events);
-    let tell_by = |key: &ObjectKey, owners: &[ObjectKey], version: Option<&Version>, is_new: bool| {
-        for owner in owners {
-            let cause = Cause::Related { kind: kind.clone(), key: key.clone() };
-            feed.trigger(Trigger { is_new, ..Trigger::new(owner.clone(), cause).by(version.cloned()) });
-        }
-    };
-    let tell = |key: &ObjectKey, owners: &[ObjectKey]| tell_by(key, owners, None, false);
+    let tell = |key: &ObjectKey, owners: &[ObjectKey]| relation.tell(&feed, key, owners, None, false);
     let tell_of = |key: &ObjectKey, old: Option<&Known>, new: &Known, version: Option<&Version>| {
         if old.is_none_or(|old| !old.is(new)) {
             // To whom it does not belong any more hears of it too.
             let left = old.iter().flat_map(|old| old.owners.iter());
             let left: Vec<_> = left.filter(|owner| !new.owners.contains(owner)).cloned().collect();
             tell(key, &left);
-            tell_by(key, &new.owners, version, old.is_none_or(|old| !old.is_same_object(new)));
+            let is_new = old.is_none_or(|old| !old.is_same_object(new));
+            relation.tell(&feed, key, &new.owners, version, is_new);
         }
     };
     while let Some(event) = events.next().await {
+        list.hears(&event);
         let event = match event {
             Ok(event) => event,
             Err(e) => {
-                on_error(e);
+                on_error(&relation.kind, e);
                 continue;
             }
         };
@@ -231,15 +289,17 @@ pub(crate) async fn related<C>(
             Event::Apply(object) => {
                 let key = ObjectKey::from_obj(&object);
                 let version = Version::of(object.meta());
-                let new = Known { version: version.clone(), owners: owners(object).into() };
+                let new = Known { version: version.clone(), owners: relation.of(&key, object).into() };
                 tell_of(&key, known.get(&key), &new, version.as_ref());
                 known.insert(key, new);
             }
             Event::InitApply(object) => {
                 let key = ObjectKey::from_obj(&object);
-                let new = Known { version: Version::of(object.meta()), owners: owners(object).into() };
-                // Before its first list everything is new, and the first list of the objects triggers all of them.
-                if unsynced.is_none() {
+                let version = Version::of(object.meta());
+                let new = Known { version, owners: relation.of(&key, object).into() };
+                // Before its first list everything is new. The first list of the objects triggers all of them, or,
+                // if they did not wait for this one, its end does.
+                if !is_first {
                     tell_of(&key, known.get(&key), &new, None);
                 }
                 known.insert(key.clone(), new);
@@ -249,7 +309,7 @@ pub(crate) async fn related<C>(
                 let key = ObjectKey::from_obj(&object);
                 // A mapper that looks into a store may name others by now than when the object was seen last. Both
                 // hear of it.
-                let mut of_it = owners(object);
+                let mut of_it = relation.of(&key, object);
                 for owner in known.remove(&key).iter().flat_map(|old| old.owners.iter()) {
                     if !of_it.contains(owner) {
                         of_it.push(owner.clone());
@@ -258,7 +318,8 @@ pub(crate) async fn related<C>(
                 tell(&key, &of_it);
             }
             Event::InitDone => {
-                unsynced = None;
+                is_first = false;
+                let before = known.len();
                 known.retain(|key, old| {
                     let stays = listed.contains(key);
                     if !stays {
@@ -267,10 +328,40 @@ pub(crate) async fn related<C>(
                     stays
                 });
                 listed = HashSet::new();
+                // A mapper can't be asked whom it concerns now that an object is gone. Owners are what they were.
+                let gone = known.len() < before && !relation.is_owned;
+                // What failed for want of the kind is named by nothing in its list.
+                if list.is_complete() || gone {
+                    relation.sweep(&feed);
+                }
             }
         }
     }
-    never_listed(unsynced, &kind).await;
+}
+
+/// Triggers the objects that those of a stream concern. The stream tells neither what is gone nor when it has told of
+/// all.
+pub(crate) async fn told<C, T>(
+    objects: impl Stream<Item = watcher::Result<T>>,
+    relation: Relation<impl Fn(T) -> Vec<ObjectKey>>,
+    start: Start,
+) where
+    C: Resource,
+    T: Borrow<C>,
+{
+    let Start { feed, on_error, .. } = start;
+    let mut objects = pin!(objects);
+    while let Some(object) = objects.next().await {
+        match object {
+            Ok(object) => {
+                let meta = object.borrow().meta();
+                let (key, version) = (ObjectKey::of_meta(meta), Version::of(meta));
+                let owners = relation.of(&key, object);
+                relation.tell(&feed, &key, &owners, version.as_ref(), false);
+            }
+            Err(e) => on_error(&relation.kind, e),
+        }
+    }
 }
 
 /// What is remembered of a related object.
@@ -284,7 +375,9 @@ impl Known {
         self.version.as_ref().zip(other.version.as_ref()).is_some_and(|(old, new)| old.uid == new.uid)
     }
 
+    /// It is the same version. A mapper may name others now, because they have begun to refer to it since: their own
+    /// change has told them.
     fn is(&self, other: &Self) -> bool {
-        self.version.is_some() && self.version == other.version && self.owners == other.owners
+        self.version.is_some() && self.version == other.version
     }
 }

@@ -336,6 +336,18 @@ impl Server {
         self.shared.state().failing.extend(std::iter::repeat_n(failing, requests));
     }
 
+    /// From now on each request for a kind has this code as answer, and nothing else happens: 403 as if access was not
+    /// granted, 404 as if there was no such kind. `None` takes it back. Watches that are open go on: see
+    /// [`drop_watches_of`](Self::drop_watches_of).
+    pub fn refuse<K: Resource<DynamicType = ()>>(&self, code: impl Into<Option<u16>>) {
+        let mut state = self.shared.state();
+        let Ok(kind) = place_of::<K>(&state.store.kinds) else { return };
+        match code.into() {
+            Some(code) => drop(state.refused.insert(kind, code)),
+            None => drop(state.refused.remove(&kind)),
+        }
+    }
+
     /// The next request that writes is done, but instead of its answer the client gets an error of the connection.
     pub fn lose_answer_of_next_write(&self) {
         self.shared.state().loses_answers += 1;

@@ -99,7 +99,7 @@ async fn serve(shared: Arc<Shared>, request: Request) -> Result<Answer, io::Erro
     if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
-    let fails = shared.state().fails(is_write);
+    let fails = shared.state().fails(target.kind, is_write);
     if let Some(code) = fails {
         return refused(&Refusal::asked_for(code));
     }

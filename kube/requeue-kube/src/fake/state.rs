@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) paused: BTreeSet<Option<usize>>,
     pub(super) delay: Duration,
     pub(super) failing: VecDeque<Failing>,
+    /// Kinds each request for which has an error.
+    pub(super) refused: HashMap<usize, u16>,
     pub(super) loses_answers: u32,
     pub(super) requests: HashMap<(&'static str, usize), u64>,
     pub(super) writes: u64,
@@ -69,6 +71,7 @@ impl State {
             paused: BTreeSet::new(),
             delay: Duration::ZERO,
             failing: VecDeque::new(),
+            refused: HashMap::new(),
             loses_answers: 0,
             requests: HashMap::new(),
             writes: 0,
@@ -84,7 +87,10 @@ impl State {
     }
 
     /// The error that the next request is to have, if a test asked for one.
-    pub(super) fn fails(&mut self, is_write: bool) -> Option<u16> {
+    pub(super) fn fails(&mut self, kind: usize, is_write: bool) -> Option<u16> {
+        if let Some(code) = self.refused.get(&kind) {
+            return Some(*code);
+        }
         let place = self.failing.iter().position(|failing| is_write || !failing.writes_only)?;
         self.failing.remove(place).map(|failing| failing.code)
     }

@@ -4,6 +4,7 @@
 
 mod figures;
 mod s07;
+mod s08;
 mod s14;
 mod s15;
 mod scenarios;

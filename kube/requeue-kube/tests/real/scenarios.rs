@@ -26,7 +26,7 @@ pub(crate) async fn create(world: &World, sites: impl Iterator<Item = Website>) 
     made
 }
 
-async fn change(world: &World, name: &str, spec: serde_json::Value) -> Instant {
+pub(crate) async fn change(world: &World, name: &str, spec: serde_json::Value) -> Instant {
     let patch = Patch::Merge(json!({ "spec": spec }));
     world.sites.patch(name, &PatchParams::default(), &patch).await.unwrap();
     Instant::now()
@@ -41,7 +41,7 @@ fn with_mode(mode: &str) -> WebsiteSpec {
 }
 
 /// The runs of each site.
-fn by_name(cx: &Ctx) -> HashMap<String, Vec<Ran>> {
+pub(crate) fn by_name(cx: &Ctx) -> HashMap<String, Vec<Ran>> {
     let mut runs = HashMap::<_, Vec<_>>::new();
     for run in cx.runs.lock().unwrap().iter() {
         runs.entry(run.name.clone()).or_default().push(run.clone());
@@ -247,70 +247,6 @@ async fn s06_what_is_in_work_when_the_api_server_dies_is_done_when_it_is_back() 
     let well = || by_name(&cx).values().filter(|runs| runs.last().is_some_and(|run| run.well)).count();
     until("all", || well() == count && running.stats().waiting == 0 && running.stats().ready == 0).await;
     figure("all done after the API server is back", ready.elapsed(), Duration::from_secs(10));
-    running.drain(Duration::from_secs(10)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn s08_a_change_comes_before_the_list_of_a_start_and_nobody_waits_for_ever() {
-    let Some(world) = World::new("s08").await else { return };
-    let count = size(10_000, 500);
-    let slow = WebsiteSpec { sleep_ms: 20, ..WebsiteSpec::default() };
-    create(&world, named("s", count, &slow)).await;
-    let cx = world.ctx();
-    let began = Instant::now();
-    let running = world.start(Config::default().concurrency(4).max_wait(Duration::from_secs(2)), &cx);
-    until("the lists", || running.health().synced).await;
-    until("some runs", || cx.count() > 20).await;
-    let last = format!("s{}", count - 1);
-    assert!(cx.runs_of(&last).is_empty());
-    let at = change(&world, &last, json!({ "stamp": 1 })).await;
-    until("the change", || cx.runs_of(&last).iter().any(|run| run.stamp == 1)).await;
-    figure(
-        "a change beside a list",
-        cx.runs_of(&last)[0].began.saturating_duration_since(at),
-        Duration::from_millis(100),
-    );
-    assert!(by_name(&cx).len() < count, "the list was through before");
-    until("the rest of the list", || by_name(&cx).len() == count).await;
-    let took: Duration = cx.runs.lock().unwrap().iter().map(|run| run.ended - run.began).sum();
-    figure("the whole list", began.elapsed(), took / 4 + took / 20);
-    running.drain(Duration::from_secs(10)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn s08_beside_endless_changes_all_of_a_list_has_run_when_it_has_waited_for_so_long() {
-    let Some(world) = World::new("s08-endless").await else { return };
-    let (count, hot, max_wait) = (size(500, 30), 8, Duration::from_secs(size(20, 2) as u64));
-    let slow = WebsiteSpec { sleep_ms: 20, ..WebsiteSpec::default() };
-    create(&world, named("s", count, &slow)).await;
-    create(&world, named("hot", hot, &slow)).await;
-    let cx = world.ctx();
-    // A hot site is changed in each of its runs: more is always to be done than there are workers for.
-    let (sites, changes) = (world.sites.clone(), Arc::new(AtomicUsize::new(0)));
-    let reconcile = move |site: Arc<Website>, cx: Arc<Ctx>| {
-        let (sites, changes) = (sites.clone(), changes.clone());
-        async move {
-            if site.name_any().starts_with("hot") {
-                let patch = Patch::Merge(json!({"spec": {"stamp": changes.fetch_add(1, SeqCst) + 1}}));
-                sites.patch(&site.name_any(), &PatchParams::default(), &patch).await.unwrap();
-            }
-            crate::website::reconcile(site, cx).await
-        }
-    };
-    let config = Config::default().concurrency(4).max_wait(max_wait);
-    let running = world
-        .controller()
-        .with_config(config)
-        .start(reconcile, |_, _, _| Action::backoff(), cx.clone())
-        .unwrap();
-    until("the lists", || running.health().synced).await;
-    let began = Instant::now();
-    until("all of the list", || by_name(&cx).len() == count + hot).await;
-    figure("all of the list beside endless changes", began.elapsed(), max_wait + Duration::from_secs(1));
-    let first = |name: String| cx.runs_of(&name)[0].began;
-    let last = (0..count).map(|n| first(format!("s{n}"))).max().unwrap();
-    let meanwhile = cx.runs.lock().unwrap().iter().filter(|run| run.stamp > 0 && run.ended < last).count();
-    eprintln!("{meanwhile} other runs meanwhile");
     running.drain(Duration::from_secs(10)).await;
 }
 

@@ -1,41 +1,39 @@
 //! The builder of a controller.
 
+mod related;
+
 use crate::echo::Echoes;
 use crate::error::{Error, StartError};
-use crate::feed::{Feed, Trigger};
+use crate::feed::Feed;
 use crate::lease::Elector;
+use crate::lists::Lists;
 use crate::metrics::ControllerMetrics;
-use crate::patience::patiently;
+use crate::patience::{SharedBackoff, patiently};
 use crate::running::{Running, Stopper};
-use crate::watch::{self, OnError, Unsynced};
-use crate::{Action, Cause, Causes, Config, Metrics, ObjectKey};
+use crate::watch::{self, Start};
+use crate::{Action, Causes, Config, Metrics, ObjectKey};
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use kube::Resource;
 use kube::api::Api;
-use kube::core::{ClusterResourceScope, DynamicResourceScope};
-#[expect(
-    deprecated,
-    reason = "its successor takes another `Api`, and `owns` takes the one that kube's takes"
-)]
-use kube::runtime::metadata_watcher;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 use requeue::limiter::{Bucket, Exponential, Jitter, MaxOf, RateLimiter};
 use requeue::{Debounce, TokioClock, TokioClockError, WorkQueue};
 use serde::de::DeserializeOwned;
-use std::any::TypeId;
+use std::borrow::Borrow;
 use std::fmt;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use tokio::task::consume_budget;
 
 /// A source of triggers, run as a task until the controller ends.
-type Source = Box<dyn FnOnce(Feed, Unsynced, OnError) -> BoxFuture<'static, ()> + Send>;
+type Source = Box<dyn FnOnce(Start) -> BoxFuture<'static, ()> + Send>;
 
 type Grouping =
     Box<dyn FnOnce(requeue::Builder<ObjectKey, Causes>) -> requeue::Builder<ObjectKey, Causes> + Send>;
@@ -85,6 +83,7 @@ where
     sources: Vec<Source>,
     stop: Vec<BoxFuture<'static, Stopper>>,
     config: Config,
+    backoff: Option<SharedBackoff>,
     name: String,
     grouping: Option<Grouping>,
     limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
@@ -130,7 +129,8 @@ where
     /// As [`new`](Self::new), for a kind that is known only at run time.
     pub fn new_with(api: Api<K>, wc: watcher::Config, dyntype: K::DynamicType) -> Self {
         let read = read_by(api.clone().into_client(), dyntype.clone());
-        let controller = Self::for_events_with(patiently(watcher(api, wc)), dyntype);
+        let events = move || watcher(api.clone(), wc.clone());
+        let controller = Self::of_events(dyntype, move |start| patiently(events, start.backoff.clone()));
         Self { read: Some(read), ..controller }
     }
 
@@ -149,10 +149,18 @@ where
         events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
         dyntype: K::DynamicType,
     ) -> Self {
+        Self::of_events(dyntype, |_| in_turns(events))
+    }
+
+    fn of_events<S>(dyntype: K::DynamicType, events: impl FnOnce(&Start) -> S + Send + 'static) -> Self
+    where
+        S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+    {
         let writer = Writer::new(dyntype.clone());
         let (store, of) = (writer.as_reader(), dyntype.clone());
-        let objects: Source = Box::new(move |feed, unsynced, on_error| {
-            watch::objects(in_turns(events), writer, of, feed, unsynced, on_error).boxed()
+        let objects: Source = Box::new(move |start| {
+            let list = start.list_of_objects(&K::kind(&of));
+            watch::objects(events(&start), writer, of, list, start).boxed()
         });
         Self::of_source(objects, store, dyntype)
     }
@@ -196,9 +204,40 @@ where
         reader: Store<K>,
         dyntype: K::DynamicType,
     ) -> Self {
+        Self::of_objects(in_turns(trigger), reader, dyntype)
+    }
+
+    /// A controller of the objects that a shared store of kube's tells a subscriber of
+    /// (`reflector::store_shared`, in kube's feature `unstable-runtime`): as kube's `for_shared_stream`. It
+    /// promises what [`for_stream`](Self::for_stream) does. The program polls the stream of the store's writer.
+    pub fn for_shared_stream(trigger: impl Stream<Item = Arc<K>> + Send + 'static, reader: Store<K>) -> Self
+    where
+        K::DynamicType: Default,
+    {
+        Self::for_shared_stream_with(trigger, reader, K::DynamicType::default())
+    }
+
+    /// As [`for_shared_stream`](Self::for_shared_stream), for a kind that is known only at run time.
+    pub fn for_shared_stream_with(
+        trigger: impl Stream<Item = Arc<K>> + Send + 'static,
+        reader: Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self {
+        Self::of_objects(related::polled(trigger).map(Ok), reader, dyntype)
+    }
+
+    fn of_objects<O>(
+        trigger: impl Stream<Item = watcher::Result<O>> + Send + 'static,
+        reader: Store<K>,
+        dyntype: K::DynamicType,
+    ) -> Self
+    where
+        O: Borrow<K> + Send + 'static,
+    {
         let (store, of) = (reader.clone(), dyntype.clone());
-        let objects: Source = Box::new(move |feed, unsynced, on_error| {
-            watch::touched(in_turns(trigger), store, of, feed, unsynced, on_error).boxed()
+        let objects: Source = Box::new(move |start| {
+            let list = start.list_of_objects(&K::kind(&of));
+            watch::touched(trigger, store, of, list, start).boxed()
         });
         Self::of_source(objects, reader, dyntype)
     }
@@ -211,6 +250,7 @@ where
             sources: vec![objects],
             stop: Vec::new(),
             config: Config::default(),
+            backoff: None,
             name,
             grouping: None,
             limiter: None,
@@ -223,6 +263,24 @@ where
     /// The settings: how many at once, back-off, time limit and the rest.
     pub fn with_config(self, config: Config) -> Self {
         Self { config, ..self }
+    }
+
+    /// How long a watch that failed waits before it begins again, for all watches of the controller together: a success
+    /// of any [resets](Backoff::reset) it. A back-off that has no answer leaves it to the controller.
+    ///
+    /// Unless it is set, a watch waits for 50 ms to 1 s while the API server can't be reached, 1 s to 2 s if there is no
+    /// such kind or this process may not watch it, and client-go's 0.8 s to 30 s after other errors.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::runtime::watcher::DefaultBackoff;
+    /// use requeue_kube::Controller;
+    ///
+    /// let controller = Controller::<ConfigMap>::for_events(futures::stream::pending());
+    /// let controller = controller.trigger_backoff(DefaultBackoff::default()); // kube's
+    /// ```
+    pub fn trigger_backoff(self, backoff: impl Backoff + 'static) -> Self {
+        Self { backoff: Some(Arc::new(Mutex::new(Box::new(backoff)))), ..self }
     }
 
     /// The name in metrics and messages. The kind in lower case unless it is set.
@@ -277,141 +335,8 @@ where
         Self { limiter: Some(Box::new(limiter)), ..self }
     }
 
-    /// Watches objects that name one of ours as an owner; their changes trigger it. Only their metadata is
-    /// watched, and of that only version and owners are kept.
-    ///
-    /// An owner is of the same namespace, or of none. The reconciler makes the reference
-    /// ([`Resource::controller_owner_ref`]); so a child that is gone runs its owner, which makes it again.
-    pub fn owns<C>(self, api: Api<C>, wc: watcher::Config) -> Self
-    where
-        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
-        self.owns_with(api, (), wc)
-    }
-
-    /// As [`owns`](Self::owns), for a kind that is known only at run time.
-    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
-    pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, wc: watcher::Config) -> Self
-    where
-        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
-            + Clone
-            + DeserializeOwned
-            + Debug
-            + Send
-            + 'static,
-    {
-        let (of, store) = (self.dyntype.clone(), self.store());
-        let owners = move |meta: &kube::api::ObjectMeta| {
-            let namespace = meta.namespace.as_deref();
-            let owners = meta.owner_references.iter().flatten();
-            owners
-                .filter_map(|owner| ObjectRef::<K>::from_owner_ref(namespace, owner, of.clone()))
-                .map(|owner| owner_key(&store, &owner))
-                .collect()
-        };
-        let kind = C::kind(&dyntype).into();
-        #[expect(deprecated, reason = "see its `use`")]
-        let events = patiently(metadata_watcher(api, wc));
-        self.source(move |feed, unsynced, on_error| {
-            watch::related(events, kind, move |child| owners(child.meta()), feed, unsynced, on_error)
-        })
-    }
-
-    /// Watches objects of another kind; a function says which of ours each of them triggers, when it is made, changes
-    /// or goes.
-    ///
-    /// The function gets each version of each object once, in the task of its watch; so it is quick, and it looks into
-    /// [`store`](Self::store) where it needs to know our objects. Nothing of what is watched is kept but version and
-    /// what the function answered. Two consequences: an object of ours that begins to refer to another one is
-    /// triggered by its own change and reads it; and what went while the watch was broken triggers those that the
-    /// function named when it was seen last.
-    ///
-    /// ```no_run
-    /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
-    /// use kube::{Api, runtime::reflector::ObjectRef, runtime::watcher};
-    /// use requeue_kube::Controller;
-    ///
-    /// # fn doc(client: kube::Client) {
-    /// let apps = Controller::new(Api::<Deployment>::all(client.clone()), watcher::Config::default());
-    /// let all = apps.store();
-    /// // all Deployments of the namespace in which a Secret changes
-    /// let of = move |secret: Secret| {
-    ///     let apps = all.state().into_iter().map(|app| ObjectRef::from_obj(&*app));
-    ///     apps.filter(move |app| app.namespace == secret.metadata.namespace)
-    /// };
-    /// let apps = apps.watches(Api::<Secret>::all(client), watcher::Config::default(), of);
-    /// # }
-    /// ```
-    pub fn watches<C, I>(
-        self,
-        api: Api<C>,
-        wc: watcher::Config,
-        mapper: impl Fn(C) -> I + Send + Sync + 'static,
-    ) -> Self
-    where
-        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-        I: IntoIterator<Item = ObjectRef<K>> + 'static,
-    {
-        self.watches_with(api, (), wc, mapper)
-    }
-
-    /// As [`watches`](Self::watches), for a kind that is known only at run time.
-    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
-    pub fn watches_with<C, I>(
-        self,
-        api: Api<C>,
-        dyntype: C::DynamicType,
-        wc: watcher::Config,
-        mapper: impl Fn(C) -> I + Send + Sync + 'static,
-    ) -> Self
-    where
-        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
-            + Clone
-            + DeserializeOwned
-            + Debug
-            + Send
-            + 'static,
-        I: IntoIterator<Item = ObjectRef<K>> + 'static,
-    {
-        let kind = C::kind(&dyntype).into();
-        let events = patiently(watcher(api, wc));
-        let owners =
-            move |object: C| mapper(object).into_iter().map(|object| ObjectKey::of(&object)).collect();
-        self.source(move |feed, unsynced, on_error| {
-            watch::related(events, kind, owners, feed, unsynced, on_error)
-        })
-    }
-
-    /// Each item of the stream triggers an object.
-    pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
-        self.source(move |feed, unsynced, _| {
-            drop(unsynced);
-            in_turns(trigger).for_each(move |object| {
-                feed.trigger(Trigger::new(ObjectKey::of(&object), Cause::Asked));
-                std::future::ready(())
-            })
-        })
-    }
-
-    /// Each item of the stream triggers all objects.
-    pub fn reconcile_all_on(self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
-        let store = self.store();
-        self.source(move |feed, unsynced, _| {
-            drop(unsynced);
-            in_turns(trigger).for_each(move |()| {
-                for object in store.state() {
-                    feed.trigger(Trigger::new(ObjectKey::from_obj(&*object), Cause::Asked));
-                }
-                std::future::ready(())
-            })
-        })
-    }
-
-    fn source<Fut>(mut self, source: impl FnOnce(Feed, Unsynced, OnError) -> Fut + Send + 'static) -> Self
-    where
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.sources.push(Box::new(|feed, unsynced, on_error| source(feed, unsynced, on_error).boxed()));
+    fn source(mut self, source: impl FnOnce(Start) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
+        self.sources.push(Box::new(source));
         self
     }
 
@@ -546,6 +471,7 @@ where
             queue = queue.label("controller", self.name.clone()).metrics(sink);
             metrics = Some(all.controller(&self.name, config.concurrency));
         }
+        let lists = Lists::new(self.metrics.as_ref().map(|all| all.listings(&self.name)));
         let queue = queue.build().map_err(|e| e.to_string())?;
         let feed = Feed::new(queue.clone(), clock, Arc::new(Echoes::default()), &config);
         Ok(Opened {
@@ -556,6 +482,8 @@ where
             store: self.store,
             dyntype: self.dyntype,
             sources: self.sources,
+            lists,
+            backoff: self.backoff,
             stop: self.stop,
             read: self.read,
             metrics,
@@ -607,28 +535,12 @@ pub(crate) struct Opened<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> 
     pub(crate) store: Store<K>,
     pub(crate) dyntype: K::DynamicType,
     pub(crate) sources: Vec<Source>,
+    pub(crate) lists: Arc<Lists>,
+    pub(crate) backoff: Option<SharedBackoff>,
     pub(crate) stop: Vec<BoxFuture<'static, Stopper>>,
     pub(crate) read: Option<Read<K>>,
     pub(crate) metrics: Option<ControllerMetrics>,
     pub(crate) elector: Option<Elector>,
-}
-
-/// The key of an owner. An owner reference says no namespace: it is the child's, or the owner has none. Of a type that
-/// is known; of one that is known only at run time the store tells, which finds such an owner by either.
-fn owner_key<K>(store: &Store<K>, owner: &ObjectRef<K>) -> ObjectKey
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
-    let scope = TypeId::of::<K::Scope>();
-    if scope == TypeId::of::<ClusterResourceScope>() {
-        return ObjectKey::new(None, &owner.name);
-    }
-    if scope == TypeId::of::<DynamicResourceScope>()
-        && let Some(owner) = store.get(owner)
-    {
-        return ObjectKey::from_obj(&*owner);
-    }
-    ObjectKey::of(owner)
 }
 
 /// Reads an object from the API server. `None` if it is not there.

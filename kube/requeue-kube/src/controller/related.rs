@@ -1,0 +1,370 @@
+//! Which other objects, and what else, triggers those of a controller.
+
+use super::{Controller, in_turns};
+use crate::feed::Trigger;
+use crate::patience::patiently;
+use crate::watch::{self, Relation, Start};
+use crate::{Cause, ObjectKey};
+use futures::{FutureExt, Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+use kube::api::{Api, ObjectMeta};
+use kube::core::{ClusterResourceScope, DynamicResourceScope, PartialObjectMeta};
+#[expect(
+    deprecated,
+    reason = "its successor takes another `Api`, and `owns` takes the one that kube's takes"
+)]
+use kube::runtime::metadata_watcher;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use serde::de::DeserializeOwned;
+use std::any::TypeId;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+impl<K> Controller<K>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    /// Watches objects that name one of ours as an owner; their changes trigger it. Only their metadata is
+    /// watched, and of that only version and owners are kept.
+    ///
+    /// An owner is of the same namespace, or of none, and is known by its group and kind, whatever the version of the
+    /// reference. The reconciler makes the reference ([`Resource::controller_owner_ref`]); so a child that is gone runs
+    /// its owner, which makes it again.
+    ///
+    /// A child ends no back-off of its owner: see [`Config::on_owned`](crate::Config::on_owned).
+    pub fn owns<C>(self, api: Api<C>, wc: watcher::Config) -> Self
+    where
+        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        self.owns_with(api, (), wc)
+    }
+
+    /// As [`owns`](Self::owns), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, wc: watcher::Config) -> Self
+    where
+        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+    {
+        #[expect(deprecated, reason = "see its `use`")]
+        let events = move || metadata_watcher(api.clone(), wc.clone());
+        let owners = self.owners();
+        let relation =
+            self.relation::<C, _>(&dyntype, true, move |child: PartialObjectMeta<C>| owners(child.meta()));
+        self.source(move |start| {
+            let list = start.list_of_related(&relation);
+            watch::related(patiently(events, start.backoff.clone()), relation, list, start).boxed()
+        })
+    }
+
+    /// As [`owns`](Self::owns), for children that a stream tells of: one that is filtered, or shared by several
+    /// controllers.
+    ///
+    /// Each item triggers its owners. The stream says neither when it has told of all children nor which are gone, so
+    /// runs do not wait for it, and a child that is gone triggers nothing unless the stream has it as an item
+    /// ([`touched_objects`](kube::runtime::WatchStreamExt::touched_objects)).
+    pub fn owns_stream<C>(self, trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static) -> Self
+    where
+        C: Resource<DynamicType = ()> + Send + 'static,
+    {
+        self.owns_stream_with(trigger, ())
+    }
+
+    /// As [`owns_stream`](Self::owns_stream), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn owns_stream_with<C>(
+        self,
+        trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static,
+        dyntype: C::DynamicType,
+    ) -> Self
+    where
+        C: Resource + Send + 'static,
+    {
+        let owners = self.owners();
+        let relation = self.relation::<C, _>(&dyntype, true, move |child: C| owners(child.meta()));
+        self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
+    }
+
+    /// As [`owns_stream`](Self::owns_stream), for a stream that kube's shared stores give to their subscribers
+    /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
+    /// store's writer.
+    pub fn owns_shared_stream<C>(self, trigger: impl Stream<Item = Arc<C>> + Send + 'static) -> Self
+    where
+        C: Resource<DynamicType = ()> + Send + Sync + 'static,
+    {
+        self.owns_shared_stream_with(trigger, ())
+    }
+
+    /// As [`owns_shared_stream`](Self::owns_shared_stream), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn owns_shared_stream_with<C>(
+        self,
+        trigger: impl Stream<Item = Arc<C>> + Send + 'static,
+        dyntype: C::DynamicType,
+    ) -> Self
+    where
+        C: Resource + Send + Sync + 'static,
+    {
+        let owners = self.owners();
+        let relation = self.relation::<C, _>(&dyntype, true, move |child: Arc<C>| owners(child.meta()));
+        self.source(move |start| watch::told::<C, _>(polled(trigger).map(Ok), relation, start).boxed())
+    }
+
+    /// Watches objects of another kind; a function says which of ours each of them triggers, when it is made, changes
+    /// or goes. The trigger ends a back-off, so that an object which failed for want of a Secret runs when the Secret
+    /// appears: see [`Config::on_watched`](crate::Config::on_watched).
+    ///
+    /// The function gets each version of each object once, in the task of its watch; so it is quick, and it looks into
+    /// [`store`](Self::store) where it needs to know our objects. Nothing of what is watched is kept but version and
+    /// what the function answered. An object of ours that begins to refer to another one is triggered by its own change
+    /// and reads it.
+    ///
+    /// What went while the watch was broken is told by no event, and only by the next list. Then the function can't be
+    /// asked whom it concerns now, so that **all** objects run, behind those that change ([`Cause::Swept`]). So do all
+    /// when a kind has its list that had none for [`Config::list_timeout`](crate::Config::list_timeout).
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+    /// use kube::{Api, runtime::reflector::ObjectRef, runtime::watcher};
+    /// use requeue_kube::Controller;
+    ///
+    /// # fn doc(client: kube::Client) {
+    /// let apps = Controller::new(Api::<Deployment>::all(client.clone()), watcher::Config::default());
+    /// let all = apps.store();
+    /// // all Deployments of the namespace in which a Secret changes
+    /// let of = move |secret: Secret| {
+    ///     let apps = all.state().into_iter().map(|app| ObjectRef::from_obj(&*app));
+    ///     apps.filter(move |app| app.namespace == secret.metadata.namespace)
+    /// };
+    /// let apps = apps.watches(Api::<Secret>::all(client), watcher::Config::default(), of);
+    /// # }
+    /// ```
+    pub fn watches<C, I>(
+        self,
+        api: Api<C>,
+        wc: watcher::Config,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_with(api, (), wc, mapper)
+    }
+
+    /// As [`watches`](Self::watches), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn watches_with<C, I>(
+        self,
+        api: Api<C>,
+        dyntype: C::DynamicType,
+        wc: watcher::Config,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType: Debug + Eq + Hash + Clone>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let events = move || watcher(api.clone(), wc.clone());
+        let relation = self.relation::<C, _>(&dyntype, false, move |object| keys(mapper(object)));
+        self.source(move |start| {
+            let list = start.list_of_related(&relation);
+            watch::related(patiently(events, start.backoff.clone()), relation, list, start).boxed()
+        })
+    }
+
+    /// As [`watches`](Self::watches), for objects that a stream tells of: one that is filtered, or shared by several
+    /// controllers.
+    ///
+    /// Each item triggers whom the function names. The stream says neither when it has told of all objects nor which
+    /// are gone, so runs do not wait for it, and nothing sweeps.
+    pub fn watches_stream<C, I>(
+        self,
+        trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType: Default> + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_stream_with(trigger, mapper, C::DynamicType::default())
+    }
+
+    /// As [`watches_stream`](Self::watches_stream), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn watches_stream_with<C, I>(
+        self,
+        trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static,
+        mapper: impl Fn(C) -> I + Send + Sync + 'static,
+        dyntype: C::DynamicType,
+    ) -> Self
+    where
+        C: Resource + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let relation = self.relation::<C, _>(&dyntype, false, move |object| keys(mapper(object)));
+        self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
+    }
+
+    /// As [`watches_stream`](Self::watches_stream), for a stream that kube's shared stores give to their subscribers
+    /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
+    /// store's writer.
+    ///
+    /// ```
+    /// # use futures::stream::Stream;
+    /// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+    /// # use kube::runtime::reflector::ObjectRef;
+    /// # use requeue_kube::Controller;
+    /// # use std::sync::Arc;
+    /// // let (secrets, writer) = kube::runtime::reflector::store_shared(256);
+    /// // let told = writer.subscribe().expect("a shared store");
+    /// # fn doc(apps: Controller<Deployment>, told: impl Stream<Item = Arc<Secret>> + Send + 'static) {
+    /// let apps = apps.watches_shared_stream(told, |secret: Arc<Secret>| {
+    ///     secret.metadata.name.as_deref().map(|name| ObjectRef::new(name).within("default"))
+    /// });
+    /// # }
+    /// ```
+    pub fn watches_shared_stream<C, I>(
+        self,
+        trigger: impl Stream<Item = Arc<C>> + Send + 'static,
+        mapper: impl Fn(Arc<C>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        C: Resource<DynamicType: Default> + Send + Sync + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        self.watches_shared_stream_with(trigger, mapper, C::DynamicType::default())
+    }
+
+    /// As [`watches_shared_stream`](Self::watches_shared_stream), for a kind that is known only at run time.
+    #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
+    pub fn watches_shared_stream_with<C, I>(
+        self,
+        trigger: impl Stream<Item = Arc<C>> + Send + 'static,
+        mapper: impl Fn(Arc<C>) -> I + Send + Sync + 'static,
+        dyntype: C::DynamicType,
+    ) -> Self
+    where
+        C: Resource + Send + Sync + 'static,
+        I: IntoIterator<Item = ObjectRef<K>> + 'static,
+    {
+        let relation = self.relation::<C, _>(&dyntype, false, move |object| keys(mapper(object)));
+        self.source(move |start| watch::told::<C, _>(polled(trigger).map(Ok), relation, start).boxed())
+    }
+
+    /// Each item of the stream triggers an object.
+    pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
+        self.source(move |Start { feed, .. }| {
+            let trigger = in_turns(trigger).for_each(move |object| {
+                feed.trigger(Trigger::new(ObjectKey::of(&object), Cause::Asked));
+                std::future::ready(())
+            });
+            trigger.boxed()
+        })
+    }
+
+    /// Each item of the stream triggers all objects.
+    pub fn reconcile_all_on(self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
+        let store = self.store();
+        self.source(move |Start { feed, .. }| {
+            let trigger = in_turns(trigger).for_each(move |()| {
+                for key in all_of(&store) {
+                    feed.trigger(Trigger::new(key, Cause::Asked));
+                }
+                std::future::ready(())
+            });
+            trigger.boxed()
+        })
+    }
+
+    fn relation<C, O>(&self, dyntype: &C::DynamicType, is_owned: bool, of: O) -> Relation<O>
+    where
+        C: Resource,
+    {
+        let store = self.store();
+        Relation { kind: C::kind(dyntype).into(), is_owned, of, all: Box::new(move || all_of(&store)) }
+    }
+
+    /// Which of ours an object names as its owners. The version of a reference is that of the program which made it:
+    /// group and kind say what the owner is.
+    fn owners(&self) -> impl Fn(&ObjectMeta) -> Vec<ObjectKey> + Send + 'static {
+        let (store, of) = (self.store(), self.dyntype.clone());
+        move |meta| {
+            let is_ours = |owner: &&OwnerReference| {
+                group_of(&owner.api_version) == K::group(&of) && owner.kind == K::kind(&of)
+            };
+            let owners = meta.owner_references.iter().flatten().filter(is_ours);
+            owners.map(|owner| owner_key(&store, &of, meta.namespace.as_deref(), &owner.name)).collect()
+        }
+    }
+}
+
+/// A subscriber of kube's shared store forgets to ask to be woken when an object has gone by the time that its event is
+/// read, so it is asked each second besides.
+pub(super) fn polled<T: Send + 'static>(
+    trigger: impl Stream<Item = T> + Send + 'static,
+) -> impl Stream<Item = T> + Send + 'static {
+    let trigger = Box::pin(in_turns(trigger));
+    futures::stream::unfold(trigger, |mut trigger| async move {
+        loop {
+            tokio::select! {
+                biased;
+                item = trigger.next() => return Some((item?, trigger)),
+                () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+            }
+        }
+    })
+}
+
+fn keys<K: Resource>(objects: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<ObjectKey> {
+    objects.into_iter().map(|object| ObjectKey::of(&object)).collect()
+}
+
+fn all_of<K>(store: &Store<K>) -> Vec<ObjectKey>
+where
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+{
+    store.state().iter().map(|object| ObjectKey::from_obj(&**object)).collect()
+}
+
+/// The group of an `apiVersion`: that before the slash, and none for Kubernetes' first kinds.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// The key of an owner. An owner reference says no namespace: it is the child's, or the owner has none. Of a type that
+/// is known; of one that is known only at run time the store tells, which finds such an owner by either.
+fn owner_key<K>(store: &Store<K>, of: &K::DynamicType, namespace: Option<&str>, name: &str) -> ObjectKey
+where
+    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+{
+    let scope = TypeId::of::<K::Scope>();
+    if scope == TypeId::of::<ClusterResourceScope>() {
+        return ObjectKey::new(None, name);
+    }
+    let key = ObjectKey::new(namespace, name);
+    if scope == TypeId::of::<DynamicResourceScope>()
+        && let Some(owner) = store.get(&key.to_ref(of.clone()))
+    {
+        return ObjectKey::from_obj(&*owner);
+    }
+    key
+}
