@@ -363,6 +363,8 @@ async fn settings_of_nothing_and_of_everything_are_taken() {
         config().grace(Duration::ZERO),
         config().retry_rate(f64::MAX, u32::MAX),
         config().on_conflict(u32::MAX),
+        config().list_timeout(Duration::ZERO),
+        config().list_timeout(Duration::MAX),
     ] {
         let said = format!("{config:?}");
         let (running, seen) = start(maps(&server(5)).with_config(config), Duration::ZERO, well);

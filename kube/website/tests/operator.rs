@@ -135,6 +135,22 @@ async fn probes_say_whether_it_has_its_lists_and_whether_it_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_is_ready_without_a_kind_that_it_may_not_list_any_more_and_names_it() {
+    let world = World::start().await;
+    world.server.refuse::<ConfigMap>(403);
+    world.server.drop_watches();
+    tokio::time::sleep(30 * SECOND).await;
+    let (code, told) = world.get("/readyz").await;
+    assert!(
+        code == 200 && told.starts_with("ok, leads; not listed: ConfigMap; a watch failed: "),
+        "{code} {told}"
+    );
+    world.server.refuse::<ConfigMap>(None);
+    tokio::time::sleep(120 * SECOND).await;
+    assert_eq!(world.get("/readyz").await, (200, "ok, leads\n".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_runs_at_the_end_ends_well() {
     let world = World::start().await;
     world.server.delay(SECOND);

@@ -140,9 +140,9 @@ async fn k16_refusals_of_some_seconds_run_nothing() {
     for (seconds, gone) in [(1, false), (5, true), (8, false)] {
         world.server.refuse::<Secret>(403);
         if gone {
-            world.server.drop_watches_with_410()
+            world.server.drop_watches_with_410();
         } else {
-            world.server.drop_watches()
+            world.server.drop_watches();
         }
         sleep(seconds * SECOND).await;
         world.server.refuse::<Secret>(None);

@@ -3,6 +3,7 @@
 //! `REQUEUE_KUBE_LONG=1` runs them at their full size.
 
 mod figures;
+mod k16;
 mod s07;
 mod s08;
 mod s14;

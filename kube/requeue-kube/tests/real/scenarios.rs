@@ -9,7 +9,7 @@ use kube::runtime::reflector::ObjectRef;
 use requeue_kube::{Action, Config, Current};
 use serde_json::json;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
