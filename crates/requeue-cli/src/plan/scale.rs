@@ -87,11 +87,6 @@ impl Scale {
             Self::Log { low, decades, zero, .. } => power_of_ten(low + decades * (i - u32::from(zero))),
         }
     }
-
-    /// The mark at a position.
-    pub(super) fn mark_at(self, position: f64) -> String {
-        self.mark((position * f64::from(self.intervals())).round() as u32)
-    }
 }
 
 /// 10^`exponent` nanoseconds.
@@ -135,7 +130,6 @@ mod tests {
         let scale = of(&ramp);
         assert_eq!(marks(scale), ["0s", "25s", "50s", "75s", "100s"]);
         assert_eq!(scale.position(Duration::from_secs(90)), 0.9);
-        assert_eq!(scale.mark_at(0.25), "25s");
     }
 
     #[test]

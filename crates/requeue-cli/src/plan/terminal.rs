@@ -1,21 +1,18 @@
 //! The picture in a terminal, in Braille dots.
 
-use textplots::{
-    AxisBuilder as _, Chart, LabelBuilder as _, LabelFormat, LineStyle, Plot as _, Shape, TickDisplay,
-    TickDisplayBuilder as _,
-};
-
 use super::picture::Picture;
 
 /// What the marks of the vertical axis may take, to the right of the dots.
 const MARKS: usize = 12;
 
-/// The dots of a row and of a column of text.
-const ROW: u32 = 4;
-const COLUMN: usize = 2;
+/// The dots of a letter, downwards and across.
+const DOTS: (usize, usize) = (4, 2);
 
-/// Rows of text from one mark to the next, as the library has it.
-const ROWS: u32 = 4;
+/// Rows of text from one mark to the next.
+const ROWS: usize = 4;
+
+/// An axis has a dot, and then so many less one without.
+const DOTTED: usize = 3;
 
 /// The width of the terminal that reads our output.
 pub(super) fn columns() -> usize {
@@ -25,38 +22,79 @@ pub(super) fn columns() -> usize {
 
 /// The picture as lines of so many columns, or somewhat more where that is too few.
 pub(super) fn draw(picture: &Picture, columns: usize) -> String {
-    let width = (columns.clamp(40, 200) - MARKS) * COLUMN;
-    let height = picture.scale.intervals() * ROWS * ROW;
+    let intervals = picture.scale.intervals() as usize;
+    let columns = columns.clamp(40, 200) - MARKS;
+    let (width, height) = (columns * DOTS.1, intervals * ROWS * DOTS.0);
+    let mut dots = Dots::new(columns + 1, intervals * ROWS + 1);
+    for y in (0..=height).step_by(DOTTED) {
+        dots.set((0, y));
+    }
+    for x in (0..=width).step_by(DOTTED) {
+        dots.set((x, height));
+    }
     let last = (picture.calls.max(2) - 1) as f64;
-    let mut strokes: Vec<Vec<(f32, f32)>> = Vec::new();
+    // the upper end of the stroke before, which the next one is joined to
+    let mut before = None;
     for place in picture.places.iter() {
         let Some(place) = place else {
-            strokes.push(Vec::new());
+            before = None;
             continue;
         };
-        // Within 0 and 1, where an f32 is exact enough for a dot.
-        let x = ((place.call - 1.0) / last) as f32;
-        let points = [(x, place.low as f32), (x, place.high as f32)];
-        match strokes.last_mut() {
-            Some(stroke) if !picture.single => stroke.extend(points),
-            _ if picture.single => strokes.push(vec![(x, 0.0), points[1]]),
-            _ => strokes.push(points.to_vec()),
+        let x = ((place.call - 1.0) / last * width as f64).round() as usize;
+        let at = |share: f64| (x, height - (share * height as f64).round() as usize);
+        let (low, high) = (at(place.low), at(place.high));
+        if picture.single {
+            dots.line(at(0.0), high);
+        } else {
+            dots.line(before.unwrap_or(low), low);
+            dots.line(low, high);
+            before = Some(high);
         }
     }
-    let shapes: Vec<Shape<'_>> = strokes.iter().map(|stroke| Shape::Lines(stroke)).collect();
-    let (scale, calls) = (picture.scale, picture.calls);
-    let mut chart = Chart::new_with_y_range(width as u32, height, 0.0, 1.0, 0.0, 1.0);
-    let mut view = chart
-        .x_axis_style(LineStyle::Dotted)
-        .x_label_format(LabelFormat::Custom(Box::new(move |x| {
-            if x == 0.0 { "call 1".to_owned() } else { calls.to_string() }
-        })))
-        .y_label_format(LabelFormat::Custom(Box::new(move |y| scale.mark_at(f64::from(y)))))
-        .y_tick_display(TickDisplay::Sparse);
-    for shape in &shapes {
-        view = view.lineplot(shape);
+    let mut text = format!("{}\ndelay of each call\n\n", picture.title);
+    for (row, letters) in dots.letters.chunks(dots.columns).enumerate() {
+        text.extend(letters.iter().map(|bits| char::from_u32(0x2800 + u32::from(*bits)).unwrap_or(' ')));
+        if row % ROWS == 0 {
+            text.push(' ');
+            text.push_str(&picture.scale.mark((intervals - row / ROWS) as u32));
+        }
+        text.push('\n');
     }
-    view.axis();
-    view.figures();
-    format!("{}\ndelay of each call\n\n{view}\n{}\n", picture.title, picture.sentence)
+    let calls = picture.calls.to_string();
+    let first = columns.saturating_sub(calls.len());
+    text + &format!("{:<first$}{calls}\n\n{}\n", "call 1", picture.sentence)
+}
+
+/// A field of dots, from the upper left, in the letters that show them.
+struct Dots {
+    columns: usize,
+    /// The Braille letters row by row, a bit a dot.
+    letters: Vec<u8>,
+}
+
+impl Dots {
+    fn new(columns: usize, rows: usize) -> Self {
+        Self { columns, letters: vec![0; columns * rows] }
+    }
+
+    /// A dot that lies outside is left out.
+    fn set(&mut self, (x, y): (usize, usize)) {
+        const BITS: [[u8; DOTS.1]; DOTS.0] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+        let at = y / DOTS.0 * self.columns + x / DOTS.1;
+        if let (true, Some(letter)) = (x / DOTS.1 < self.columns, self.letters.get_mut(at)) {
+            *letter |= BITS[y % DOTS.0][x % DOTS.1];
+        }
+    }
+
+    /// As many dots as the longer side of the line has.
+    fn line(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1));
+        let part = |from: usize, to: usize, step: usize| {
+            let way = (from.abs_diff(to) * step).checked_div(steps).unwrap_or(0);
+            if from <= to { from + way } else { from - way }
+        };
+        for step in 0..=steps {
+            self.set((part(from.0, to.0, step), part(from.1, to.1, step)));
+        }
+    }
 }
