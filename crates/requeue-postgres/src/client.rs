@@ -4,6 +4,7 @@ use crate::desk::{fits, micros, priority};
 use crate::dial::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
+use crate::processes::{Process, holder, processes};
 use crate::schema::known;
 use crate::sleepers::WAKE;
 use crate::typed::Param;
@@ -34,7 +35,9 @@ const MOST: i32 = MOST_COUNTED as i32;
 
 /// A queue of a server as a process has it that does not work on it: it adds, lists, cancels, counts.
 ///
-/// Each call is a transaction of its own, and happens beside the processes that work.
+/// Each call is a transaction of its own, and happens beside the processes that work. A queue that is not there is an error, which names those
+/// that are called almost so: [`Postgres::make_queue`](crate::Postgres::make_queue) makes one, and so does the first process that
+/// [opens](crate::QueueBuilder::open) it.
 ///
 /// ```no_run
 /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -182,8 +185,8 @@ impl Client {
         let doing: Doing<T> = Box::pin(async move {
             let mut office = office.lock().await;
             known(&mut office).await?;
-            let opened = office.query("select requeue.open($1)", &[&name]).await?;
-            let number = opened.first().map_or(0, |row| row.get(0));
+            let found = office.query("select requeue.queue_id($1)", &[&name]).await?;
+            let number = found.first().map_or(0, |row| row.get(0));
             call(&mut office, number).await
         });
         self.hub.call(doing)
@@ -507,6 +510,23 @@ impl Client {
         })
     }
 
+    /// The processes that work on the queue, those that have been there for longest first.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// for process in pg.client("orders").processes().wait()? {
+    ///     println!("{:?} has {} keys", process.who, process.held);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn processes(&self) -> Op<Vec<Process>> {
+        self.with(|office, queue| Box::pin(async move { Ok(processes(office, queue).await?) }))
+    }
+
     /// How many keys do what.
     ///
     /// # Errors
@@ -592,8 +612,8 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
     let mut keys = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place
-                    from requeue.keys($1, $2, $3, $4)";
+        let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place, host, pid, application
+                    from requeue.listed($1, $2, $3, $4)";
         let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
         for row in &rows {
             let (state, due): (i16, Option<i64>) = (row.get(1), row.get(3));
@@ -614,6 +634,7 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
             listed.value = value(row, 8);
             listed.age = age(row.get(9));
             listed.error = row.get(10);
+            listed.holder = holder(row.get(12), row.get(13), row.get(14));
             // those in line first, in its order
             let place: i64 = row.get(11);
             keys.push(((state != 1, state, -i32::from(listed.priority), place, due.is_none(), due), listed));

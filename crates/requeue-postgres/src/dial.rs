@@ -325,10 +325,23 @@ fn read(words: Words) -> Result<Hosts, BoxError> {
 }
 
 fn parse(words: Words) -> Result<Config, BoxError> {
+    let keeps_idle = words.says("keepalives_idle");
     match words.join().parse::<Config>() {
         Ok(mut config) => {
             if config.get_application_name().is_none() {
                 config.application_name("requeue");
+            }
+            if !keeps_idle {
+                config.keepalives_idle(Duration::from_secs(4));
+            }
+            if config.get_keepalives_interval().is_none() {
+                config.keepalives_interval(Duration::from_secs(2));
+            }
+            if config.get_keepalives_retries().is_none() {
+                config.keepalives_retries(2);
+            }
+            if config.get_tcp_user_timeout().is_none() {
+                config.tcp_user_timeout(Duration::from_secs(8));
             }
             Ok(config)
         }
@@ -344,6 +357,9 @@ impl Postgres {
     /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
     /// [`Config`] reads. Of several hosts (`host=a,b`) it is the first that takes writes, unless `target_session_attrs` says
     /// something else than `any`. Each has its share of ten seconds to answer.
+    ///
+    /// A connection that is silently cut (a cable, a firewall that forgets it) is noticed within ten seconds, also while nothing is sent on
+    /// it: `keepalives_idle=4 keepalives_interval=2 keepalives_retries=2 tcp_user_timeout=8`, where the string says nothing else.
     ///
     /// With the feature `rustls` (on by default) it speaks TLS as libpq does: if the server offers it, always with
     /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two asks who the server is. That is checked with
@@ -436,7 +452,8 @@ impl Postgres {
             Ok(thread) => thread,
             Err(e) => return Err(EngineError::NotApplied(e.into())).into(),
         };
-        let sleepers: Arc<Sleepers> = Arc::default();
+        let application = hosts.first().and_then(Config::get_application_name).unwrap_or_default();
+        let sleepers = Arc::new(Sleepers::new(application));
         let wakes = sleepers.clone();
         let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
         let office = Link::new(hosts.clone(), dial.clone(), None, statements);
@@ -553,6 +570,29 @@ impl Postgres {
         Client::new(self.hub.clone(), name)
     }
 
+    /// Makes a queue that no process has opened yet; false if it was there.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty, has more than 200 bytes or a control character, or if the server can't be asked.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Postgres;
+    /// # let pg = Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.make_queue("orders").wait()?;
+    /// pg.client("orders").add_many(&["order-4711".to_owned()], None, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn make_queue(&self, name: &str) -> Op<bool> {
+        let (office, name) = (self.hub.office.clone(), name.to_owned());
+        self.hub.call(async move {
+            let mut office = office.lock().await;
+            known(&mut office).await?;
+            let made = office.query("select requeue.make_queue($1)", &[&name]).await?;
+            Ok(made.first().is_some_and(|row| row.get(0)))
+        })
+    }
+
     /// The names of all queues.
     ///
     /// # Errors
@@ -583,7 +623,12 @@ mod tests {
     #[test]
     fn each_host_is_tried_by_itself_with_all_that_the_string_says_otherwise() {
         let all = |config: &str| read(Words::of(config)).expect("it can be read");
-        let alone = |config: &str| config.parse::<Config>().expect("it can be read");
+        let alone = |config: &str| {
+            let mut alone = config.parse::<Config>().expect("it can be read");
+            let seconds = std::time::Duration::from_secs;
+            alone.keepalives_idle(seconds(4)).keepalives_interval(seconds(2)).keepalives_retries(2);
+            alone.tcp_user_timeout(seconds(8)).clone()
+        };
         let one = |config: &str| {
             let mut one = alone(config);
             one.target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -611,6 +656,9 @@ mod tests {
         assert_eq!(*all("host=a"), [alone(&format!("{named} host=a"))]);
         // tokio-postgres says what is wrong
         assert_eq!(all("host=a,b,c port=1,2").len(), 1);
+        let said = "keepalives_idle=60 keepalives_interval=7 keepalives_retries=9 tcp_user_timeout=99";
+        let said = format!("host=a {named} {said}");
+        assert_eq!(*all(&said), [said.parse::<Config>().expect("it can be read")]);
     }
 
     #[test]

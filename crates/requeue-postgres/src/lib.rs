@@ -39,6 +39,12 @@
 //! - Groups take turns, by weight and up to a cap, whichever process asks: [`QueueBuilder::group_by`].
 //! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
 //!
+//! # In SQL
+//!
+//! Views (`requeue.queues`, `keys`, `running`, `dead_keys`, `processes`) and functions that take the names of queues and keys
+//! (`requeue.add`, `pause`, `retry_key` and others) are for people and for programs in other languages:
+//! [SQL.md](https://github.com/requeue-rs/requeue/blob/main/crates/requeue-postgres/SQL.md).
+//!
 //! # What it needs
 //!
 //! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has three connections and
@@ -59,6 +65,7 @@ mod dial;
 mod groups;
 mod link;
 mod pen;
+mod processes;
 mod pump;
 mod queue;
 mod run;
@@ -74,5 +81,6 @@ pub use client::{Client, GroupState, MOST_COUNTED, Stats};
 pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;
+pub use processes::Process;
 pub use queue::{Queue, QueueBuilder};
 pub use run::{Ended, RunExt};

@@ -76,7 +76,11 @@ pub(crate) fn words(error: &Error) -> BoxError {
                 }
                 _ => "",
             };
-            format!("PostgreSQL: {} ({}){hint}", said.message(), said.code().code()).into()
+            match said.code().code() {
+                // the schema's own functions say all that there is to say
+                code if code.starts_with("RQ") => said.message().into(),
+                code => format!("PostgreSQL: {} ({code}){hint}", said.message()).into(),
+            }
         }
     }
 }

@@ -16,7 +16,12 @@ use tokio_postgres::error::SqlState;
 /// What makes the tables of a version from those of the version before; the first makes them from nothing.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 /// What is made anew at each migration.
-const CODE: [&str; 2] = [include_str!("schema/functions.sql"), include_str!("schema/rights.sql")];
+const CODE: [&str; 4] = [
+    include_str!("schema/functions.sql"),
+    include_str!("schema/operators.sql"),
+    include_str!("schema/comments.sql"),
+    include_str!("schema/rights.sql"),
+];
 /// The version that this program makes.
 pub(crate) const VERSION: i32 = STEPS.len() as i32;
 

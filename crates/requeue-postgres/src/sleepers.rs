@@ -11,21 +11,29 @@ use tokio::sync::Notify;
 pub(crate) const WAKE: &str = "select set_config('synchronous_commit', 'off', true), requeue.wake($1, $2)";
 
 pub(crate) struct Sleepers {
-    /// The process's, as an owner of keys and in its notifications: `process 4711 0123456789abcdef`.
+    /// The process's, as an owner of keys and in its notifications: its machine, its number there, a number of its own, and its
+    /// application's name. `web-3 4711 0123456789abcdef shop`. The schema's views take it apart.
     pub(crate) name: String,
     of: Mutex<HashMap<i32, Vec<Arc<Notify>>>>,
 }
 
-impl Default for Sleepers {
-    fn default() -> Self {
-        // with a number that no other process has, on whatever machine
-        let number = RandomState::new().build_hasher().finish();
-        let name = format!("process {} {number:016x}", std::process::id());
-        Self { name, of: Mutex::default() }
-    }
+/// The machine's name as one word.
+fn machine() -> String {
+    let name = whoami::hostname().unwrap_or_default();
+    let one_word = |letter: char| if letter.is_whitespace() || letter.is_control() { '-' } else { letter };
+    let name: String = name.chars().take(255).map(one_word).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 impl Sleepers {
+    pub(crate) fn new(application: &str) -> Self {
+        // with a number that no other process has, on whatever machine
+        let number = RandomState::new().build_hasher().finish();
+        let application: String = application.chars().take(63).collect();
+        let name = format!("{} {} {number:016x} {application}", machine(), std::process::id());
+        Self { name, of: Mutex::default() }
+    }
+
     fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Notify>>>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -42,6 +42,11 @@ impl Words {
         })
     }
 
+    /// Whether an option is there.
+    pub(crate) fn says(&self, wanted: &str) -> bool {
+        self.options.iter().any(|option| name(option) == wanted)
+    }
+
     /// One more option, whose value is a plain word.
     #[cfg(feature = "rustls")]
     pub(crate) fn put(&mut self, option: &str) {

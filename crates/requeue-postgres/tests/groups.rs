@@ -19,7 +19,9 @@ fn fills(db: &Database, group: &str, keys: u32) {
 }
 
 fn set_rules(db: &Database, rules: GroupRules<String>) {
-    db.connect().client("orders").set_group_rules(rules).wait().expect("it is up");
+    let pg = db.connect();
+    pg.make_queue("orders").wait().expect("it is up");
+    pg.client("orders").set_group_rules(rules).wait().expect("it is up");
 }
 
 /// Adds so many keys of a group, named `group/n`.
@@ -389,7 +391,7 @@ fn b3_a_key_keeps_its_group_whatever_becomes_of_it() {
         db.sql(&format!("select string_agg(distinct coalesce(convert_from(substr(grp, 5), 'UTF8'), '-'), ' ') from requeue.{table}"))
     };
     // by the smallest of clients, and by one that says no group later
-    db.sql("select requeue.add_tx('orders', 'x', grp => 'a')");
+    db.sql("select requeue.make_queue('orders'); select requeue.add_tx('orders', 'x', grp => 'a')");
     let plain = db.connect().queue::<String>("orders").open().wait().expect("it opens");
     let worker = Worker::of(&plain)
         .workers(1)

@@ -514,6 +514,7 @@ fn processes_that_end_runs_fold_each_others_triggers_in_and_wait_for_nobody() {
         let (mut one, mut two) = (db.client().await, db.client().await);
         let first = one.transaction().await.expect("it is up");
         assert_eq!(next_of(&first, &[("x", 1)]).await, ["0"]);
+        db.sql("select requeue.make_queue('default')");
         db.sql("select requeue.add_tx('default', 'other'); select requeue.add_tx('orders', 'x')");
         // the other process knows of the trigger of a key whose row the first has locked, and does not wait for it
         let second = two.transaction().await.expect("it is up");
@@ -805,6 +806,7 @@ fn e18_errors_say_whether_and_give_key_and_value_back() {
     // the longest are kept; these look random, so that they can't be
     let bytes: Vec<u8> =
         (0..LONGEST_KEY as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+    pg.make_queue("bytes").wait().expect("it is up");
     let longest = pg.client("bytes").group_by(<[u8]>::to_vec);
     longest.add_many(&[bytes], None, 0).wait().expect("it fits");
     let nobody = Postgres::connect("host=/nowhere user=postgres").wait().expect_err("nobody is there");
@@ -1197,6 +1199,7 @@ fn e9_a_rate_that_the_server_cannot_keep_is_refused_and_those_at_the_ends_are_ke
 #[test]
 fn b2_a_key_that_is_raised_to_the_usual_priority_is_handed_out() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     let orders = db.connect().client("orders");
     let add =
         |key: &str, priority| orders.add_many(&[key.to_owned()], None, priority).wait().expect("it is up");
@@ -1222,6 +1225,7 @@ fn e2_a_standby_accepts_nothing_not_even_what_it_knows() {
     let pg = Postgres::connect(&url).wait().expect("it is up");
     pg.migrate().wait().expect("a schema");
     let key = ["k".to_owned()];
+    pg.make_queue("orders").wait().expect("it is up");
     pg.client("orders").add_many(&key, None, 0).wait().expect("it is up");
     let host = cluster.folder().display().to_string();
     let standby = Postgres::connect(&url.replace(&host, &format!("{host}/s1"))).wait().expect("it is up");
@@ -1351,6 +1355,7 @@ fn e29_a_role_that_owns_nothing_works_and_one_that_has_less_adds() {
 #[test]
 fn e29_the_oldest_key_may_be_one_that_nobody_has_taken_in() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     let oldest = || db.connect().client("orders").stats().wait().expect("it is up").oldest_ready;
     db.sql("select requeue.add_tx('orders', 'later', delay => '1 h')");
     assert_eq!(oldest(), None);
@@ -1374,6 +1379,7 @@ fn e29_all_keys_that_gave_up_are_removed_however_many_they_are() {
 #[test]
 fn e29_a_key_is_listed_once_with_what_its_triggers_that_nobody_has_taken_in_make_of_it() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     let pg = db.connect();
     let client = pg.client("orders");
     let keys = ["waits", "every", "held"].map(str::to_owned);
@@ -1548,6 +1554,7 @@ impl Figures {
 #[test]
 fn e29_a_long_queue_is_listed_in_pages() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     let client = db.connect().client("orders");
     client.add_many(&["first".to_owned()], None, -1).wait().expect("up");
     // the line is in another order than the keys
@@ -1603,6 +1610,7 @@ fn e29_a_trigger_of_a_transaction_is_known_while_nobody_has_taken_it_in() {
 #[test]
 fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     let operator = db.connect();
     let client = operator.client("orders");
     client.add_many(&["a".to_owned(), "b".to_owned()], None, 0).wait().expect("up");
@@ -1925,6 +1933,7 @@ fn as_many_keys_can_be_claimed_as_there_are() {
 #[test]
 fn a_priority_that_this_library_does_not_have_is_the_nearest() {
     let Some(db) = Database::new() else { return };
+    db.sql("select requeue.make_queue('orders')");
     db.sql(
         "select requeue.add_tx('orders', 'high', priority => 100000);
          select requeue.add_tx('orders', 'low', priority => -100000)",

@@ -17,6 +17,9 @@ use std::thread;
 /// Each version of the schema as its program made it, the oldest first.
 const VERSIONS: [&str; 1] = [include_str!("versions/1.sql")];
 
+/// The statements of programs of the version before the newest.
+const CALLS: &str = include_str!("versions/1.calls.sql");
+
 /// What is in a queue of version 1: keys of all kinds, `h` held by a process, letters of transactions, a group that is paused.
 const FILLED: &str = "
     select requeue.open('orders'), requeue.open('paused');
@@ -143,6 +146,24 @@ fn e43_what_programs_of_the_version_before_call_is_there_as_it_was() {
     assert_eq!(missing, [""; 0]);
 }
 
+#[test]
+fn e43_the_statements_of_programs_of_the_version_before_mean_what_they_meant() {
+    let (Some(old), Some(new)) = (of_version(VERSIONS.len()), Database::new()) else { return };
+    block_on(async {
+        let (old, new) = (old.client().await, new.client().await);
+        for call in CALLS.lines().filter(|line| !line.starts_with("--")) {
+            // without the types of their arguments, as programs do
+            let types = |statement: tokio_postgres::Statement| {
+                let columns = statement.columns().iter().map(|it| (it.name().to_owned(), it.type_().clone()));
+                (statement.params().to_vec(), columns.collect::<Vec<_>>())
+            };
+            let meant = types(old.prepare(call).await.expect(call));
+            let means = new.prepare(call).await.unwrap_or_else(|why| panic!("{call}: {why:?}"));
+            assert_eq!(types(means), meant, "{call}");
+        }
+    });
+}
+
 /// What a process of version 1 does: it adds, claims, ends, extends its lease, looks, and leaves.
 const OLD_PROCESS: [&str; 9] = [
     "select version = 1 from requeue.meta",
@@ -250,6 +271,9 @@ fn e43_roles_have_on_new_tables_the_rights_that_they_had_on_others() {
     let lacking = "select relname, r from pg_class, unnest(array['select', 'insert', 'update', 'delete', 'truncate']) r
                    where relnamespace = 'requeue'::regnamespace and relkind = 'r' and not has_table_privilege('worker43', oid, r)";
     assert_eq!(db.sql(lacking), "");
+    let views = "select relname from pg_class where relnamespace = 'requeue'::regnamespace and relkind = 'v'
+                 and not has_table_privilege('worker43', oid, 'select')";
+    assert_eq!(db.sql(views), "");
     let url = db.url.replace("user=postgres", "user=worker43");
     let q = open(&Postgres::connect(&url).wait().expect("it is up"));
     let worker = Worker::of(&q).workers(1).start_threads(|_: Run<String>| Outcome::Done).expect("a thread");

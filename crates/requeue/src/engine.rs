@@ -15,7 +15,7 @@ pub use crate::answer::Answer;
 pub use crate::journal::{Fence, Journal, Known};
 pub use crate::op::Call;
 pub use crate::source::{Front, Source};
-pub use crate::stored::{Key, Listed, Status};
+pub use crate::stored::{Holder, Key, Listed, Status};
 
 use crate::add::{Add, When};
 use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, WorkQueue};

@@ -155,6 +155,38 @@ pub struct Listed {
     pub error: Option<String>,
     /// So long after each run it comes again, until it is cancelled.
     pub every: Option<Duration>,
+    /// On a server, the process that has the key while it is held; [`age`](Self::age) is for how long.
+    pub holder: Option<Holder>,
+}
+
+/// A process that has a key of a server's queue.
+///
+/// ```
+/// # use requeue::engine::Holder;
+/// assert_eq!(Holder::new("web-3".into(), 4711, "shop".into()).host, "web-3");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The name of its machine.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+    /// The name of its application, as its connections say it.
+    pub application: String,
+}
+
+impl Holder {
+    /// This process of this machine.
+    ///
+    /// ```
+    /// # use requeue::engine::Holder;
+    /// assert_eq!(Holder::new("web-3".into(), 4711, "shop".into()).pid, 4711);
+    /// ```
+    #[must_use]
+    pub fn new(host: String, pid: u32, application: String) -> Self {
+        Self { host, pid, application }
+    }
 }
 
 impl Listed {
@@ -179,6 +211,7 @@ impl Listed {
             age,
             error: None,
             every: None,
+            holder: None,
         }
     }
 }

@@ -245,6 +245,10 @@ pub(crate) struct Add {
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
     pub(crate) group_by: Option<GroupBy>,
 
+    /// On a server, make the queue if it is not there. Without it, a name that no process has worked on is an error; the queue `default` is always made
+    #[arg(long)]
+    pub(crate) make: bool,
+
     /// Keys on standard input end with a NUL instead of a newline
     #[arg(short = '0', long)]
     pub(crate) null: bool,

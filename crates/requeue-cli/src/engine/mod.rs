@@ -17,8 +17,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
 use requeue::EngineError;
-use requeue::engine::{Listed, Status};
-use requeue_postgres::GroupState;
+use requeue::engine::{Holder, Listed, Status};
+use requeue_postgres::{GroupState, Process};
 
 use crate::duration;
 use crate::run::{CLOSED, USAGE, refuse};
@@ -124,6 +124,11 @@ fn add(args: &Add) -> u8 {
     with(&args.queue, Makes::File, |client, name, out| {
         if args.group_by.is_some() && !client.keeps_groups() {
             return Err(no_groups("--group-by"));
+        }
+        if args.make || name == DEFAULT {
+            client.make(name).map_err(|e| Ended::With(1, plain(&e)))?;
+        } else {
+            client.takes_keys(name).map_err(|e| Ended::With(1, plain(&e)))?;
         }
         let mut adding = Adding::new(client, name, args);
         let done = if args.keys.is_empty() {
@@ -266,14 +271,25 @@ fn purge(queue: &Queue) -> u8 {
 
 /// The members of a JSON object.
 fn counts(stats: &Stats) -> String {
-    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, groups, limits } = stats;
+    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, processes, groups, limits } =
+        stats;
     let at_least: Vec<_> = at_least.iter().map(|name| json(name)).collect();
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
     let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
+    let member = |process: &Process| {
+        let (who, held, longest) =
+            (self::who(process.who.as_ref()), process.held, seconds(&process.longest_held));
+        format!("{{{who},\"held\":{held},\"longest_held_seconds\":{longest}}}")
+    };
     let who = match who {
         Who::Runner(pid) => format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string())),
         Who::Owners(owners, snapshot) => {
-            format!("\"owners\":{owners},\"oldest_snapshot_seconds\":{}", seconds(snapshot))
+            let processes: Vec<_> = processes.iter().map(member).collect();
+            let processes = processes.join(",");
+            format!(
+                "\"owners\":{owners},\"processes\":[{processes}],\"oldest_snapshot_seconds\":{}",
+                seconds(snapshot)
+            )
         }
     };
     let groups = groups.as_ref().map_or(String::new(), |Groups { paused, with_rules, cap }| {
@@ -318,7 +334,7 @@ fn stats(queue: &Queue) -> u8 {
         }
         writeln!(out, "waiting  {}", stats.waiting())?;
         writeln!(out, "dead     {}", stats.dead())?;
-        let Stats { oldest_ready, paused, who, groups, limits, .. } = stats;
+        let Stats { oldest_ready, paused, who, processes, groups, limits, .. } = stats;
         if let Some(age) = oldest_ready {
             writeln!(out, "oldest   {}", duration::show(age))?;
         }
@@ -329,6 +345,12 @@ fn stats(queue: &Queue) -> u8 {
             }
             Who::Owners(owners, snapshot) => {
                 writeln!(out, "owners   {owners}")?;
+                for Process { who, held, longest_held, .. } in &processes {
+                    let who = who.as_ref().map_or("a process of version 1".to_owned(), by);
+                    let longest = longest_held
+                        .map_or(String::new(), |it| format!(", for {} at most", duration::show(it)));
+                    writeln!(out, "owner    {who}: {held} held{longest}")?;
+                }
                 if let Some(age) = snapshot {
                     writeln!(out, "snapshot {}", duration::show(age))?;
                 }
@@ -379,6 +401,19 @@ fn check(queue: &Queue) -> u8 {
     })
 }
 
+/// A process as members of a JSON object.
+fn who(holder: Option<&Holder>) -> String {
+    let text = |text: Option<&str>| text.map_or("null".to_owned(), json);
+    let (host, application) = (holder.map(|it| &*it.host), holder.map(|it| &*it.application));
+    let pid = holder.map_or("null".to_owned(), |it| it.pid.to_string());
+    format!("\"host\":{},\"pid\":{pid},\"application\":{}", text(host), text(application))
+}
+
+/// A process in words.
+fn by(Holder { host, pid, application, .. }: &Holder) -> String {
+    format!("{} process {pid} ({})", quoted(host.as_bytes()), quoted(application.as_bytes()))
+}
+
 fn word(status: Status) -> &'static str {
     match status {
         Status::Ready => "ready",
@@ -390,22 +425,28 @@ fn word(status: Status) -> &'static str {
 }
 
 fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
-    let Listed { status, dirty, due_in, failures, attempt, priority, value, age, error, every, .. } = key;
+    let Listed {
+        status, dirty, due_in, failures, attempt, priority, value, age, error, every, holder, ..
+    } = key;
     let status = word(*status);
     if as_json {
         let due = due_in.map_or("null".to_owned(), |due| due.as_secs_f64().to_string());
         let value = value.as_deref().unwrap_or("null");
         let error = error.as_deref().map_or("null".to_owned(), json);
         let every = every.map_or("null".to_owned(), |every| every.as_secs_f64().to_string());
+        let holder = holder.as_ref().map_or("null".to_owned(), |it| format!("{{{}}}", who(Some(it))));
         return writeln!(
             out,
             "{{{},\"status\":\"{status}\",\"dirty\":{dirty},\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
-             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every}}}",
+             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every},\"holder\":{holder}}}",
             json_key(&key.key),
             age.as_secs_f64(),
         );
     }
     write!(out, "{status:7} {}", quoted(&key.key))?;
+    if let Some(holder) = holder {
+        write!(out, "  for {} by {}", duration::show(*age), by(holder))?;
+    }
     if *dirty {
         write!(out, "  once more")?;
     }

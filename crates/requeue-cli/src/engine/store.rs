@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::EngineError;
 use requeue::engine::Listed;
-use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres};
+use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process};
 use requeue_sqlite::Client;
 
 use crate::group_by::GroupBy;
@@ -29,6 +29,8 @@ pub(crate) struct Stats {
     pub(crate) oldest_ready: Option<Duration>,
     pub(crate) paused: bool,
     pub(crate) who: Who,
+    /// Those that work on a server's queue.
+    pub(crate) processes: Vec<Process>,
     /// A file keeps no groups.
     pub(crate) groups: Option<Groups>,
     /// A file keeps none: they are those of the process that works on it.
@@ -115,12 +117,45 @@ impl Store {
     ///
     /// There is no queue of this name.
     fn known(&mut self, queue: &str) -> Asked<()> {
+        if let Self::Server(_) = self {
+            // each of its calls says so, and which names are almost the same
+            return Ok(());
+        }
         if self.queues()?.iter().any(|name| name == queue) {
             return Ok(());
         }
         let queue = quoted(queue.as_bytes());
         let why = format!("there is no queue {queue}; the first `requeue add --queue {queue}` makes it");
         Err(EngineError::NotApplied(why.into()))
+    }
+
+    /// Makes the queue that keys are to be added to. On a server an add alone makes none, so that a misspelt name is told of.
+    ///
+    /// # Errors
+    ///
+    /// The name can't be one.
+    pub(crate) fn make(&mut self, queue: &str) -> Asked<()> {
+        match self {
+            Self::File(_) => Ok(()),
+            Self::Server(server) => server.make_queue(queue).wait().map(drop),
+        }
+    }
+
+    /// Whether keys can be added to the queue.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name on the server, and how one is made.
+    pub(crate) fn takes_keys(&mut self, queue: &str) -> Asked<()> {
+        match self {
+            Self::Server(server) if !server.queues().wait()?.iter().any(|name| name == queue) => {
+                let Err(EngineError::NotApplied(why)) = server.client(queue).groups().wait() else {
+                    return Ok(());
+                };
+                Err(EngineError::NotApplied(format!("{why}; --make makes a new one").into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The most bytes that a key may have, if there is a limit.
@@ -230,12 +265,14 @@ impl Store {
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
+                    processes: Vec::new(),
                     groups: None,
                     limits: None,
                 }
             }
             Self::Server(server) => {
                 let stats = server.client(queue).stats().wait()?;
+                let processes = server.client(queue).processes().wait()?;
                 let counts = [
                     ("ready", stats.ready.max(stats.inbox)),
                     ("held", stats.held),
@@ -253,6 +290,7 @@ impl Store {
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Owners(stats.owners, stats.oldest_snapshot),
+                    processes,
                     groups: Some(Groups {
                         paused: stats.groups_paused,
                         with_rules: stats.groups_with_rules,

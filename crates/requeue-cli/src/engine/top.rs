@@ -65,15 +65,18 @@ fn objects(client: &mut Store) -> Result<String, EngineError> {
 /// Names stand last: nobody knows how long they are.
 fn table(client: &mut Store) -> Result<String, EngineError> {
     let mut all = format!(
-        "{:>9} {:>9} {:>9} {:>9} {:>9}  {:12} QUEUE\n",
-        "READY", "HELD", "WAITING", "DEAD", "OLDEST", "WORKED BY"
+        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  {:20} QUEUE\n",
+        "READY", "HELD", "FOR", "WAITING", "DEAD", "OLDEST", "WORKED BY"
     );
     let mut snapshot = None;
     for name in client.queues()? {
         let stats = client.counts(&name)?;
         let (ready, waiting, dead) = (stats.ready(), stats.waiting(), stats.dead());
         let held = stats.held().unwrap_or_else(|| "-".to_owned());
-        let Stats { oldest_ready, paused, who, .. } = stats;
+        let Stats { oldest_ready, paused, who, processes, .. } = stats;
+        // for how long the key that was held first has been so
+        let longest = processes.iter().filter_map(|it| it.longest_held).max();
+        let longest = longest.map_or("-".to_owned(), duration::show);
         let oldest = oldest_ready.map_or("-".to_owned(), duration::show);
         if let Who::Owners(_, age) = who {
             snapshot = age.filter(|age| *age >= LONG);
@@ -82,11 +85,17 @@ fn table(client: &mut Store) -> Result<String, EngineError> {
             _ if paused => "paused".to_owned(),
             Who::Runner(Some(pid)) => format!("process {pid}"),
             Who::Runner(None) | Who::Owners(0, _) => "nobody".to_owned(),
-            Who::Owners(1, _) => "1 process".to_owned(),
+            Who::Owners(1, _) => match processes.first().and_then(|it| it.who.as_ref()) {
+                Some(who) => quoted(format!("{}:{}", who.host, who.pid).as_bytes()),
+                None => "1 process".to_owned(),
+            },
             Who::Owners(owners, _) => format!("{owners} processes"),
         };
         let name = quoted(name.as_bytes());
-        let _ = writeln!(all, "{ready:>9} {held:>9} {waiting:>9} {dead:>9} {oldest:>9}  {who:12} {name}");
+        let _ = writeln!(
+            all,
+            "{ready:>9} {held:>9} {longest:>9} {waiting:>9} {dead:>9} {oldest:>9}  {who:20} {name}"
+        );
     }
     if let Some(age) = snapshot {
         let _ = writeln!(all, "oldest snapshot on the server: {}", duration::show(age));

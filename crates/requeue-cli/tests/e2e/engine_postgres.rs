@@ -100,9 +100,13 @@ fn a_queue_on_a_server_is_fed_listed_and_operated() {
     db.well(&["resume"]);
     let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();
     assert_eq!((&stats["paused"], &stats["owners"], &stats["held"]), (&false.into(), &0.into(), &0.into()));
-    db.well(&["add", "--queue", "reports", "--every", "1d", "--after", "1h", "sales"]);
+    db.well(&["add", "--make", "--queue", "reports", "--every", "1d", "--after", "1h", "sales"]);
     assert!(db.well(&["ls", "--queue", "reports"]).contains("every 1d"));
     assert_eq!(db.well(&["ls", "--queues"]), "default\nreports\n");
+    // a program of version 1 made such a name
+    db.sql(
+        "insert into requeue.queue(name) values (E'odd\\x1b[2J'); insert into requeue.floor values (3, 0, 0)",
+    );
     db.well(&["add", "--queue", "odd\x1b[2J", "k"]);
     assert_eq!(db.well(&["ls", "--queues"]), "default\n$'odd\\033[2J'\nreports\n");
     assert!(db.well(&["ls", "--queues", "--json"]).contains("\"odd\\u001b[2J\""));
@@ -117,8 +121,8 @@ fn a_queue_on_a_server_is_fed_listed_and_operated() {
     assert_eq!(looks.len(), 6, "{top}");
     for look in looks.chunks(3) {
         assert_eq!(look[0].last(), Some(&"QUEUE"), "{top}");
-        assert_eq!((look[1][0], look[1][5], look[1][6]), ("4", "nobody", "default"), "{top}");
-        assert_eq!((look[2][2], look[2][5], look[2][6]), ("1", "paused", "reports"), "{top}");
+        assert_eq!((look[1][0], look[1][6], look[1][7]), ("4", "nobody", "default"), "{top}");
+        assert_eq!((look[2][3], look[2][6], look[2][7]), ("1", "paused", "reports"), "{top}");
     }
     let top = db.well(&["top", "--times", "1", "--json"]);
     let first: serde_json::Value = serde_json::from_str(top.lines().next().unwrap()).unwrap();
@@ -382,7 +386,7 @@ fn a_session_that_is_ended_while_work_goes_on_is_made_again() {
 fn a_process_that_works_exports_what_the_server_knows_of_its_queue() {
     let Some(db) = Database::new() else { return };
     db.well(&["migrate"]);
-    db.well(&["add", "--queue", "orders", "--after", "1h", "late", "later"]);
+    db.well(&["add", "--make", "--queue", "orders", "--after", "1h", "late", "later"]);
     let dir = dir();
     let file = dir.path().join("metrics");
     let args = ["--queue", "orders", "-j1", "--lease", "1h", "--listen", "0", "--metrics-to"];
@@ -429,4 +433,65 @@ fn e43_a_worker_that_is_too_old_for_the_schema_says_so_and_ends() {
     assert_eq!(db.sql("select count(*) from requeue.owner"), "0", "{}", done.err);
     let (status, _, err) = db.requeue(&["add", "more"], b"");
     assert!(status == 1 && err.contains("version 1000") && err.contains("newer release"), "{err}");
+}
+
+#[test]
+fn e44_a_misspelt_queue_is_told_with_the_name_that_is_most_like_it() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "--make", "--queue", "orders", "k"]);
+    let (status, _, err) = db.requeue(&["add", "--queue", "ordres", "k"], b"");
+    let told = "requeue: there is no queue 'ordres'; the most similar names are 'orders'";
+    assert_eq!((status, &*err), (1, &*format!("{told}; --make makes a new one\n")));
+    for command in
+        [&["ls"][..], &["stats"], &["state", "k"], &["cancel", "k"], &["retry", "k"], &["pause"], &["purge"]]
+    {
+        let (status, _, err) = db.requeue(&[command, &["--queue", "ordres"]].concat(), b"");
+        assert!(status == 1 && err.trim_end().ends_with(&told[9..]), "{command:?}: {err}");
+    }
+    let (status, _, err) = db.requeue(&["work", "--queue", "two\nlines", "--", "true"], b"");
+    assert!(status == 1 && err.contains("no control characters") && err.lines().count() == 1, "{err}");
+    assert_eq!(db.well(&["ls", "--queues"]), "orders\n");
+    // the one that is meant where none is named is made
+    db.well(&["add", "k"]);
+    assert_eq!(db.well(&["ls", "--queues"]), "default\norders\n");
+}
+
+#[test]
+fn e44_who_has_a_key_and_for_how_long_is_told() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    let job = db.work(&["-j1"], "echo ran $1; exec sleep 1000");
+    db.well(&["add", "k"]);
+    until("its run", || job.out_seen(b"ran k"));
+    let machine = read("/proc/sys/kernel/hostname").trim().to_owned();
+    let pid = db.sql("select pid from requeue.processes");
+    let who = format!("{machine} process {pid} (requeue)");
+    for command in [&["ls"][..], &["state", "k"]] {
+        let told = db.well(command);
+        assert!(told.starts_with("held    k  for ") && told.ends_with(&format!(" by {who}\n")), "{told}");
+    }
+    let told: serde_json::Value = serde_json::from_str(&db.well(&["state", "k", "--json"])).unwrap();
+    assert_eq!(
+        told["holder"],
+        serde_json::json!({"host": machine, "pid": pid.parse::<u32>().unwrap(), "application": "requeue"})
+    );
+    let stats = db.well(&["stats"]);
+    assert!(
+        stats.contains("owners   1\nowner    ") && stats.contains(&who) && stats.contains(": 1 held, for "),
+        "{stats}"
+    );
+    let stats: serde_json::Value = serde_json::from_str(&db.well(&["stats", "--json"])).unwrap();
+    assert_eq!(
+        (&stats["processes"][0]["host"], &stats["processes"][0]["held"]),
+        (&machine.clone().into(), &1.into())
+    );
+    let top = db.well(&["top", "--times", "1"]);
+    let look: Vec<_> = top.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((look[1], look[6], look[7]), ("1", &*format!("{machine}:{pid}"), "default"), "{top}");
+    assert!(look[2].ends_with('s'), "{top}");
+    job.signal(Signal::TERM);
+    job.said("SIGTERM: the running programs may end, and nothing more is claimed; once more to stop them");
+    job.signal(Signal::TERM);
+    job.done();
 }

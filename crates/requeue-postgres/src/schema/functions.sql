@@ -22,11 +22,54 @@ create or replace function requeue.server() returns table(timeline int, system b
   select greatest(timeline_id, min_recovery_end_timeline), system_identifier, 'requeue.meta'::regclass::oid
     from pg_control_checkpoint(), pg_control_recovery(), pg_control_system() $$;
 
+-- A key or a group's name as text; '\x...' where its bytes are not text.
+create or replace function requeue.as_text(b bytea) returns text language plpgsql immutable strict parallel safe as $$
+begin
+  return convert_from(b, 'UTF8');
+exception when character_not_in_repertoire or untranslatable_character then
+  return b::text;
+end $$;
+
+-- The names of queues that are most like this one: those with which it shares the most pairs of letters.
+create or replace function requeue.similar_names(n text) returns text language sql stable as $$
+  select string_agg(quote_literal(x.name), ', ' order by x.shared desc, x.name) from (
+    select w.name, (select count(*) from generate_series(1, length(n) - 1) i where position(substr(n, i, 2) in w.name) > 0) as shared
+    from requeue.queue w order by 2 desc, abs(length(w.name) - length(n)), w.name limit 3) x $$;
+
+-- The number of a queue that is there.
+create or replace function requeue.queue_id(queue text) returns int language plpgsql as $$
+declare i int; near text;
+begin
+  select w.id into i from requeue.queue w where w.name = queue_id.queue;
+  if found then return i; end if;
+  near := requeue.similar_names(queue_id.queue);
+  raise exception 'there is no queue %; %', coalesce(quote_literal(queue_id.queue), 'null'),
+    coalesce('the most similar names are ' || near, 'there is none at all')
+    using errcode = 'RQ006', hint = 'A new queue is made by requeue.make_queue(), or by the first process that opens it.';
+end $$;
+
+-- A key, or the name of a group, as it is stored.
+create or replace function requeue.as_bytes(t text) returns bytea language plpgsql stable as $$
+declare b bytea := convert_to(t, 'UTF8');
+begin
+  if b is null then raise null_value_not_allowed using message = 'a key is null'; end if;
+  if octet_length(b) > 2600 then
+    raise program_limit_exceeded using message = format('the key that begins with %L has %s bytes; a server keeps 2600 at most', left(t, 40), octet_length(b));
+  end if;
+  return b;
+end $$;
+
+-- The number of a queue, which is made if it is not there.
 create or replace function requeue.open(n text) returns int language plpgsql as $$
 declare i int;
 begin
   select id into i from requeue.queue where name = n;
   if found then return i; end if;
+  if n is null or octet_length(n) not between 1 and 200 or n ~ '[[:cntrl:]]' then
+    raise exception 'the name of a queue has 1 to 200 bytes and no control characters: %',
+      case when octet_length(n) > 200 then format('this one has %s bytes', octet_length(n)) else coalesce(to_json(n)::text, 'null') end
+      using errcode = 'RQ008';
+  end if;
   begin
     -- Its number may be one that another queue has had, see epoch(). That is not called: this may be a user's transaction, which would
     -- keep all others from it.
@@ -125,7 +168,6 @@ create or replace function requeue.wake(q int, who text default null) returns vo
 
 -- Adds keys in a user's transaction: the triggers exist when it commits. It locks no row that anybody else locks. While a process
 -- sleeps it notifies, and PostgreSQL commits transactions that notify one after another.
--- (The function below makes a queue that is not there. Whoever else opens the same queue waits for that transaction then.)
 create or replace function requeue.add_tx(q int, ks bytea[], ds bigint[], rs int[] default null, vs jsonb[] default null,
   gs bytea[] default null)
 returns void language plpgsql as $$
@@ -139,11 +181,11 @@ begin
   perform requeue.wake(q);
 end $$;
 
--- The same for one key that is text, in SQL of any language: select requeue.add_tx('orders', 'order-4711').
+-- The same for one key that is text, in SQL of any language: select requeue.add_tx('orders', 'order-4711'). The queue must be there.
 create or replace function requeue.add_tx(name text, key text, delay interval default '0', priority int default 0, value jsonb default null,
   grp text default null)
 returns void language sql as $$
-  select requeue.add_tx(requeue.open(name), array[convert_to(key, 'UTF8')],
+  select requeue.add_tx(requeue.queue_id(name), array[convert_to(key, 'UTF8')],
     array[coalesce((extract(epoch from delay) * 1000000)::bigint, 0)], array[-greatest(coalesce(priority, 0), -2147483647)], array[value], array[convert_to(grp, 'UTF8')]) $$;
 
 -- What is left of the delay of a trigger that came `at`. The clock may have been set back meanwhile.
@@ -788,9 +830,9 @@ end $$;
 -- run gave up, and that was added again, is as its trigger left it, with that run's error. Status 3 is dead.
 -- It is planned at each call, which knows which keys are asked for. It is not "stable": it would look with a snapshot from before
 -- renew(), for which it may have waited.
-create or replace function requeue.keys(q int, k_ bytea, after bytea, most int)
+create or replace function requeue.listed(q int, k_ bytea, after bytea, most int)
 returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
-  priority int, value jsonb, age_us bigint, error text, place bigint) language plpgsql
+  priority int, value jsonb, age_us bigint, error text, place bigint, host text, pid int, application text) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
 begin
   return query
@@ -798,17 +840,25 @@ begin
     (select i.key as k, i.state, i.dirty, (extract(epoch from i.due_at - clock_timestamp()) * 1000000)::bigint, i.every_us,
       i.failures, case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
       (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint,
-      (select coalesce(d.error, '') from requeue.dead d where d.queue = q and d.key = i.key), i.pos
-    from requeue.item i where i.queue = q and (k_ is null or i.key = k_) and (after is null or i.key > after)
+      (select coalesce(d.error, '') from requeue.dead d where d.queue = q and d.key = i.key), i.pos,
+      requeue.process_host(o.name), requeue.process_pid(o.name), requeue.process_application(o.name)
+    from requeue.item i left join lateral (select w.name from requeue.owner w where w.id = i.owner limit 1) o on true where i.queue = q and (k_ is null or i.key = k_) and (after is null or i.key > after)
     order by i.key limit most)
     union all
     (select d.key, 3::smallint, false, null, null, d.failures, d.attempt, 0, d.value,
-      (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, coalesce(d.error, ''), 0
+      (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, coalesce(d.error, ''), 0, null, null, null
     from requeue.dead d where d.queue = q and (k_ is null or d.key = k_) and (after is null or d.key > after)
       and not exists(select 1 from requeue.item i where i.queue = q and i.key = d.key)
     order by d.key limit most)) x
   order by x.k limit most;
 end $$;
+
+-- The same, as programs of version 1 ask for it.
+create or replace function requeue.keys(q int, k_ bytea, after bytea, most int)
+returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
+  priority int, value jsonb, age_us bigint, error text, place bigint) language sql as $$
+  select l.key, l.state, l.dirty, l.due_us, l.every_us, l.failures, l.attempt, l.priority, l.value, l.age_us, l.error, l.place
+  from requeue.listed(q, k_, after, most) l $$;
 
 -- Triggers of users' transactions that nobody has taken in, of one key or of all: the next `most` behind the one with this number.
 create or replace function requeue.triggers(q int, k_ bytea, after bigint, most int)
