@@ -80,6 +80,7 @@ impl State {
         let place = match engine {
             Engine::File(path) => Self::file(path, args.works, &name, shape).map_err(|why| (USAGE, why))?,
             Engine::Server(server) => {
+                Postgres::check(server).map_err(|e| (USAGE, plain(&e)))?;
                 crate::limits::check_threads().map_err(|e| (1, e.to_string()))?;
                 Self::server(server, &name, args, shape).map_err(|e| (1, plain(&e)))?
             }

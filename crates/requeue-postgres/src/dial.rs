@@ -12,6 +12,7 @@ use requeue::{BoxError, EngineError, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
@@ -186,7 +187,7 @@ fn place(host: &Config) -> Option<String> {
 fn unreachable(host: &Config, why: &str) -> String {
     let why = why.strip_prefix("error connecting to server: ").unwrap_or(why);
     let hint = if why.ends_with("password missing") {
-        "; write postgres://USER:PASSWORD@HOST/DATABASE (percent-encoded): PGPASSWORD and ~/.pgpass are not read"
+        "; write postgres://USER:PASSWORD@HOST/DATABASE (percent-encoded), or set PGPASSWORD: ~/.pgpass is not read"
     } else {
         ""
     };
@@ -331,6 +332,7 @@ fn parse(words: Words) -> Result<Config, BoxError> {
             if config.get_application_name().is_none() {
                 config.application_name("requeue");
             }
+            with_password(&mut config, std::env::var_os("PGPASSWORD"));
             if !keeps_idle {
                 config.keepalives_idle(Duration::from_secs(4));
             }
@@ -353,10 +355,19 @@ fn parse(words: Words) -> Result<Config, BoxError> {
     }
 }
 
+/// A string that names no password has the environment's.
+fn with_password(config: &mut Config, password: Option<OsString>) {
+    if let (None, Some(password)) = (config.get_password(), password.filter(|it| !it.is_empty())) {
+        config.password(password.as_encoded_bytes());
+    }
+}
+
 impl Postgres {
     /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
     /// [`Config`] reads. Of several hosts (`host=a,b`) it is the first that takes writes, unless `target_session_attrs` says
     /// something else than `any`. Each has its share of ten seconds to answer.
+    ///
+    /// A password that the string does not name is that of the environment's `PGPASSWORD`. `~/.pgpass` is not read.
     ///
     /// A connection that is silently cut (a cable, a firewall that forgets it) is noticed within ten seconds, also while nothing is sent on
     /// it: `keepalives_idle=4 keepalives_interval=2 keepalives_retries=2 tcp_user_timeout=8`, where the string says nothing else.
@@ -392,6 +403,25 @@ impl Postgres {
         }
         #[cfg(not(feature = "rustls"))]
         Self::connect_with(config, tokio_postgres::NoTls)
+    }
+
+    /// Whether [`connect`](Self::connect) can read a connection string. No server is asked.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    ///
+    /// ```
+    /// # use requeue_postgres::Postgres;
+    /// assert!(Postgres::check("postgres://worker@db/shop").is_ok());
+    /// assert!(Postgres::check("postgres://worker@db:port/shop").is_err());
+    /// ```
+    pub fn check(config: &str) -> Result<(), EngineError> {
+        #[cfg_attr(not(feature = "rustls"), allow(unused_mut))]
+        let mut words = Words::of(config);
+        #[cfg(feature = "rustls")]
+        crate::tls::trust(&mut words).map_err(EngineError::NotApplied)?;
+        Ways::of(words).map(drop).map_err(EngineError::NotApplied)
     }
 
     /// The same with TLS of the caller's: a rustls configured by the program, with client certificates for example
@@ -625,7 +655,7 @@ mod tests {
         let all = |config: &str| read(Words::of(config)).expect("it can be read");
         let alone = |config: &str| {
             let mut alone = config.parse::<Config>().expect("it can be read");
-            let seconds = std::time::Duration::from_secs;
+            let seconds = Duration::from_secs;
             alone.keepalives_idle(seconds(4)).keepalives_interval(seconds(2)).keepalives_retries(2);
             alone.tcp_user_timeout(seconds(8)).clone()
         };
@@ -659,6 +689,19 @@ mod tests {
         let said = "keepalives_idle=60 keepalives_interval=7 keepalives_retries=9 tcp_user_timeout=99";
         let said = format!("host=a {named} {said}");
         assert_eq!(*all(&said), [said.parse::<Config>().expect("it can be read")]);
+    }
+
+    #[test]
+    fn a_password_that_the_string_does_not_name_is_the_environments() {
+        let has = |config: &str, environment: Option<&str>| {
+            let mut config: Config = config.parse().expect("it can be read");
+            with_password(&mut config, environment.map(Into::into));
+            config.get_password().map(<[u8]>::to_vec)
+        };
+        assert_eq!(has("postgres://u@db/shop", Some("of it")), Some(b"of it".to_vec()));
+        assert_eq!(has("postgres://u:own@db/shop", Some("of it")), Some(b"own".to_vec()));
+        assert_eq!(has("host=db", Some("")), None);
+        assert_eq!(has("host=db", None), None);
     }
 
     #[test]

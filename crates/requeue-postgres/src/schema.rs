@@ -171,12 +171,16 @@ async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
     if !is_refused {
         return Failed::Not(why);
     }
-    let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user)";
+    let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user),
+                (select relowner::regrole::text from pg_class where oid = to_regclass('requeue.meta'))";
     let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
         return Failed::Not(why);
     };
     let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
-    let needed = if is_there {
+    let owner: Option<String> = row.get(3);
+    let needed = if let Some(owner) = owner {
+        format!("the role {owner} has made it: migrate as that one")
+    } else if is_there {
         format!("an administrator runs `alter schema requeue owner to {role}`")
     } else {
         format!(

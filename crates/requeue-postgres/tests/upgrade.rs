@@ -275,6 +275,11 @@ fn e43_roles_have_on_new_tables_the_rights_that_they_had_on_others() {
                  and not has_table_privilege('worker43', oid, 'select')";
     assert_eq!(db.sql(views), "");
     let url = db.url.replace("user=postgres", "user=worker43");
+    db.sql("create or replace function requeue.version(out newest int, out oldest int) language sql as 'select 1, 1'");
+    let refused =
+        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect_err("it owns nothing");
+    assert!(refused.to_string().ends_with("the role postgres has made it: migrate as that one"), "{refused}");
+    db.connect().migrate().wait().expect("once more");
     let q = open(&Postgres::connect(&url).wait().expect("it is up"));
     let worker = Worker::of(&q).workers(1).start_threads(|_: Run<String>| Outcome::Done).expect("a thread");
     q.add("k".into()).wait().expect("it may");

@@ -190,4 +190,4 @@ Examples:
 The password:
   Give it in REQUEUE_ENGINE: `ps` shows options to all users, and does not show the environment.
   Write special characters in it percent-encoded: %40 is @, %2F is /, %3A is :, %25 is %.
-  PGPASSWORD and ~/.pgpass are not read.";
+  PGPASSWORD is read, ~/.pgpass is not.";

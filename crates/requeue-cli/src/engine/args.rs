@@ -212,6 +212,7 @@ impl Place {
                 Client::open(path).map(Store::File).map_err(|e| (1, plain(&e)))
             }
             Engine::Server(server) => {
+                Postgres::check(&server).map_err(|e| (crate::run::USAGE, plain(&e)))?;
                 crate::limits::check_threads().map_err(|e| (1, e.to_string()))?;
                 Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, plain(&e)))
             }

@@ -210,7 +210,8 @@ fn a_server_that_is_not_there_is_told_without_a_password() {
         let ended =
             Command::new(env!("CARGO_BIN_EXE_requeue")).args(["ls", "--engine", engine]).output().unwrap();
         let err = String::from_utf8(ended.stderr).unwrap();
-        assert!(!ended.status.success() && !err.contains("secret"), "{err}");
+        assert!(!err.contains("secret"), "{err}");
+        assert_eq!(ended.status.code(), Some(2), "{err}");
     }
 }
 
