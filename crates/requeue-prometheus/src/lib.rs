@@ -2,6 +2,11 @@
 //! Prometheus client, under Kubernetes' names: so that dashboards and alerts made for
 //! controllers work unchanged.
 //!
+//! A registry must be of the version of `prometheus-client` that this crate is built with: 0.25 and 0.26 are both fine. Take it
+//! from here, as [`requeue_prometheus::prometheus_client`](prometheus_client), and the two are the same. A program that
+//! depends on `prometheus-client` itself may get a second version, and then "expected `Registry`, found a different
+//! `Registry`": `cargo update -p prometheus-client@0.26.0 --precise 0.25.2` makes them one.
+//!
 //! ```
 //! use requeue::WorkQueue;
 //! use requeue_prometheus::QueueMetrics;

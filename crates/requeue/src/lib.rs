@@ -103,6 +103,12 @@ pub use worker::{
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use worker::{NoTokioRuntime, Tokio};
 
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+compile_error!(
+    "requeue does not work on wasm32-unknown-unknown, which has no clock and no thread for timers: use the state \
+     machine alone, requeue-core, which takes the time as an argument"
+);
+
 /// What is to be read beside the items: the contract, the table of names for those who
 /// come from client-go, and the details. There is nothing in it for a program.
 #[cfg(any(doc, doctest))]

@@ -414,6 +414,31 @@ pub fn b7_a_snapshot_fires_what_is_due_before_it_looks<A: Adapter>() {
     assert_eq!(q.snapshot(10, Some(Only::Ready)), [1]);
 }
 
+pub fn b7_a_walk_meets_every_key_that_stays_known_although_those_that_it_has_met_go<A: Adapter>() {
+    // the keys that have gone leave whole chunks of memory empty behind and before the place where the walk goes on
+    for (first, gone) in [(1, 256), (38, 300), (255, 512), (300, 600)] {
+        let q = Subject::<A>::new();
+        ignore(q.add_many(0..700));
+        let page = q.page(0, first, None);
+        assert_eq!(page.keys.len(), first);
+        for key in 0..gone {
+            sound(q.take(key).done());
+        }
+        let (mut from, mut met) = (page.next, Vec::new());
+        while let Some(at) = from {
+            let page = q.page(at, 50, None);
+            met.extend(page.keys.into_iter().map(|(key, ..)| key));
+            from = page.next;
+        }
+        met.sort_unstable();
+        assert_eq!(
+            met,
+            (gone.max(first as u64)..700).collect::<Vec<_>>(),
+            "{gone} have gone after a page of {first}"
+        );
+    }
+}
+
 pub fn b7_a_snapshot_of_an_empty_queue_is_one_page_without_keys<A: Adapter>() {
     let q = Subject::<A>::new();
     let page = q.page(0, 10, None);

@@ -349,6 +349,7 @@ macro_rules! b_control {
             b7_a_snapshot_tells_only_of_keys_that_are_so,
             b7_the_totals_of_a_page_are_those_of_its_instant,
             b7_a_snapshot_fires_what_is_due_before_it_looks,
+            b7_a_walk_meets_every_key_that_stays_known_although_those_that_it_has_met_go,
             b7_a_snapshot_of_an_empty_queue_is_one_page_without_keys,
             b7_a_walk_in_pages_tells_once_of_each_key_that_is_there_all_the_time,
         }

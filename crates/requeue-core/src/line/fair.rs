@@ -42,7 +42,7 @@ use self::keys::{Blocks, Mark, Seat};
 use self::node::{Node, Nodes, Party, Rings};
 use super::groups::Groups;
 use super::levels::{Asked, rank};
-use super::overdue::{AgeClock, MaxWait};
+use super::overdue::{AgeClock, Overdue};
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
@@ -65,7 +65,7 @@ pub(super) struct Rules {
     /// These count within a group, and not before the turns of groups.
     pub(super) within: bool,
     /// There only with priorities.
-    pub(super) max_wait: Option<MaxWait>,
+    pub(super) max_wait: Option<Overdue>,
     /// The oldest key is known also without that.
     pub(super) aged: bool,
 }

@@ -15,7 +15,7 @@
 //! there for so long, and one of every few hand-outs takes it, whatever its level.
 
 use super::ahead::STEPS;
-use super::overdue::{AgeClock, MaxWait};
+use super::overdue::{AgeClock, Overdue};
 use super::ring::Ring;
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
@@ -215,7 +215,7 @@ pub(crate) struct Levels {
     links: Column<Age>,
     /// Whether it is aged: with `max_wait`, or where the oldest key may have to make room.
     aged: bool,
-    max_wait: Option<MaxWait>,
+    max_wait: Option<Overdue>,
     /// How many keys are handed out by priority before the next one that is overdue.
     before_overdue: u32,
     /// The clock of the list by age.
@@ -231,7 +231,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    pub(super) fn new(max_wait: Option<MaxWait>, aged: bool) -> Box<Self> {
+    pub(super) fn new(max_wait: Option<Overdue>, aged: bool) -> Box<Self> {
         Box::new(Self {
             used: Ranks::NONE,
             top: 0,
@@ -260,7 +260,7 @@ impl Levels {
         &mut self.homes[rank(level) as usize % HOMES]
     }
 
-    pub(super) fn max_wait(&self) -> Option<MaxWait> {
+    pub(super) fn max_wait(&self) -> Option<Overdue> {
         self.max_wait
     }
 
@@ -432,10 +432,10 @@ impl Levels {
             return None;
         }
         let since = self.links.get(oldest)?.0.since;
-        if self.clock.at(now).saturating_since(since) < max_wait.after {
+        if !max_wait.is(since, self.clock.at(now)) {
             return None;
         }
-        self.before_overdue = max_wait.between();
+        self.before_overdue = max_wait.between;
         Some(oldest)
     }
 

@@ -35,7 +35,7 @@ use self::ahead::STEPS;
 use self::custom::Custom;
 use self::fair::Rules;
 use self::levels::{Asked, Levels};
-use self::overdue::AgeClock;
+use self::overdue::{AgeClock, Overdue};
 use self::pauses::Pauses;
 use self::rate::Bucket;
 use self::ring::Ring;
@@ -108,8 +108,11 @@ impl<K> Line<K> {
             Order::Fifo => None,
             Order::Lifo => Some(Turns::new(Kind::Lifo)),
             Order::Custom(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
-            Order::Priority { max_wait } => Some(Turns::new(Kind::Levels(Levels::new(max_wait, aged)))),
+            Order::Priority { max_wait } => {
+                Some(Turns::new(Kind::Levels(Levels::new(max_wait.map(Overdue::from), aged))))
+            }
             Order::Fair { groups, priorities, within, max_wait } => {
+                let max_wait = max_wait.map(Overdue::from);
                 Some(Turns::new(Kind::Fair(Fair::new(groups, Rules { priorities, within, max_wait, aged }))))
             }
         };

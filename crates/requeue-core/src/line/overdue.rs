@@ -34,10 +34,28 @@ impl MaxWait {
     pub const fn new(after: Duration) -> Self {
         Self { after, every: 8 }
     }
+}
 
+/// A [`MaxWait`] in numbers that are compared without a division.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overdue {
+    /// After how many nanoseconds a key is overdue.
+    after: u64,
     /// How many hand-outs go by priority after one that an overdue key got.
-    pub(super) fn between(self) -> u32 {
-        self.every.max(2) - 1
+    pub(super) between: u32,
+}
+
+impl Overdue {
+    /// Whether a key that is ready since then is overdue now, both by one clock.
+    #[inline]
+    pub(super) fn is(self, since: Instant, now: Instant) -> bool {
+        now.as_nanos().saturating_sub(since.as_nanos()) >= self.after
+    }
+}
+
+impl From<MaxWait> for Overdue {
+    fn from(MaxWait { after, every }: MaxWait) -> Self {
+        Self { after: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX), between: every.max(2) - 1 }
     }
 }
 
@@ -50,13 +68,13 @@ impl MaxWait {
 pub(super) struct AgeClock {
     /// Since when it stands; never if it goes.
     stands_since: Instant,
-    /// How long it has stood so far.
-    stood: Duration,
+    /// For how many nanoseconds it has stood so far.
+    stood: u64,
 }
 
 impl Default for AgeClock {
     fn default() -> Self {
-        Self { stands_since: Instant::NEVER, stood: Duration::ZERO }
+        Self { stands_since: Instant::NEVER, stood: 0 }
     }
 }
 
@@ -64,13 +82,13 @@ impl AgeClock {
     /// What it shows at this instant.
     #[inline]
     pub(super) fn at(&self, now: Instant) -> Instant {
-        Instant::ORIGIN + (now.min(self.stands_since)).saturating_since(Instant::ORIGIN + self.stood)
+        Instant::from_nanos(now.min(self.stands_since).as_nanos().saturating_sub(self.stood))
     }
 
     /// The instant at which it showed this, as it would have been without the pauses so far.
     #[inline]
     pub(super) fn was(&self, shown: Instant) -> Instant {
-        shown + self.stood
+        Instant::from_nanos(shown.as_nanos().saturating_add(self.stood))
     }
 
     /// Stops it, if it goes.
@@ -80,7 +98,8 @@ impl AgeClock {
 
     /// Lets it go on, if it stands.
     pub(super) fn go_on(&mut self, now: Instant) {
-        self.stood += now.saturating_since(core::mem::replace(&mut self.stands_since, Instant::NEVER));
+        let since = core::mem::replace(&mut self.stands_since, Instant::NEVER);
+        self.stood = self.stood.saturating_add(now.as_nanos().saturating_sub(since.as_nanos()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The lock itself: a flag that says who has the lock. A plain store releases it.
+//! The lock itself: a word that says who has the lock. A plain store releases it.
 //!
 //! The usual mutex is released by a read-modify-write, because the holder must learn in the same step whether
 //! somebody sleeps. That instruction takes as long as a third of a whole `add`. Here the holder stores, and then
@@ -26,17 +26,22 @@
 //! V is made within that lock too, and looks at SLEEPERS once more: so whoever had set it
 //! and was not in the lot yet begins anew.
 //!
+//! **Nobody waits for itself.** The word has the thread that took the lock. A caller that finds it taken, and finds itself
+//! there, is users' code that the queue runs under the lock and that calls the queue: it panics. No other thread is taken for it: only the
+//! thread that has the lock has its own number there, and the number is taken away before the lock is handed over.
+//!
 //! **Nobody starves.** Whoever wakes somebody takes the lock again before, if it is free (if not, its new holder
 //! finds SLEEPERS). At times, as the lot says, it does not release it but hands it over.
 
 use super::barrier;
 use super::lot::{Lot, Parked, Unparked, Woken};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use crate::sync::atomic::{AtomicU8, fence};
+use crate::sync::atomic::{AtomicU8, AtomicUsize, fence};
+use crate::sync::this_thread;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Who wants the lock, or has it.
+/// Who wants the lock, or has it: the last two bits of the lock's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// One who adds keys.
@@ -45,9 +50,25 @@ pub(crate) enum Caller {
     Other = 2,
 }
 
-/// Nobody has the lock. Otherwise its flag is the [`Caller`] who has it; for a moment after it was handed over, the one who
-/// handed it over.
-const FREE: u8 = 0;
+/// Nobody has the lock. Otherwise its word is the [`Caller`] who has it and the number of the thread; without a number while
+/// it is handed over.
+const FREE: usize = 0;
+/// The bits of the word that are the [`Caller`].
+const CALLER: usize = 3;
+
+impl Caller {
+    /// The lock's word while this thread has it.
+    #[inline(always)]
+    fn on_this_thread(self) -> usize {
+        self as usize | this_thread()
+    }
+
+    /// Whether it is one of these who has the lock, by its word.
+    #[inline]
+    fn has(self, word: usize) -> bool {
+        word & CALLER == self as usize
+    }
+}
 
 /// How a caller that finds the lock taken stays away from it.
 struct Turns {
@@ -92,6 +113,17 @@ const SLEEPERS: u8 = 1;
 /// the first sleeper that the system refuses it.
 const FENCES: u8 = 2;
 
+/// The queue was called by code that the queue runs while it has the lock.
+#[cold]
+#[inline(never)]
+fn waits_for_itself() -> ! {
+    panic!(
+        "a queue was called from code that it runs under its own lock, and would wait for itself for ever: Eq, a merge \
+         function, the drop of a value in it, a function of groups or an order must not call the queue; make that call after \
+         the one that runs this code has returned"
+    )
+}
+
 /// What whoever has the lock has, on the thread that took it.
 #[derive(Debug, Default)]
 #[must_use = "the lock stays taken until this is given back"]
@@ -100,7 +132,7 @@ pub(super) struct Taken<'a>(PhantomData<(&'a RawLock, *const ())>);
 #[derive(Debug)]
 pub(super) struct RawLock {
     /// `FREE`, or who has it.
-    holder: AtomicU8,
+    holder: AtomicUsize,
     /// What a holder has to look at after it has released the lock: `SLEEPERS`, `FENCES`.
     after: AtomicU8,
     lot: Lot,
@@ -112,43 +144,47 @@ impl RawLock {
     }
 
     pub(super) fn in_lot(lot: Lot, heavy: bool) -> Self {
-        Self { holder: AtomicU8::new(FREE), after: AtomicU8::new(if heavy { 0 } else { FENCES }), lot }
+        Self { holder: AtomicUsize::new(FREE), after: AtomicU8::new(if heavy { 0 } else { FENCES }), lot }
     }
 
     #[inline(always)]
     pub(super) fn lock(&self, by: Caller) -> Taken<'_> {
-        if let Err(holder) = self.try_take(by) {
+        if let Err(holder) = self.try_take(by.on_this_thread()) {
             self.back_off(by, holder);
         }
         Taken(PhantomData)
     }
 
-    /// Takes the lock if it is free; the error is who has it.
+    /// Takes the lock with this word if it is free; the error is the word that it has.
     #[inline(always)]
-    fn try_take(&self, by: Caller) -> Result<(), u8> {
-        self.holder.compare_exchange(FREE, by as u8, Acquire, Relaxed).map(drop)
+    fn try_take(&self, word: usize) -> Result<(), usize> {
+        self.holder.compare_exchange(FREE, word, Acquire, Relaxed).map(drop)
     }
 
     /// The same, without fetching the line for writing while somebody has the lock.
     #[inline]
-    fn try_take_again(&self, by: Caller) -> Result<(), u8> {
+    fn try_take_again(&self, word: usize) -> Result<(), usize> {
         match self.holder.load(Relaxed) {
-            FREE => self.try_take(by),
+            FREE => self.try_take(word),
             holder => Err(holder),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn back_off(&self, by: Caller, mut holder: u8) {
+    fn back_off(&self, by: Caller, mut holder: usize) {
+        let word = by.on_this_thread();
+        if holder & !CALLER == word & !CALLER {
+            waits_for_itself();
+        }
         let (mut eager, mut patient) = (Turns::EAGER, Turns::PATIENT);
         loop {
-            let soon = by == Caller::Other && holder == Caller::Adds as u8;
+            let soon = by == Caller::Other && Caller::Adds.has(holder);
             let has_waited = (soon && eager.stay_away()) || patient.stay_away();
             if !has_waited {
-                return self.sleep(by);
+                return self.sleep(word);
             }
-            match self.try_take_again(by) {
+            match self.try_take_again(word) {
                 Ok(()) => return,
                 Err(now) => holder = now,
             }
@@ -156,8 +192,8 @@ impl RawLock {
     }
 
     /// Waits for the lock asleep.
-    fn sleep(&self, by: Caller) {
-        while !self.gives_way(by) {
+    fn sleep(&self, word: usize) {
+        while !self.gives_way(word) {
             let fences = self.after.fetch_or(SLEEPERS, Relaxed) & FENCES != 0;
             if !barrier::heavy(fences) {
                 // A process may forbid itself the system call at any time. From now on holders make full barriers here. One
@@ -169,21 +205,21 @@ impl RawLock {
             let is_to_sleep =
                 || self.holder.load(Relaxed) != FREE && self.after.load(Relaxed) & SLEEPERS != 0;
             if let Parked::Woken(Woken::WithTheLock) = self.lot.park(is_to_sleep) {
-                self.holder.store(by as u8, Relaxed);
+                self.holder.store(word, Relaxed);
                 return;
             }
         }
     }
 
     /// Yields its core a few times, perhaps to the holder; returns whether it has the lock then.
-    fn gives_way(&self, by: Caller) -> bool {
+    fn gives_way(&self, word: usize) -> bool {
         for _ in 0..YIELDS {
-            if self.try_take_again(by).is_ok() {
+            if self.try_take_again(word).is_ok() {
                 return true;
             }
             std::thread::yield_now();
         }
-        self.try_take_again(by).is_ok()
+        self.try_take_again(word).is_ok()
     }
 
     #[cfg(all(test, not(requeue_loom)))]
@@ -210,7 +246,8 @@ impl RawLock {
             }
         }
         // if somebody has it, that is theirs to do: they find SLEEPERS
-        if self.try_take_again(Caller::Other).is_ok() {
+        // (without a number: if it is handed over this thread does not have it, and may call again)
+        if self.try_take_again(Caller::Other as usize).is_ok() {
             self.lot.unpark_one(|Unparked { any, more, fair }| {
                 if !more {
                     self.after.fetch_and(!SLEEPERS, Relaxed);

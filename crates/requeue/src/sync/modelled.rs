@@ -2,6 +2,18 @@
 
 pub(crate) use loom::sync::{MutexGuard, atomic};
 pub(crate) use loom::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+
+loom::thread_local! {
+    static HERE: usize = THREADS.fetch_add(1, Ordering::Relaxed) * 4;
+}
+
+/// The number of this thread: a multiple of 4, and not 0.
+pub(crate) fn this_thread() -> usize {
+    HERE.with(|here| *here)
+}
 
 /// The queue's lock in its models: loom's mutex. (Ours has models of its own: `lock/models.rs`.)
 #[derive(Debug)]

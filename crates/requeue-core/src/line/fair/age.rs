@@ -13,7 +13,7 @@ use crate::Instant;
 use crate::chain::{Link, Linked};
 use crate::column::Column;
 use crate::line::levels::rank;
-use crate::line::overdue::{AgeClock, MaxWait};
+use crate::line::overdue::AgeClock;
 use alloc::collections::BTreeMap;
 
 /// An instant, and a number that tells those of one instant apart.
@@ -85,13 +85,13 @@ impl<K> Fair<K> {
             return None;
         }
         let (&(since, _), &at) = self.elders.first_key_value()?;
-        if !is_overdue(max_wait, since, self.clock.at(now)) {
+        if !max_wait.is(since, self.clock.at(now)) {
             return None;
         }
         let oldest_in =
             |elders: &Column<Elders>, at| elders.get(at)?.all.first_key_value().map(|(_, at)| *at);
         let slot = self.tiers.iter().try_fold(at, |at, tier| oldest_in(&tier.elders, at))?;
-        self.before_overdue = max_wait.between();
+        self.before_overdue = max_wait.between;
         Some(rank(self.pending(slot)))
     }
 
@@ -107,10 +107,10 @@ impl<K> Fair<K> {
             return None;
         }
         let (&(since, _), &oldest) = elders.all.first_key_value()?;
-        if !is_overdue(max_wait, since, self.clock_of(tier, group, self.clock.at(now))) {
+        if !max_wait.is(since, self.clock_of(tier, group, self.clock.at(now))) {
             return None;
         }
-        self.tiers[tier].elders.entry(group).before_overdue = max_wait.between();
+        self.tiers[tier].elders.entry(group).before_overdue = max_wait.between;
         Some(oldest)
     }
 
@@ -178,9 +178,4 @@ impl<K> Fair<K> {
             self.eldest_changed(tier - 1, within);
         }
     }
-}
-
-/// Whether a key that is ready since then is overdue now, both by one clock.
-fn is_overdue(max_wait: MaxWait, since: Instant, now: Instant) -> bool {
-    now.saturating_since(since) >= max_wait.after
 }

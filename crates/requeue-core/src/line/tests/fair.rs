@@ -1,3 +1,4 @@
+use super::super::MaxWait;
 use super::super::groups::GroupRules;
 use super::*;
 use alloc::vec;
@@ -236,7 +237,7 @@ fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
 fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
     for seed in 0..if cfg!(miri) { 2 } else { 16 } {
         let mut random = Random(seed);
-        let max_wait = (seed % 3 == 0).then_some(MaxWait::new(Duration::from_secs(seed % 2)));
+        let max_wait = (seed % 3 == 0).then(|| MaxWait::new(Duration::from_secs(seed % 2)).into());
         let rules = Rules { priorities: true, within: seed % 4 == 1, max_wait, aged: seed % 3 == 1 };
         let mut line = line_of(groups(&[100, 10, 3], &[1, 2, 3], 2), rules);
         let (mut free, mut ready, mut held): (Vec<u32>, Vec<u32>, Vec<u32>) =

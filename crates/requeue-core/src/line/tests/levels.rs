@@ -1,4 +1,5 @@
 use super::*;
+use crate::line::MaxWait;
 use crate::slots::Places;
 use alloc::vec::Vec;
 
@@ -27,8 +28,8 @@ struct Rig {
 
 impl Rig {
     fn new(max_wait: Option<u64>) -> Self {
-        let every = |after| MaxWait { after: Duration::from_nanos(after), every: 3 };
-        let levels = Levels::new(max_wait.map(every), false);
+        let every_third = |after| MaxWait { after: Duration::from_nanos(after), every: 3 };
+        let levels = Levels::new(max_wait.map(every_third).map(Overdue::from), false);
         Self { levels, arena: Arena::new(0), line: Vec::new(), max_wait, before_overdue: 0, now: 0 }
     }
 

@@ -1,0 +1,375 @@
+//! Users' code that runs under the queue's lock and calls the queue: it would wait for itself for ever, and panics.
+#![cfg(not(any(requeue_loom, requeue_counted)))]
+
+use requeue::limiter::RateLimiter;
+use requeue::{Add, DrainOptions, Instant, ReadyOrder, Restore, Ticket, WorkQueue};
+use requeue_verify::watchdog;
+use std::cell::RefCell;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Once};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+type Call = Box<dyn FnOnce()>;
+type Queue = Arc<WorkQueue<Key, Load>>;
+
+/// Users' code that runs under the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    Eq,
+    Merge,
+    DropOfAValue,
+    GroupBy,
+    HashOfAGroup,
+    EqOfAGroup,
+    Weight,
+    Push,
+    Touch,
+    Pop,
+    Leave,
+}
+
+thread_local! {
+    /// What this thread's next users' code of this kind calls.
+    static CALL: RefCell<Option<(Code, Call)>> = const { RefCell::new(None) };
+}
+
+/// Users' code of this kind runs.
+fn runs(code: Code) {
+    let armed = CALL.take();
+    match armed {
+        Some((kind, call)) if kind == code => call(),
+        other => CALL.set(other),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Key(u32);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        runs(Code::Eq);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+#[derive(Debug, Default)]
+struct Load;
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        runs(Code::DropOfAValue);
+    }
+}
+
+struct Group(u32);
+
+impl Hash for Group {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        runs(Code::HashOfAGroup);
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        runs(Code::EqOfAGroup);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Group {}
+
+#[derive(Default)]
+struct Stack(Vec<Ticket>);
+
+impl ReadyOrder<Key> for Stack {
+    fn push(&mut self, _: &Key, ticket: Ticket) {
+        runs(Code::Push);
+        self.0.push(ticket);
+    }
+    fn touch(&mut self, _: &Key, _: Ticket) {
+        runs(Code::Touch);
+    }
+    fn pop(&mut self) -> Option<Ticket> {
+        runs(Code::Pop);
+        self.0.pop()
+    }
+    fn leave(&mut self, _: &Key, ticket: Ticket) {
+        runs(Code::Leave);
+        self.0.retain(|known| *known != ticket);
+    }
+}
+
+/// A queue on which this code can run, with key 1 ready and key 9 held by whoever calls.
+fn queue(code: Code) -> Queue {
+    let builder = WorkQueue::merging(|old: &mut Load, new| {
+        runs(Code::Merge);
+        *old = new;
+    });
+    let built = match code {
+        Code::Push | Code::Touch | Code::Pop | Code::Leave => builder.custom_order(Stack::default()).build(),
+        _ => {
+            let weight = |_: &Group| {
+                runs(Code::Weight);
+                1
+            };
+            let group = |key: &Key| {
+                runs(Code::GroupBy);
+                Group(key.0 % 2)
+            };
+            builder.group_by_with(group, requeue::GroupRules::new().weight(weight)).build()
+        }
+    };
+    let q = Arc::new(built.expect("these go together"));
+    q.add_value(Key(1), Load).expect("open");
+    q
+}
+
+/// A call in which this code runs.
+fn outer(code: Code, q: &Queue) {
+    match code {
+        Code::Eq | Code::Touch => drop(q.add(Key(1))),
+        Code::Merge | Code::DropOfAValue => drop(q.add_value(Key(1), Load)),
+        Code::GroupBy | Code::HashOfAGroup | Code::EqOfAGroup | Code::Push => drop(q.add(Key(3))),
+        Code::Weight => drop(q.add(Key(2))),
+        Code::Pop => drop(q.try_get()),
+        Code::Leave => drop(q.cancel(&Key(1))),
+    }
+}
+
+fn poll<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Every way into the queue.
+fn entries() -> Vec<(&'static str, fn(&Queue))> {
+    vec![
+        ("add", |q| drop(q.add(Key(7)))),
+        ("add_value", |q| drop(q.add_value(Key(7), Load))),
+        ("add_with", |q| drop(q.add_with(Key(7), Add::after(Duration::from_secs(1))))),
+        ("add_after", |q| drop(q.add_after(Key(7), Duration::from_secs(1)))),
+        ("add_rate_limited", |q| drop(q.add_rate_limited(Key(7)))),
+        ("add_ref", |q| _ = q.add_ref(&Key(7))),
+        ("add_many", |q| drop(q.add_many([Key(7), Key(8)]))),
+        ("add_when_room", |q| drop(poll(q.add_when_room(Key(7), Add::now())))),
+        ("restore", |q| drop(q.restore(Restore::new(Key(7))))),
+        ("try_get", |q| drop(q.try_get())),
+        ("try_get_many", |q| drop(q.try_get_many(2))),
+        ("get_blocking", |q| drop(q.get_blocking())),
+        ("a get with a deadline", |q| drop(q.get().timeout(Duration::from_secs(1)).wait())),
+        ("a task's get", |q| drop(poll(q.get()))),
+        ("a task's get_many", |q| drop(poll(q.get_many(2)))),
+        ("a getter's get", |q| drop(q.getter().try_get())),
+        ("len", |q| _ = q.len()),
+        ("stats", |q| _ = q.stats()),
+        ("state", |q| _ = q.state(&Key(1))),
+        ("explain", |q| _ = q.explain(&Key(1))),
+        ("snapshot", |q| _ = q.snapshot().count()),
+        ("done", |q| _ = q.done(&Key(1))),
+        ("cancel", |q| drop(q.cancel(&Key(1)))),
+        ("forget", |q| q.forget(&Key(1))),
+        ("num_requeues", |q| _ = q.num_requeues(&Key(1))),
+        ("pause", |q| _ = q.pause()),
+        ("resume", |q| _ = q.resume()),
+        ("pause_key", |q| _ = q.pause_key(Key(1))),
+        ("resume_key", |q| _ = q.resume_key(&Key(1))),
+        ("pause_group", |q| _ = q.pause_group(&Key(1), 0)),
+        ("is_paused", |q| _ = q.is_paused()),
+        ("phase", |q| _ = q.phase()),
+        ("close", |q| q.close()),
+        ("shut_down", |q| _ = q.shut_down()),
+        ("a thread's drain", |q| _ = q.shut_down_with_drain().wait()),
+        ("a task's drain", |q| _ = poll(q.shut_down_with(DrainOptions::default()))),
+    ]
+}
+
+const CODES: [Code; 11] = [
+    Code::Eq,
+    Code::Merge,
+    Code::DropOfAValue,
+    Code::GroupBy,
+    Code::HashOfAGroup,
+    Code::EqOfAGroup,
+    Code::Weight,
+    Code::Push,
+    Code::Touch,
+    Code::Pop,
+    Code::Leave,
+];
+
+const WORDS: &str = "a queue was called from code that it runs under its own lock";
+
+/// The text of a panic.
+fn text(panic: &dyn std::any::Any) -> &str {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    said.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default()
+}
+
+/// Hundreds of panics are expected: only others are written.
+fn expect_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !text(info.payload()).contains(WORDS) {
+                hook(info);
+            }
+        }));
+    });
+}
+
+/// Asserts that `outer` panics in words that name the mistake, with `call` in this users' code.
+fn is_told(what: &str, code: Code, call: impl FnOnce() + 'static, outer: impl FnOnce()) {
+    expect_panics();
+    CALL.set(Some((code, Box::new(call))));
+    let panic = catch_unwind(AssertUnwindSafe(outer));
+    assert!(CALL.take().is_none(), "{code:?} did not run");
+    let Err(panic) = panic else { panic!("{what} in {code:?} went through") };
+    let said = text(&*panic);
+    assert!(said.contains(WORDS), "{what} in {code:?}: {said}");
+}
+
+/// Asserts that the queue goes on.
+fn goes_on(q: &Queue) {
+    assert_eq!(q.phase(), requeue::Phase::Open, "the call that panicked did nothing");
+    q.add(Key(5)).expect("open");
+    let mut keys: Vec<_> = std::iter::from_fn(|| q.try_get().ok()).map(|item| item.key().0).collect();
+    keys.sort_unstable();
+    keys.retain(|key| *key != 2 && *key != 3);
+    assert_eq!(keys, [1, 5]);
+}
+
+#[test]
+fn users_code_under_the_lock_that_calls_the_queue_panics_with_words_whichever_call_it_is() {
+    watchdog::run("reentry", || {
+        for code in CODES {
+            for (what, entry) in entries() {
+                let q = queue(code);
+                let inner = Arc::clone(&q);
+                is_told(what, code, move || entry(&inner), || outer(code, &q));
+                goes_on(&q);
+            }
+        }
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_of_a_get_or_a_batch_that_a_task_polls_is_told_too() {
+    watchdog::run("reentry in tasks", || {
+        for (what, entry) in entries() {
+            let q = queue(Code::Pop);
+            let inner = Arc::clone(&q);
+            is_told(what, Code::Pop, move || entry(&inner), || drop(poll(q.get())));
+            goes_on(&q);
+            let q = queue(Code::Merge);
+            let inner = Arc::clone(&q);
+            let batch = || drop(q.add_many_with([(Key(1), Add::now().value(Load))]));
+            is_told(what, Code::Merge, move || entry(&inner), batch);
+            goes_on(&q);
+        }
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_that_drops_a_guard_or_a_waiting_get_is_told() {
+    watchdog::run("reentry by a drop", || {
+        for code in [Code::Eq, Code::Merge, Code::DropOfAValue, Code::GroupBy, Code::Push] {
+            let q = queue(code);
+            q.add_value(Key(9), Load).expect("open");
+            let items = q.try_get_many(2).expect("two are ready").into_iter().map(requeue::Item::into_owned);
+            let mut items: Vec<_> = items.filter(|item| item.key().0 == 9).collect();
+            let item = items.pop().expect("9 was ready");
+            q.add_value(Key(1), Load).expect("open");
+            is_told("a guard", code, move || drop(item), || outer(code, &q));
+            let held = q.state(&Key(9)).is_some_and(|state| state.held);
+            assert!(held, "the run of a guard that could not end goes on");
+            goes_on(&q);
+
+            let q = queue(code);
+            let mut get = Box::pin(q.get().into_owned());
+            drop(q.try_get().expect("1 is ready"));
+            assert!(get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            q.add_value(Key(1), Load).expect("open");
+            is_told("a get", code, move || drop(get), || outer(code, &q));
+            goes_on(&q);
+        }
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_may_call_another_queue() {
+    watchdog::run("another queue", || {
+        for code in CODES {
+            let (q, other) = (queue(code), queue(Code::Merge));
+            let inner = Arc::clone(&other);
+            CALL.set(Some((code, Box::new(move || drop(inner.add(Key(7)))))));
+            outer(code, &q);
+            assert!(CALL.take().is_none() && other.len() == 2, "{code:?}");
+        }
+    });
+}
+
+/// A limiter of the user's own, which looks at the queue.
+struct Looks(Arc<std::sync::OnceLock<requeue::WeakQueue<u32>>>);
+
+impl RateLimiter<u32> for Looks {
+    fn when(&self, _: &u32, _: Instant) -> Duration {
+        let len = self.0.get().and_then(requeue::WeakQueue::upgrade).map_or(0, |q| q.len());
+        Duration::from_secs(len as u64)
+    }
+    fn forget(&self, _: &u32) {}
+    fn num_requeues(&self, _: &u32) -> u32 {
+        0
+    }
+}
+
+#[test]
+fn users_limiters_run_without_the_lock_and_may_call_the_queue() {
+    watchdog::run("a limiter", || {
+        let known = Arc::default();
+        let q = WorkQueue::builder().limiter(Looks(Arc::clone(&known))).build().expect("a queue");
+        known.set(q.downgrade()).expect("once");
+        q.add(1).expect("open");
+        assert_eq!(q.add_rate_limited(2).expect("open"), Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_keeps_other_threads_waiting_and_none_of_them_is_told() {
+    watchdog::run("other threads", || {
+        const THREADS: usize = 4;
+        let q = WorkQueue::<u32, u32>::merging(|old, new| {
+            // long enough that others sleep at the lock, and get it handed over
+            (0..20).for_each(|_| std::thread::yield_now());
+            *old += new;
+        });
+        let q = q.build().expect("a queue");
+        let (barrier, panicked) = (Barrier::new(THREADS), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            for _ in 0..THREADS {
+                s.spawn(|| {
+                    barrier.wait();
+                    for _ in 0..500 {
+                        let add = AssertUnwindSafe(|| q.add_value(1, 1).expect("open"));
+                        panicked.fetch_or(catch_unwind(add).is_err(), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(!panicked.into_inner(), "another thread's wait was taken for one of its own");
+        assert_eq!(q.try_get().expect("1 is ready").take_value(), Some(THREADS as u32 * 500));
+    });
+}
