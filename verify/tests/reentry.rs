@@ -154,8 +154,11 @@ fn poll<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
+/// A way into the queue, and what it is called.
+type Entry = (&'static str, fn(&Queue));
+
 /// Every way into the queue.
-fn entries() -> Vec<(&'static str, fn(&Queue))> {
+fn entries() -> Vec<Entry> {
     vec![
         ("add", |q| drop(q.add(Key(7)))),
         ("add_value", |q| drop(q.add_value(Key(7), Load))),
