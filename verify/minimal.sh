@@ -16,6 +16,7 @@ for library in requeue-core requeue requeue-prometheus requeue-sim requeue-sqlit
 done
 sed 's/^members = .*/members = ["crates\/*"]/; /^exclude = /d' Cargo.toml >"$target/workspace/Cargo.toml"
 cp README.md "$target/workspace/"
+cp -r contrib "$target/workspace/"
 cd "$target/workspace"
 
 # `-Z` wants a nightly cargo or this variable, which only this one command gets: it
