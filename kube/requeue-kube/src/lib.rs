@@ -43,7 +43,7 @@
 //! | Order | First in, first out; so under load every object runs. What a list brings stands behind what changes, and what has waited for longer than [`Config::max_wait`] has one turn in eight. |
 //! | Back-off | Per object: 5 ms, doubled with each failure up to 1,000 s, plus or minus a tenth; forgotten with a success. [`Config::retry_rate`] bounds all retries together. |
 //! | A change of what is asked for | ends the back-off: the object runs now, and its failures count anew. |
-//! | A change of the status, or of an object that it [`owns`](Controller::owns) | does not end a back-off and is no failure; the retry sees it. So an object that fails and writes its status runs as often as its back-off says, and not by its own echo. |
+//! | A change of the status, or of an object that it [`owns`](Controller::owns) | does not end a back-off and is no failure; the retry sees it. So an object that fails and writes its status runs as often as its back-off says, and not by its own echo. To wait for a child is therefore no error: the run ends with [`Action::await_change`]. |
 //! | A change of an object that the controller [`watches`](Controller::watches) | ends the back-off of whom it concerns: what failed for want of a Secret runs when the Secret appears. |
 //! | A watch that breaks | begins anew with a list. Of that only what differs runs, and the owners of what went meanwhile. If something went that is watched, all objects run, behind those that change. |
 //! | A related kind that can't be listed | stops nothing else: after [`Config::list_timeout`] runs begin without it, and [`Health::unlisted`] names it. When it is there, all objects run. |

@@ -74,13 +74,13 @@ impl Lists {
     }
 
     /// Ends when runs may begin: the objects are listed, and all else is, or was waited for so long.
-    pub(crate) async fn begin(&self, patience: Duration) {
+    pub(crate) async fn begin(&self, patience: Duration, controller: &str) {
         self.wait_for(|it| !it.is_own || it.listed).await;
         _ = timeout(patience, self.wait_for(|it| it.listed)).await;
         self.state().begun = true;
         let missing = self.unlisted();
         if !missing.is_empty() {
-            tracing::error!("runs begin without the lists of {}", missing.join(", "));
+            tracing::error!(controller, "runs begin without the lists of {}", missing.join(", "));
         }
     }
 

@@ -469,7 +469,7 @@ async fn supervise(
 ) -> Report {
     let mut how = tokio::select! {
         how = told(&mut stopped, &mut aborted) => how,
-        () = state.lists.begin(config.list_timeout) => {
+        () = state.lists.begin(config.list_timeout, state.queue.name()) => {
             state.hold(|held| held.by_lists = false);
             told(&mut stopped, &mut aborted).await
         }
@@ -503,7 +503,7 @@ async fn supervise(
         cancelled: ended.cancelled + put_back.dropped().saturating_sub(dropped_before),
         left,
     };
-    tracing::info!("the controller has ended: {report:?}");
+    tracing::info!(controller = state.queue.name(), "the controller has ended: {report:?}");
     report
 }
 
