@@ -84,7 +84,9 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
         }
     };
     let (grouped, told) = (with_groups(args), told_to(args, sink));
-    let (in_backoff, priority, rate) = (args.in_backoff.into(), args.priority, args.rate);
+    // others may add keys with priorities to a file; where groups take turns these are none of ours to choose
+    let priority = args.priority || (args.engine().is_some() && args.group_by.is_none());
+    let (in_backoff, rate) = (args.in_backoff.into(), args.rate);
     let absorb = args.absorb;
     let (max_wait, bound) = (args.max_wait, args.bound);
     Ok(Box::new(move |builder| {

@@ -61,6 +61,8 @@ pub(crate) struct State {
     is_in_trouble: AtomicBool,
     /// So many ends that the server refused were told of.
     refused_told: AtomicU64,
+    /// It was said what the queue does not have.
+    ignores_told: AtomicBool,
 }
 
 impl std::fmt::Debug for State {
@@ -91,6 +93,7 @@ impl State {
             writing: Mutex::default(),
             is_in_trouble: AtomicBool::new(false),
             refused_told: AtomicU64::new(0),
+            ignores_told: AtomicBool::new(false),
         })
     }
 
@@ -104,7 +107,7 @@ impl State {
         };
         let file = Sqlite::open(path).map_err(about)?;
         let queue = file.queue_with(name, Cause::merge).front(shape).open();
-        let queue = queue.map_err(|e| format!("{named}: queue {name}: {e}"))?;
+        let queue = queue.map_err(about)?;
         Ok(Place::File { path: path.to_owned(), named, file, queue })
     }
 
@@ -180,7 +183,7 @@ impl State {
                 }
             }
             self.tell_trouble(log);
-            self.ends_if_outdated(control);
+            self.ends_if_cut_off(control);
             if !again.is_empty() {
                 pause(control, TRIES_AGAIN);
             }
@@ -196,10 +199,16 @@ impl State {
         lost
     }
 
-    /// Says that the engine can't be written to, and that it can again, each time once.
+    /// Says that the engine can't be written to, and that it can again, each time once; and what it does not do that was asked
+    /// for.
     pub(crate) fn tell_trouble(&self, log: &Log) {
-        if self.outdated().is_some() {
+        if self.cut_off().is_some() {
             return; // `finish` tells it, at the end of the command
+        }
+        if let Place::File { named, queue, .. } = &self.place {
+            if let Some(what) = queue.ignores().filter(|_| !self.ignores_told.swap(true, Ordering::Relaxed)) {
+                log.note(&format!("{named}: keys with {what} run without: this process has none"));
+            }
         }
         let trouble = match &self.place {
             Place::File { file, .. } => file.trouble(),
@@ -221,17 +230,19 @@ impl State {
         }
     }
 
-    /// Why the server's schema serves this program no more, if that is so.
-    fn outdated(&self) -> Option<EngineError> {
+    /// Why this process may not work on the queue any more: it has lost the file, or the server's schema serves it no more.
+    fn cut_off(&self) -> Option<String> {
         match &self.place {
-            Place::File { .. } => None,
-            Place::Server(queue) => queue.outdated(),
+            Place::File { file, .. } => file
+                .lost()
+                .map(|why| format!("{why}: it is not worked on any more, and the last runs may run again")),
+            Place::Server(queue) => queue.outdated().map(|e| e.to_string()),
         }
     }
 
     /// Nothing is claimed any more then, and the keys of the programs that run go back: they are stopped.
-    fn ends_if_outdated(&self, control: &Control) {
-        if self.outdated().is_some() {
+    pub(crate) fn ends_if_cut_off(&self, control: &Control) {
+        if self.cut_off().is_some() {
             control.raise(Level::Stop);
         }
     }
@@ -285,6 +296,7 @@ impl State {
             || control.reached(Level::WorkOff) || limit.is_some_and(|limit| begun.elapsed() >= limit);
         let mut retries: Option<Key> = None;
         while !is_over() {
+            self.ends_if_cut_off(control);
             let stats = queue.stats();
             if stats.ready + stats.held == 0 {
                 // One of them is enough to go on waiting.
@@ -325,12 +337,17 @@ impl State {
     pub(crate) fn finish(&self) -> Result<u64, String> {
         match &self.place {
             Place::File { path: file, named, queue, .. } => {
+                if let Some(why) = self.cut_off() {
+                    return Err(why);
+                }
                 let flushed = queue.written().wait();
                 flushed.map_err(|e| {
                     format!("{named}: the last runs may run again: their ends are not written: {e}")
                 })?;
                 let stats = Client::open(file).and_then(|client| client.stats(&self.name));
-                stats.map(|stats| stats.ready + stats.waiting).map_err(|e| format!("{named}: {e}"))
+                stats
+                    .map(|stats| stats.ready + stats.held + stats.waiting)
+                    .map_err(|e| format!("{named}: {e}"))
             }
             Place::Server(queue) => {
                 let begun = Instant::now();
@@ -370,7 +387,7 @@ impl State {
     pub(crate) fn stay(&self, control: &Control, log: &Log) {
         while !control.reached(Level::WorkOff) {
             pause(control, TRIES_AGAIN);
-            self.ends_if_outdated(control);
+            self.ends_if_cut_off(control);
             self.tell_trouble(log);
             if let Some(refused) = self.refused() {
                 log.note(&refused);

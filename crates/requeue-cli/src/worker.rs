@@ -346,6 +346,7 @@ impl Shop {
     fn ended(&self, key: &Key, run: &RunReport<'_>) {
         if let Some(state) = &self.state {
             state.tell_trouble(&self.log);
+            state.ends_if_cut_off(&self.keeper.control);
         }
         let subject = Subject { key, attempt: run.attempt };
         let error = match run.failure {

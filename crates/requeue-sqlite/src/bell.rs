@@ -1,8 +1,8 @@
 //! The bell: other processes tell the one that works on a file that they have written to it.
 //!
-//! Who has written opens the [runner's file](crate::lock) for writing and closes it. On Linux the kernel tells the runner
-//! of that (inotify), so that it need not look all the time; on other systems, and where a user may have no more
-//! watches, [`Bell::hang`] gives none, and the runner looks often.
+//! Whoever has written opens SQLite's log for writing and closes it. On Linux the kernel tells the runner of that (inotify),
+//! so that it need not look all the time; on other systems, and where a user may have no more watches, [`Bell::hang`] gives
+//! none, and the runner looks often. (The log, as nobody locks it: to close the database itself would end SQLite's locks.)
 
 use crate::lock;
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::path::Path;
 
 /// Tells whoever works on the file that there is something new in it.
 pub(crate) fn ring(path: &Path) {
-    // Without a runner there may be no such file, and a runner that hears nothing looks after a while.
-    drop(File::options().write(true).open(lock::beside(path)));
+    // A runner that hears nothing looks after a while.
+    drop(File::options().write(true).open(lock::beside(path, "-wal")));
 }
 
 pub(crate) use system::Bell;
 
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
     use super::lock;
     use rustix::event::{PollFd, PollFlags, poll};
@@ -37,7 +37,7 @@ mod system {
         /// Calls this at each ring, from a thread of its own. `None` if the system allows no more watches or threads.
         pub(crate) fn hang(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
             let rings = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-            inotify::add_watch(&rings, lock::beside(path), WatchFlags::CLOSE_WRITE).ok()?;
+            inotify::add_watch(&rings, lock::beside(path, "-wal"), WatchFlags::CLOSE_WRITE).ok()?;
             let (end, ended) = UnixStream::pair().ok()?;
             let listener = Builder::new().name("requeue-bell".into());
             let listener = listener.spawn(move || listen(&rings, &ended, rung)).ok()?;
@@ -70,7 +70,7 @@ mod system {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod system {
     use std::path::Path;
 
@@ -94,9 +94,9 @@ mod tests {
     fn each_ring_is_heard_and_the_end_as_well() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.db");
-        ring(&path); // nobody works on it, and no file is made for that
-        assert!(!lock::beside(&path).exists());
-        let runner = lock::take(&path).unwrap();
+        ring(&path); // there is no log, and none is made for that
+        assert!(!lock::beside(&path, "-wal").exists());
+        std::fs::write(lock::beside(&path, "-wal"), "").unwrap();
         let (tell, told) = mpsc::channel();
         let bell = Bell::hang(&path, move || tell.send(()).unwrap()).unwrap();
         for _ in 0..10 {
@@ -106,6 +106,5 @@ mod tests {
         drop(bell);
         ring(&path);
         assert!(told.recv().is_err());
-        drop(runner);
     }
 }

@@ -1,11 +1,17 @@
 //! What other processes than the one that works may do with a file.
 
 use crate::bell;
-use crate::lock;
-use crate::store::{self, Letter, Store, Wall, duration, micros, wall};
+use crate::letters::{Letter, fold, obey};
+use crate::list::{self, Counts, Order, Pending};
+use crate::lock::Writes;
+use crate::look::Look;
+use crate::rows::{queue_number, wall};
+use crate::schema::{Link, about, not_applied};
+use crate::store;
 use requeue::EngineError;
-use requeue::engine::{Key, Listed, Status};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
+use requeue::engine::{Key, Listed};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,8 +21,10 @@ const ANSWERS: Duration = Duration::from_secs(5);
 /// A file as a process has it that does not work on it: it adds, lists, cancels, pauses, beside the one that works or
 /// while there is none.
 ///
-/// Each call is one transaction of its own, and blocks. The process that works is told of it on Linux, and
-/// looks for it 50 times a second on other systems.
+/// Each call is one transaction of its own, and blocks. Those that write take turns, with one another and with the processes
+/// that work: a call waits for its turn for 30 seconds. Those that look ([`list`](Self::list), [`state`](Self::state),
+/// [`stats`](Self::stats), [`queues`](Self::queues), [`check`](Self::check)) take no lock, write nothing, and need no right to.
+/// The process that works is told of what is written on Linux, and looks for it 50 times a second on other systems.
 ///
 /// ```
 /// use requeue_sqlite::{Client, Sqlite, Status};
@@ -31,7 +39,9 @@ const ANSWERS: Duration = Duration::from_secs(5);
 /// ```
 pub struct Client {
     path: PathBuf,
-    connection: Connection,
+    /// Opened when something is written.
+    writes: RefCell<Option<Box<Link>>>,
+    looks: RefCell<Option<Look>>,
 }
 
 impl std::fmt::Debug for Client {
@@ -52,8 +62,10 @@ impl std::fmt::Debug for Client {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileStats {
-    /// In line, or with a worker.
+    /// In line. Keys that a worker has had for less than a twentieth of a second are among them.
     pub ready: u64,
+    /// With a worker, as far as the process that works on the queue shows it: 1,024 keys at most, and only on Linux.
+    pub held: u64,
     /// Waiting for a timer.
     pub waiting: u64,
     /// Given up.
@@ -62,42 +74,14 @@ pub struct FileStats {
     pub oldest_ready: Option<Duration>,
     /// Whether the queue is paused.
     pub paused: bool,
-    /// The process that works on the file.
+    /// The process that works on the queue.
     pub runner: Option<u32>,
-}
-
-fn said(e: rusqlite::Error) -> EngineError {
-    EngineError::NotApplied(e.into())
-}
-
-/// What a transaction has failed with whose end may have been written.
-fn unsure(e: rusqlite::Error) -> EngineError {
-    match e.sqlite_error_code() {
-        Some(ErrorCode::SystemIoFailure) => EngineError::Unknown(e.into()),
-        _ => said(e),
-    }
-}
-
-/// Writes a letter; returns its number.
-fn put(
-    connection: &Connection,
-    queue: i64,
-    what: &str,
-    key: Option<&[u8]>,
-    delay: Option<Duration>,
-    priority: i16,
-    every: Option<Duration>,
-) -> rusqlite::Result<i64> {
-    let letter = "insert into inbox(queue, what, at, key, delay, priority, every)
-                  values(?1, ?2, ?3, ?4, ?5, ?6, ?7) returning id";
-    let (delay, every) = (delay.map(micros), every.map(micros));
-    let number =
-        store::written(connection, letter, params![queue, what, wall(), key, delay, priority, every])?;
-    number.ok_or(rusqlite::Error::QueryReturnedNoRows)
+    /// There are more keys than were counted: a million are.
+    pub at_least: bool,
 }
 
 impl Client {
-    /// Opens a file, or makes it.
+    /// Opens a file, or makes it. One that is there is not written to.
     ///
     /// # Errors
     ///
@@ -111,8 +95,12 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
-        let path = path.as_ref();
-        Ok(Self { path: path.to_owned(), connection: store::connect(path)? })
+        let path = std::path::absolute(path.as_ref()).map_err(not_applied)?;
+        let is_there = path.metadata().is_ok_and(|it| it.len() > 0);
+        let writes = if is_there { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
+        let client = Self { path, writes: writes.into(), looks: RefCell::default() };
+        client.look(|_, _| Ok(()))?;
+        Ok(client)
     }
 
     /// Asks for a run of the key, after a delay if there is one. It is on the disk when this returns.
@@ -138,8 +126,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add). Whether the queue has priorities is not known here: the process that works refuses it
-    /// if not, and it stays where it was written.
+    /// As for [`add`](Self::add). Whether the queue has priorities is not known here: where it has none the key runs without.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -156,7 +143,7 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.write(queue, "add", Some(&key.to_bytes()), delay, priority).map(drop)
+        self.write(queue, &[&key.to_bytes()], |letter| Letter { delay, priority, ..letter }).map(drop)
     }
 
     /// [`add`](Self::add) for each key, in one transaction: all or none.
@@ -181,7 +168,7 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, delay, priority, None)
+        self.add_all(queue, keys, |letter| Letter { delay, priority, ..letter })
     }
 
     /// [`add_many`](Self::add_many) for keys that come again so long after each run, as
@@ -208,40 +195,118 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, delay, priority, Some(every))
+        self.add_all(queue, keys, |letter| Letter { delay, priority, every: Some(every), ..letter })
     }
 
-    fn add_all<K: Key>(
+    /// [`add_many`](Self::add_many) for keys that carry a value, as JSON. Values of a key merge, the older first, in the
+    /// process that works on the queue: they wait in the file until there is one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add). What the process that works can't read makes its key dead, with the reason.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// client.add_values("users", &["u7".to_owned()], r#"["mail"]"#, None, 0)?;
+    /// assert_eq!(client.list("users")?[0].value.as_deref(), Some(r#"["mail"]"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_values<K: Key>(
         &mut self,
         queue: &str,
         keys: &[K],
+        value: &str,
         delay: Option<Duration>,
         priority: i16,
-        every: Option<Duration>,
     ) -> Result<(), EngineError> {
-        let number = store::queue_number(&self.connection, queue).map_err(said)?;
-        let begun =
-            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(said)?;
-        for key in keys {
-            put(&begun, number, "add", Some(&key.to_bytes()), delay, priority, every).map_err(said)?;
+        let value = Some(value.as_bytes().to_vec());
+        self.add_all(queue, keys, move |letter| Letter { delay, priority, value: value.clone(), ..letter })
+    }
+
+    fn add_all<K: Key>(
+        &self,
+        queue: &str,
+        keys: &[K],
+        how: impl Fn(Letter) -> Letter,
+    ) -> Result<(), EngineError> {
+        let keys: Vec<_> = keys.iter().map(Key::to_bytes).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+        self.write(queue, &keys, how).map(drop)
+    }
+
+    /// Asks for runs of keys: of the process that works on the queue or, where there is none, in their rows at once.
+    fn write(&self, queue: &str, keys: &[&[u8]], how: impl Fn(Letter) -> Letter) -> Result<(), EngineError> {
+        let is_told = self.in_turn(queue, true, |begun, number, is_worked_on| {
+            for key in keys {
+                let letter = how(Letter::new(number, "add", key));
+                // only who works on the queue can merge values
+                if is_worked_on || letter.value.is_some() {
+                    letter.put(begun)?;
+                } else {
+                    obey(begun, &letter, None)?;
+                }
+            }
+            Ok(is_worked_on)
+        })?;
+        if is_told == Some(true) {
+            bell::ring(&self.path);
         }
-        begun.commit().map_err(unsure)?;
-        bell::ring(&self.path);
         Ok(())
     }
 
-    fn write(
+    /// Writes in a transaction, when it is our turn; what was asked of a queue that nobody works on is done before. `write`
+    /// is told the queue's number, and whether somebody works on it. `None` if there is no such queue, and it is not made.
+    fn in_turn<T>(
         &self,
         queue: &str,
-        what: &str,
-        key: Option<&[u8]>,
-        delay: Option<Duration>,
-        priority: i16,
-    ) -> Result<i64, EngineError> {
-        let queue = store::queue_number(&self.connection, queue).map_err(said)?;
-        let letter = put(&self.connection, queue, what, key, delay, priority, None).map_err(unsure)?;
-        bell::ring(&self.path);
-        Ok(letter)
+        makes: bool,
+        write: impl FnOnce(&Connection, i64, bool) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, EngineError> {
+        let mut link = self.writes.borrow_mut();
+        if link.as_mut().is_some_and(|link| link.is_cut_off().is_some()) {
+            *link = None;
+        }
+        if link.is_none() {
+            *link = Some(Link::open(&self.path, Writes::Others)?.into());
+        }
+        let Some(link) = &mut *link else { unreachable!("it was opened above") };
+        let turn = link.turn()?;
+        let said = about(&self.path);
+        let begun = &link.connection;
+        begun.execute_batch("begin immediate").map_err(&said)?;
+        let written = || -> rusqlite::Result<Option<T>> {
+            let number = if makes {
+                queue_number(begun, queue)?
+            } else {
+                match list::number(begun, 1, queue)? {
+                    Some(number) => number,
+                    None => return Ok(None),
+                }
+            };
+            let is_worked_on = link.database.is_worked_on(number).unwrap_or(true);
+            if !is_worked_on {
+                fold(begun, number, None)?;
+            }
+            write(begun, number, is_worked_on).map(Some)
+        };
+        let written = written().map_err(&said).and_then(|written| {
+            begun.execute_batch("commit").map_err(|e| match e.sqlite_error_code() {
+                Some(ErrorCode::SystemIoFailure) => EngineError::Unknown(e.into()),
+                _ => said(e),
+            })?;
+            Ok(written)
+        });
+        if !begun.is_autocommit() {
+            // where that fails SQLite has done it already, or does it as it is opened next
+            drop(begun.execute_batch("rollback"));
+        }
+        drop(turn);
+        match link.is_cut_off() {
+            Some(why) if written.is_ok() => Err(EngineError::Unknown(why.into())),
+            _ => written,
+        }
     }
 
     /// Takes away what asks for a run of the key; a run that is on goes on. A key that comes again after each run does not
@@ -261,7 +326,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, queue: &str, key: &impl Key) -> Result<bool, EngineError> {
-        Ok(self.ask(queue, "cancel", Some(&key.to_bytes()))? == "cancelled")
+        Ok(self.ask(queue, "cancel", &key.to_bytes())? == "cancelled")
     }
 
     /// The key runs now: one that waits, or one that is dead. False if nothing is known of it.
@@ -280,7 +345,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn retry(&self, queue: &str, key: &impl Key) -> Result<bool, EngineError> {
-        Ok(self.ask(queue, "retry", Some(&key.to_bytes()))? == "ready")
+        Ok(self.ask(queue, "retry", &key.to_bytes())? == "ready")
     }
 
     /// No key of the queue is handed out until [`resume`](Self::resume), also after a restart.
@@ -299,7 +364,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pause(&self, queue: &str) -> Result<(), EngineError> {
-        self.ask(queue, "pause", None).map(drop)
+        self.ask(queue, "pause", &[]).map(drop)
     }
 
     /// Ends a [`pause`](Self::pause).
@@ -317,7 +382,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resume(&self, queue: &str) -> Result<(), EngineError> {
-        self.ask(queue, "resume", None).map(drop)
+        self.ask(queue, "resume", &[]).map(drop)
     }
 
     /// Removes the dead keys of a queue; returns how many there were.
@@ -335,45 +400,79 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn purge(&self, queue: &str) -> Result<u64, EngineError> {
-        let answer = self.ask(queue, "purge", None)?;
+        let answer = self.ask(queue, "purge", &[])?;
         answer.parse().map_err(|_| EngineError::Unknown(answer.into()))
     }
 
-    /// Writes a letter, and waits for what becomes of it.
-    fn ask(&self, queue: &str, what: &str, key: Option<&[u8]>) -> Result<String, EngineError> {
-        let letter = self.write(queue, what, key, None, 0)?;
+    /// Has it done: by the process that works on the queue, or where there is none at once.
+    fn ask(&self, queue: &str, what: &str, key: &[u8]) -> Result<String, EngineError> {
+        let asked = self.in_turn(queue, what == "pause", |begun, number, is_worked_on| {
+            let letter = Letter::new(number, what, key);
+            if is_worked_on {
+                return Ok(Err((number, letter.put(begun)?)));
+            }
+            Ok(Ok(obey(begun, &letter, None)?.unwrap_or_default()))
+        })?;
+        let (number, letter) = match asked {
+            // there is no such queue
+            None => return Ok(if what == "purge" { "0" } else { "nothing" }.to_owned()),
+            Some(Ok(answer)) => return Ok(answer),
+            Some(Err(asked)) => asked,
+        };
+        bell::ring(&self.path);
         let begun = Instant::now();
         loop {
-            self.work_if_alone()?;
-            let answer = "delete from inbox where id = ?1 and answer is not null returning answer";
-            if let Some(answer) = store::written(&self.connection, answer, [letter]).map_err(said)? {
-                return Ok(answer);
+            let answer = "select answer from inbox where id = ?1";
+            let answer = self.look(|connection, _| {
+                connection.prepare_cached(answer)?.query_row([letter], |row| row.get(0)).optional()
+            })?;
+            match answer {
+                Some(Some(answer)) => return Ok(answer),
+                Some(None) => {}
+                None => return Err(EngineError::Unknown("somebody has removed what was asked".into())),
             }
-            if begun.elapsed() > ANSWERS {
-                let taken_back = "delete from inbox where id = ?1 and answer is null";
-                self.connection.execute(taken_back, [letter]).map_err(said)?;
-                let why = format!("{}: the process that works on it does not answer", self.path.display());
-                return Err(EngineError::NotApplied(why.into()));
+            let is_late = begun.elapsed() > ANSWERS;
+            let is_alone = || -> Result<bool, EngineError> {
+                let looks = self.looks.borrow();
+                let Some(look) = &*looks else { return Ok(false) };
+                look.database().is_worked_on(number).map(|it| !it).map_err(not_applied)
+            };
+            if is_late || is_alone()? {
+                // where nobody works on the queue any more it is done now
+                let answer = self.in_turn(queue, false, |begun, _, is_worked_on| {
+                    let answer = "select answer from inbox where id = ?1";
+                    let found: Option<Option<String>> =
+                        begun.query_row(answer, [letter], |row| row.get(0)).optional()?;
+                    if is_worked_on && is_late {
+                        begun.execute("delete from inbox where id = ?1 and answer is null", [letter])?;
+                    }
+                    Ok(found.flatten())
+                })?;
+                if let Some(answer) = answer.flatten() {
+                    return Ok(answer);
+                }
+                if is_late {
+                    let why =
+                        format!("{}: the process that works on it does not answer", self.path.display());
+                    return Err(not_applied(why));
+                }
             }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Where nobody works on the file, what is in its inbox is done by us. Returns who works on it.
-    fn work_if_alone(&self) -> Result<Option<u32>, EngineError> {
-        let lock = match lock::try_take(&self.path)? {
-            Ok(lock) => lock,
-            Err(pid) => return Ok(pid),
-        };
-        let mut store = Store::open(&self.path, |_| Ok(lock))?;
-        loop {
-            let letters: Vec<Letter> = store.letters(&[]).map_err(said)?;
-            if letters.is_empty() {
-                return Ok(None);
-            }
-            let group = store::Group { letters, ..store::Group::default() };
-            store.write(&group).map_err(store::Failed::into_error)?;
+    fn look<T>(&self, read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>) -> Result<T, EngineError> {
+        let mut looks = self.looks.borrow_mut();
+        if looks.is_none() {
+            *looks = Some(Look::at(&self.path)?);
         }
+        let Some(look) = &mut *looks else { unreachable!("it was opened above") };
+        look.look(read)
+    }
+
+    fn running(&self) -> crate::lock::Running {
+        // where the system does not say it, nothing is shown as running
+        self.looks.borrow().as_ref().and_then(|look| look.database().runs().ok()).unwrap_or_default()
     }
 
     /// Has SQLite check the whole file (`PRAGMA integrity_check`): what is wrong with it, a line each. None if it is well.
@@ -392,9 +491,10 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check(&self) -> Result<Vec<String>, EngineError> {
-        let mut faults = self.connection.prepare("pragma integrity_check").map_err(said)?;
-        let faults = faults.query_map([], |row| row.get(0)).map_err(said)?;
-        let faults: Vec<String> = faults.collect::<Result<_, _>>().map_err(said)?;
+        let faults: Vec<String> = self.look(|connection, _| {
+            let mut faults = connection.prepare("pragma integrity_check")?;
+            faults.query_map([], |row| row.get(0))?.collect()
+        })?;
         Ok(faults.into_iter().filter(|fault| fault != "ok").collect())
     }
 
@@ -414,9 +514,13 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queues(&self) -> Result<Vec<String>, EngineError> {
-        let mut names = self.connection.prepare("select name from queue order by name").map_err(said)?;
-        let names = names.query_map([], |row| row.get(0)).map_err(said)?;
-        names.collect::<Result<_, _>>().map_err(said)
+        self.look(|connection, version| {
+            if version == 0 {
+                return Ok(Vec::new());
+            }
+            let mut names = connection.prepare("select name from queue order by name")?;
+            names.query_map([], |row| row.get(0))?.collect()
+        })
     }
 
     /// All that is known of the queue's keys, in the order of their line; those that wait or are dead stand among them.
@@ -435,8 +539,55 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn list(&self, queue: &str) -> Result<Vec<Listed>, EngineError> {
-        self.work_if_alone()?;
-        self.listed(queue, None)
+        let mut all = Vec::new();
+        self.list_each(queue, |key| {
+            all.push(key);
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// [`list`](Self::list), a key at a time, until `each` returns false. The order is that of the beginning, and each key is as it
+    /// is when it is told of: the file is read in pieces, so that whoever takes long keeps nothing from being written.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// client.add_many("orders", &["a".to_owned(), "b".to_owned()], None, 0)?;
+    /// let mut first = None;
+    /// client.list_each("orders", |key| {
+    ///     first = Some(key);
+    ///     false
+    /// })?;
+    /// assert_eq!(first.map(|first| first.key), Some(b"a".to_vec()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn list_each(&self, queue: &str, mut each: impl FnMut(Listed) -> bool) -> Result<(), EngineError> {
+        let read = self.look(|connection, version| {
+            let Some(number) = list::number(connection, version, queue)? else { return Ok(None) };
+            let pending = Pending::read(connection, version, number, None)?;
+            let order = Order::read(connection, number, &pending, wall())?;
+            Ok(Some((number, pending, order)))
+        })?;
+        let Some((number, pending, order)) = read else { return Ok(()) };
+        for page in order.pages() {
+            let (running, now) = (self.running(), wall());
+            let listed: Vec<Listed> = self.look(|connection, version| {
+                let known = page
+                    .iter()
+                    .map(|key| list::state(connection, version, number, key, &pending, &running, now));
+                known.filter_map(Result::transpose).collect()
+            })?;
+            if !listed.into_iter().all(&mut each) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// What is known of a key.
@@ -454,21 +605,17 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn state(&self, queue: &str, key: &impl Key) -> Result<Option<Listed>, EngineError> {
-        self.work_if_alone()?;
-        Ok(self.listed(queue, Some(&key.to_bytes()))?.pop())
+        let (key, now) = (key.to_bytes(), wall());
+        self.look(|_, _| Ok(()))?;
+        let running = self.running();
+        self.look(|connection, version| {
+            let Some(number) = list::number(connection, version, queue)? else { return Ok(None) };
+            let pending = Pending::read(connection, version, number, Some(&key))?;
+            list::state(connection, version, number, &key, &pending, &running, now)
+        })
     }
 
-    fn listed(&self, queue: &str, key: Option<&[u8]>) -> Result<Vec<Listed>, EngineError> {
-        let now = wall();
-        let keys = "select key, ready, due, failures, attempt, priority, value, first, dead, error, every
-                    from item join queue on queue.id = item.queue left join schedule using (queue, key)
-                    where queue.name = ?1 and (?2 is null or key = ?2) order by dead, ready desc, ord, due, key";
-        let mut keys = self.connection.prepare(keys).map_err(said)?;
-        let keys = keys.query_map(params![queue, key], |row| read(row, now)).map_err(said)?;
-        keys.collect::<Result<_, _>>().map_err(said)
-    }
-
-    /// How many keys of a queue do what. It counts them all.
+    /// How many keys of a queue do what. It counts them, up to a million.
     ///
     /// # Errors
     ///
@@ -484,51 +631,30 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self, queue: &str) -> Result<FileStats, EngineError> {
-        let runner = self.work_if_alone()?;
         let now = wall();
-        let counts = "select coalesce(sum(ready or due <= ?2), 0), coalesce(sum(not ready and due > ?2), 0),
-                             coalesce(sum(dead), 0), min(case when ready or due <= ?2 then first end)
-                      from item join queue on queue.id = item.queue where queue.name = ?1";
-        let count = |row: &Row<'_>, nth| row.get(nth).map(i64::unsigned_abs);
-        let stats = self.connection.query_row(counts, params![queue, now], |row| {
-            let oldest: Option<Wall> = row.get(3)?;
-            Ok(FileStats {
-                ready: count(row, 0)?,
-                waiting: count(row, 1)?,
-                dead: count(row, 2)?,
-                oldest_ready: oldest.map(|first| since(first, now)),
-                paused: false,
-                runner,
-            })
-        });
-        let paused = "select paused from queue where name = ?1";
-        let paused = self.connection.query_row(paused, [queue], |row| row.get(0)).optional();
-        Ok(FileStats { paused: paused.map_err(said)?.unwrap_or(false), ..stats.map_err(said)? })
+        let found = self.look(|connection, version| {
+            let Some(number) = list::number(connection, version, queue)? else { return Ok(None) };
+            let pending = Pending::read(connection, version, number, None)?;
+            let counts = Counts::read(connection, number, &pending, now)?;
+            let paused = "select paused from queue where id = ?1";
+            let paused: bool = connection.query_row(paused, [number], |row| row.get(0))?;
+            let runner = if version >= 3 { store::runner(connection, number)? } else { None };
+            Ok(Some((number, counts, pending.paused.unwrap_or(paused), runner)))
+        })?;
+        let Some((number, counts, paused, runner)) = found else { return Ok(FileStats::default()) };
+        let held = self.running().count(number).min(counts.ready);
+        let looks = self.looks.borrow();
+        let is_worked_on =
+            looks.as_ref().is_some_and(|look| look.database().is_worked_on(number).unwrap_or(false));
+        Ok(FileStats {
+            ready: counts.ready - held,
+            held,
+            waiting: counts.waiting,
+            dead: counts.dead,
+            oldest_ready: counts.oldest.map(|first| list::since(first, now)),
+            paused,
+            runner: runner.filter(|_| is_worked_on),
+            at_least: counts.is_cut,
+        })
     }
-}
-
-fn since(at: Wall, now: Wall) -> Duration {
-    Duration::from_micros(u64::try_from(now.saturating_sub(at)).unwrap_or(0))
-}
-
-fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
-    let (ready, due, dead): (bool, Option<Wall>, bool) = (row.get(1)?, row.get(2)?, row.get(8)?);
-    let status = match due {
-        _ if dead => Status::Dead,
-        _ if ready => Status::Ready,
-        Some(due) if due <= now => Status::Ready,
-        Some(_) => Status::Waiting,
-        None => Status::Idle,
-    };
-    let value: Option<Vec<u8>> = row.get(6)?;
-    let mut listed = Listed::new(row.get(0)?, status);
-    listed.due_in = due.map(|due| since(now, due));
-    listed.failures = row.get(3)?;
-    listed.attempt = row.get(4)?;
-    listed.priority = row.get(5)?;
-    listed.value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
-    listed.age = since(row.get(7)?, now);
-    listed.error = row.get(9)?;
-    listed.every = row.get::<_, Option<i64>>(10)?.map(duration);
-    Ok(listed)
 }

@@ -39,8 +39,11 @@
 //!   more for its whole delay at most.
 //! - A full disk, or another error of the disk, refuses triggers ([`EngineError`](requeue::EngineError) says whether
 //!   anything may have been written); runs go on, their ends are kept and written later, and the same handles go on.
-//! - One process works on a file; a second one is told which that is. On a network file system locks and SQLite's log are
-//!   not to be relied upon: keep the file on a local disk.
+//! - One process works on a queue, whatever the file is called; a second one is told which that is. A process that has lost its
+//!   queue or its file stops ([`Sqlite::lost`]).
+//! - Others add in turns, and wait for theirs for 30 seconds. Who looks takes no lock, writes nothing, and needs no right to.
+//! - SQLite's log, the file that ends in `-wal`, belongs to the data: who copies or moves the file takes it along.
+//! - On a network file system locks and SQLite's log are not to be relied upon: keep the file on a local disk.
 //!
 //! # How
 //!
@@ -54,9 +57,14 @@ mod answer;
 mod bell;
 mod client;
 mod key;
+mod letters;
+mod list;
 mod lock;
+mod look;
 mod queue;
+mod rows;
 mod schedule;
+mod schema;
 mod store;
 mod writer;
 

@@ -2,8 +2,10 @@
 
 use crate::answer::Writing;
 use crate::key;
+use crate::letters::Letter;
 use crate::lock;
-use crate::store::{Clocks, EndRow, Image, Letter, MergeBytes, Place, Store, Stored, TriggerRow, Wall, wall};
+use crate::rows::{Clocks, EndRow, Image, MergeBytes, Place, Stored, TriggerRow, Wall, wall};
+use crate::store::{Claimed, Store};
 use crate::writer::{Intake, Obeyed, Told, Writer};
 use requeue::engine::{Answer, Asked, Front, Journal, Key, Known, Source};
 use requeue::limiter::{Exponential, RateLimiter};
@@ -18,11 +20,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// A file that this process works on: the only one that does.
+/// A file, some of whose queues this process works on: of each queue the only one that does.
 ///
 /// A clone is another handle of the same file.
 ///
@@ -41,8 +43,6 @@ pub struct Sqlite {
 struct OpenFile {
     path: PathBuf,
     writer: Arc<Writer>,
-    /// The next fence.
-    fences: Arc<AtomicU64>,
     open: OpenQueues,
 }
 
@@ -85,42 +85,33 @@ fn not_applied(why: String) -> EngineError {
 }
 
 impl Sqlite {
-    /// Opens a file, or makes it, to work on what is in it.
+    /// Opens a file, or makes it, to work on queues that are in it. Other processes may work on others.
     ///
-    /// Beside it there are files whose names end in `-wal`, `-shm` and `-runner`. The first belongs to the data: who copies
-    /// the file while it is open copies both.
+    /// Beside it there are files whose names end in `-wal` and `-shm`. The first belongs to the data: who copies or moves the
+    /// file copies or moves both, where there is one.
+    ///
+    /// On a full disk a file that is there is opened all the same: what it has is run, and what can't be written is kept as
+    /// [`trouble`](Self::trouble) says.
     ///
     /// # Errors
     ///
-    /// - another process works on the file: its number is in the message (a second is waited for it to go, or for handles
-    ///   and workers of this process);
     /// - [`EngineError::Version`]: a newer version of this crate has made the file;
+    /// - a process that uses an older version works on it, or one has it open by another name (a hard link, say);
     /// - the file is no database, or another program's, or cannot be read and written.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
     /// # let dir = tempfile::tempdir()?;
     /// let file = Sqlite::open(dir.path().join("orders.db"))?;
-    /// assert!(Sqlite::open(dir.path().join("orders.db")).is_err()); // somebody works on it: we do
+    /// assert!(Sqlite::open(dir.path()).is_err()); // no file
     /// # drop(file);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
         let path = path.as_ref();
-        let mut store = Store::open(path, lock::take)?;
-        let said = |e: &dyn fmt::Display| not_applied(format!("{}: {e}", path.display()));
-        let epoch = store.next_epoch().map_err(|e| said(&e))?;
-        let last_place = store.last_place().map_err(|e| said(&e))?;
-        let writer = Writer::start(path, store, last_place).map_err(|e| said(&e))?;
-        Ok(Self {
-            file: Arc::new(OpenFile {
-                path: path.to_owned(),
-                writer,
-                // 16 million times the file is opened, 10^12 runs each time
-                fences: Arc::new(AtomicU64::new(epoch << 40)),
-                open: OpenQueues::default(),
-            }),
-        })
+        let writer = Writer::start(path, Store::open(path)?);
+        let writer = writer.map_err(|e| not_applied(format!("{}: {e}", path.display())))?;
+        Ok(Self { file: Arc::new(OpenFile { path: path.to_owned(), writer, open: OpenQueues::default() }) })
     }
 
     /// Begins to open the queue of this name, whose triggers are keys alone.
@@ -203,6 +194,22 @@ impl Sqlite {
     pub fn trouble(&self) -> Option<String> {
         self.file.writer.trouble()
     }
+
+    /// Why this process works on the file no longer: it was removed, renamed or replaced, or another process has its queues.
+    /// From then on its queues hand nothing out, what runs is told to end, triggers are refused, and no end is written.
+    /// `None` as long as all is well.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Sqlite;
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// assert_eq!(file.lost(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn lost(&self) -> Option<String> {
+        self.file.writer.lost()
+    }
 }
 
 impl Sqlite {
@@ -232,6 +239,9 @@ pub struct QueueBuilder<K: Key, V = ()> {
     merge: Option<Arc<MergeBytes>>,
     wall: WallClock,
 }
+
+/// A run is shown to others once it has gone on for so many microseconds.
+const SHOWN_AFTER: Wall = 40_000;
 
 /// The time of day.
 type WallClock = Arc<dyn Fn() -> Wall + Send + Sync>;
@@ -304,12 +314,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         Self { wall: Arc::new(wall), ..self }
     }
 
-    /// Opens the queue: what the file has of it is ready or waiting.
+    /// Opens the queue: what the file has of it is ready or waiting. A key or a value that is none of this type stays in the
+    /// file as dead, with the reason.
     ///
     /// # Errors
     ///
-    /// If the queue is open already (a second is waited for handles and workers to go), if the file has a key or a value that is none of this type, if what
-    /// [`front`](Self::front) asks for contradicts itself, or if the file can't be read.
+    /// If another process works on the queue: its number is in the message (a second is waited for it to go). If it is open
+    /// in this process already (a second is waited for handles and workers to go). If what [`front`](Self::front) asks for
+    /// contradicts itself, or if the file can't be read.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -324,73 +336,147 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         if !file.file.open.insert(&name) {
             return Err(not_applied(format!("the queue {name:?} is open in this process")));
         }
-        let is_open = IsOpen { file: file.clone(), name };
+        let mut is_open = IsOpen { file: file.clone(), name, number: None };
+        let front = customize.into_iter().fold(front, |front, change| change(front));
         let writer = file.file.writer.clone();
-        let said = |e: rusqlite::Error| not_applied(format!("{}: {e}", file.file.path.display()));
-        let number = writer.with_store(|store| store.queue(&is_open.name)).map_err(said)?;
+        let (number, fence) = claim(&file.file.path, &writer, &is_open.name, merge.as_ref())?;
+        is_open.number = Some(number);
         let pen = Arc::new(Pen {
             writer: writer.clone(),
             queue: number,
             applied: AtomicU64::new(0),
-            fences: file.file.fences.clone(),
+            fences: AtomicU64::new(fence),
             clocks: Arc::new(BothClocks { queue: OnceLock::new(), wall: wall.clone() }),
-            runs: Mutex::new(Runs { giving_up: HashMap::new(), every: HashMap::new() }),
+            runs: Mutex::default(),
+            ignored: Ignored::default(),
             inner: OnceLock::new(),
         });
-        let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.journal(pen.clone()).build().map_err(|e| not_applied(e.to_string()))?;
-        let clock = Source::front(&front).clock();
-        let now = clock.now();
-        drop(pen.clocks.queue.set(clock));
-        let wall_now = wall();
+        drop(pen.clocks.queue.set(Source::front(&front).clock()));
         let inner = Arc::new(Inner { front, pen, merge, _is_open: is_open });
-        let front = &inner.front;
         let intake: Weak<Inner<K, V>> = Arc::downgrade(&inner);
         drop(inner.pen.inner.set(intake.clone()));
-        writer.take_in(number, intake, |store| {
-            store.read(number, |stored| {
-                let Stored { key, ready, due, delay, failures, attempt, priority, value } = stored;
-                let key = K::from_bytes(key).map_err(EngineError::Codec)?;
-                let value = value.map(|value| key::decode(&value)).transpose()?;
-                let restored = |key, value: Option<V>| {
-                    let known = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
-                    value.into_iter().fold(known, Restore::value)
-                };
-                // never longer than it was to wait in all, also if the clock was set back
-                let left = due.map(|due| due.saturating_sub(wall_now).clamp(0, delay.unwrap_or(i64::MAX)));
-                let due = left.map(|left| now + Duration::from_micros(left.unsigned_abs()));
-                let refused = |e: requeue::AddError<K, V>| not_applied(e.reason.to_string());
-                match (ready, due) {
-                    (true, None) => _ = front.restore(restored(key, value)).map_err(refused)?,
-                    (false, Some(due)) => {
-                        _ = front.restore(restored(key, value).due(due)).map_err(refused)?;
-                    }
-                    (true, Some(due)) => {
-                        front.restore(restored(key.clone(), value)).map_err(refused)?;
-                        front.add_with(key, Add::at(due).priority(priority)).map_err(refused)?;
-                    }
-                    // only failures are known of it
-                    (false, None) => {
-                        front.restore(restored(key.clone(), value)).map_err(refused)?;
-                        drop(front.cancel(&key));
-                    }
-                }
-                Ok(())
-            })?;
-            for (key, every) in store.schedule(number).map_err(said)? {
-                let key = K::from_bytes(key).map_err(EngineError::Codec)?;
-                inner.pen.runs().every.insert(key.clone(), every);
-                if front.state(&key).is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
-                    // its last run ended, and the process before the next was noted
-                    inner.pen.comes_again(&key, None);
-                }
-            }
-            if store.is_paused(number).map_err(said)? {
-                front.pause();
+        let mut dead = Vec::new();
+        writer.take_in(number, intake, |store| inner.restore(store, &mut dead))?;
+        for (key, why) in dead {
+            writer.push_dead((number, key.into()), why);
+        }
+        Ok(Queue { inner })
+    }
+}
+
+/// Has this process work on the queue: its number, and the fence before its first one.
+fn claim(
+    path: &Path,
+    writer: &Writer,
+    name: &str,
+    merge: Option<&Arc<MergeBytes>>,
+) -> Result<(i64, u64), EngineError> {
+    // a queue without values leaves them in the file for one that has them
+    let newest: Arc<MergeBytes> = Arc::new(|_: &[u8], newer: &[u8]| Ok(newer.to_vec()));
+    let merge = merge.unwrap_or(&newest);
+    let begun = std::time::Instant::now();
+    loop {
+        let pid = match writer.with_store(|store| store.claim(name, merge))? {
+            Claimed::Ours(number, fence) => return Ok((number, fence)),
+            Claimed::By(pid) => pid,
+        };
+        // Threads of a worker that was stopped may be about to let go of it, and a process that was killed may have left a lock
+        // to one that ends its programs.
+        if begun.elapsed() >= lock::LETS_GO && !pid.is_some_and(lock::has_ended) {
+            let who = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+            let why = format!("{who} works on it, and one process at a time can");
+            return Err(not_applied(format!("{}: queue {name:?}: {why}", path.display())));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
+    /// Gives the queue in memory what the file has. What it can't take is noted in `dead`, with the reason.
+    fn restore(&self, store: &mut Store, dead: &mut Vec<(Vec<u8>, String)>) -> Result<u64, EngineError> {
+        let (number, clocks) = (self.pen.queue, &self.pen.clocks);
+        let (now, wall_now) = (clocks.now(), clocks.wall());
+        let last = store.read(number, |stored| {
+            let bytes = stored.key.clone();
+            match self.restore_key(stored, now, wall_now) {
+                Err(EngineError::Codec(why)) => dead.push((bytes, why.to_string())),
+                restored => restored?,
             }
             Ok(())
         })?;
-        Ok(Queue { inner })
+        for (key, every) in store.schedule(number)? {
+            let Ok(key) = K::from_bytes(key) else { continue };
+            self.pen.runs().every.insert(key.clone(), every);
+            if self.front.state(&key).is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
+                // its last run ended, and the process before the next was noted
+                self.pen.comes_again(&key, None);
+            }
+        }
+        if store.is_paused(number)? {
+            self.front.pause();
+        }
+        Ok(last)
+    }
+
+    fn restore_key(&self, stored: Stored, now: Instant, wall_now: Wall) -> Result<(), EngineError> {
+        let Stored { key, ready, due, delay, failures, attempt, priority, value } = stored;
+        let key = K::from_bytes(key).map_err(EngineError::Codec)?;
+        let value = match (value, &self.merge) {
+            (Some(_), None) => {
+                self.pen.ignored.note(Ignored::VALUES);
+                None
+            }
+            (value, _) => value.map(|value| key::decode(&value)).transpose()?,
+        };
+        let priority = self.taken(priority);
+        let front = &self.front;
+        let restored = |key, value: Option<V>| {
+            let known = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
+            value.into_iter().fold(known, Restore::value)
+        };
+        // never longer than it was to wait in all, also if the clock was set back
+        let left = due.map(|due| due.saturating_sub(wall_now).clamp(0, delay.unwrap_or(i64::MAX)));
+        let due = left.map(|left| now + Duration::from_micros(left.unsigned_abs()));
+        let refused = |e: requeue::AddError<K, V>| not_applied(e.reason.to_string());
+        match (ready, due) {
+            (true, None) => _ = front.restore(restored(key, value)).map_err(refused)?,
+            (false, Some(due)) => {
+                _ = front.restore(restored(key, value).due(due)).map_err(refused)?;
+            }
+            (true, Some(due)) => {
+                front.restore(restored(key.clone(), value)).map_err(refused)?;
+                front.add_with(key, Add::at(due).priority(priority)).map_err(refused)?;
+            }
+            // only failures are known of it
+            (false, None) => {
+                front.restore(restored(key.clone(), value)).map_err(refused)?;
+                drop(front.cancel(&key));
+            }
+        }
+        Ok(())
+    }
+
+    /// The priority as this queue has it: none, if it has no priorities.
+    fn taken(&self, priority: i16) -> i16 {
+        if priority != 0 && Source::front(&self.front).refuses(priority) == Some(Refused::NoPriorities) {
+            self.pen.ignored.note(Ignored::PRIORITIES);
+            return 0;
+        }
+        priority
+    }
+}
+
+/// What others have asked for and this process does not do: the keys are run without it.
+#[derive(Default)]
+struct Ignored(AtomicU8);
+
+impl Ignored {
+    const PRIORITIES: u8 = 1;
+    const VALUES: u8 = 2;
+
+    fn note(&self, what: u8) {
+        self.0.fetch_or(what, Relaxed);
     }
 }
 
@@ -398,10 +484,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
 struct IsOpen {
     file: Sqlite,
     name: String,
+    /// Once this process works on it.
+    number: Option<i64>,
 }
 
 impl Drop for IsOpen {
     fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.file.file.writer.leave(number);
+        }
         self.file.file.open.remove(&self.name);
     }
 }
@@ -412,9 +503,11 @@ struct Pen<K: Key, V> {
     queue: i64,
     /// The last trigger that is in the queue in memory. Written and read under its lock.
     applied: AtomicU64,
-    fences: Arc<AtomicU64>,
+    /// The last fence.
+    fences: AtomicU64,
     clocks: Arc<BothClocks>,
     runs: Mutex<Runs<K>>,
+    ignored: Ignored,
     /// Set before the queue is worked on.
     inner: OnceLock<Weak<Inner<K, V>>>,
 }
@@ -425,6 +518,23 @@ struct Runs<K> {
     giving_up: HashMap<K, String>,
     /// The keys that come again so long after each run.
     every: HashMap<K, Duration>,
+    /// The keys that run, and since when.
+    begun: HashMap<K, Begun>,
+    /// Keys that others see as running, and whose runs are over.
+    over: Vec<K>,
+}
+
+impl<K> Default for Runs<K> {
+    fn default() -> Self {
+        Self { giving_up: HashMap::new(), every: HashMap::new(), begun: HashMap::new(), over: Vec::new() }
+    }
+}
+
+/// A run that goes on.
+struct Begun {
+    at: Wall,
+    /// Others see it.
+    is_shown: bool,
 }
 
 struct BothClocks {
@@ -433,13 +543,19 @@ struct BothClocks {
     wall: WallClock,
 }
 
+impl BothClocks {
+    fn now(&self) -> Instant {
+        self.queue.get().map_or(Instant::ORIGIN, Clock::now)
+    }
+}
+
 impl Clocks for BothClocks {
     fn wall(&self) -> Wall {
         (self.wall)()
     }
 
     fn until(&self, due: Instant) -> Duration {
-        due.saturating_since(self.queue.get().map_or(Instant::ORIGIN, Clock::now))
+        due.saturating_since(self.now())
     }
 }
 
@@ -494,6 +610,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         let mut runs = self.runs();
         let dead = if held { None } else { runs.giving_up.remove(key) };
         let every = runs.every.get(key).copied();
+        if !held && runs.begun.remove(key).is_some_and(|begun| begun.is_shown) {
+            runs.over.push(key.clone());
+        }
         drop(runs);
         // One that failed comes again by its back-off, and one that is ready runs first.
         let is_over = !held && known.as_ref().is_none_or(|known| known.failures == 0 && !known.ready);
@@ -522,7 +641,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         self.runs().giving_up.insert(key.clone(), why.to_string());
     }
 
-    fn fence(&self, _: &K) -> Fence {
+    fn fence(&self, key: &K) -> Fence {
+        let begun = Begun { at: wall(), is_shown: false };
+        let mut runs = self.runs();
+        let is_first = runs.begun.is_empty();
+        runs.begun.insert(key.clone(), begun);
+        drop(runs);
+        if is_first {
+            self.writer.shows_soon();
+        }
         Fence(self.fences.fetch_add(1, Relaxed) + 1)
     }
 }
@@ -956,6 +1083,28 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.is_paused()
     }
 
+    /// What other processes have asked for and this queue does not have: keys with priorities or values run without
+    /// them. `None` if all is done as it was asked for.
+    ///
+    /// ```
+    /// # use requeue_sqlite::{Client, Sqlite};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("a.db");
+    /// Client::open(&path)?.add_with_priority("orders", &"a".to_owned(), None, 7)?;
+    /// let q = Sqlite::open(&path)?.queue::<String>("orders").open()?;
+    /// assert!(q.len() == 1 && q.ignores().is_some_and(|what| what.contains("priorities")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ignores(&self) -> Option<&'static str> {
+        match self.inner.pen.ignored.0.load(Relaxed) {
+            0 => None,
+            Ignored::PRIORITIES => Some("priorities"),
+            Ignored::VALUES => Some("values"),
+            _ => Some("priorities and values"),
+        }
+    }
+
     /// The queue in memory that hands the keys out: to look at, to shut down, to drain. What is added to it by its own
     /// methods is not in the file.
     ///
@@ -1121,11 +1270,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shut_down()
     }
 
-    /// The lock that says which process works on the file. Nobody else can until each process that has it, also by
-    /// inheritance, has closed it or ended.
+    /// A lock on the queue, beside that of this process. If this process dies nobody works on the queue until each process that has
+    /// this lock, also by inheritance, has closed it or ended.
     ///
     /// A program that starts others gives it to one that ends them if it is killed itself. The next process that opens the
-    /// file waits for that then: a second, or as long as the number that is told of belongs to no process.
+    /// queue waits for that then: a second, or as long as the number that is told of belongs to no process.
     ///
     /// # Errors
     ///
@@ -1134,16 +1283,19 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     /// # use requeue_sqlite::Sqlite;
     /// # let dir = tempfile::tempdir()?;
-    /// # let path = dir.path().join("a.db");
-    /// let q = Sqlite::open(&path)?.queue::<u64>("orders").open()?;
+    /// let file = Sqlite::open(dir.path().join("a.db"))?;
+    /// let q = file.queue::<u64>("orders").open()?;
     /// let lock = q.lock()?;
     /// drop(q);
-    /// assert!(Sqlite::open(&path).is_err());
+    /// assert!(file.queue::<u64>("orders").open().is_err());
+    /// drop(lock);
+    /// assert!(file.queue::<u64>("orders").open().is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[cfg(unix)]
     pub fn lock(&self) -> std::io::Result<std::os::fd::OwnedFd> {
-        self.inner.pen.writer.with_store(|store| store.lock()).map(Into::into)
+        let queue = self.inner.pen.queue;
+        self.inner.pen.writer.with_store(|store| store.bequeath(queue))
     }
 
     /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. What waits stays in the file.
@@ -1229,39 +1381,78 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<K, V> {
     fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError> {
-        let Letter { queue, at, key, delay, priority, every, .. } = letter;
+        let Letter { at, key, delay, priority, every, value, .. } = letter;
         let known = K::from_bytes(key.clone()).map_err(EngineError::Codec)?;
-        match Source::front(&self.front).refuses(*priority) {
+        let priority = self.taken(*priority);
+        match Source::front(&self.front).refuses(priority) {
             None => {}
             Some(Refused::ShutDown) => return Err(EngineError::ShutDown),
             Some(reason) => return Err(not_applied(reason.to_string())),
         }
-        let row = TriggerRow {
-            queue: *queue,
-            key: key.as_slice().into(),
-            ticket,
-            at: *at,
-            delay: *delay,
-            priority: *priority,
-            value: None,
-            every: *every,
+        let value = match (value, &self.merge) {
+            (Some(_), None) => {
+                self.pen.ignored.note(Ignored::VALUES);
+                None
+            }
+            (value, _) => value.as_deref().map(key::decode).transpose()?,
         };
+        let row = letter.trigger(ticket, self.merge.as_ref());
         // it has waited in the file for a while
         let since = (self.pen.clocks.wall)().saturating_sub(*at);
         let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
         let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
-        let asked = Asked { delay, priority: *priority };
+        let asked = Asked { delay, priority };
         let (queue, every) = (Queue { inner: self }, *every);
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
-                drop(queue.apply_every(known, None, asked, ticket, every));
+                drop(queue.apply_every(known, value, asked, ticket, every));
             }
         };
         Ok((row, Box::new(told)))
     }
 
+    fn join(&self, first: &mut Letter, later: &Letter) -> bool {
+        let value = match (&first.value, &later.value, &self.merge) {
+            (Some(older), Some(newer), Some(merge)) => match merge(older, newer) {
+                Ok(merged) => Some(merged),
+                Err(_) => return false,
+            },
+            (older, newer, _) => newer.clone().or_else(|| older.clone()),
+        };
+        first.value = value;
+        first.priority = first.priority.max(later.priority);
+        first.every = later.every.or(first.every);
+        true
+    }
+
     fn is_shut_down(&self) -> bool {
         self.front.shutting_down()
+    }
+
+    fn show_runs(&self, store: &Store) -> bool {
+        let (queue, now) = (self.pen.queue, wall());
+        let database = store.database();
+        let mut runs = self.pen.runs();
+        let Runs { begun, over, .. } = &mut *runs;
+        for key in over.drain(..) {
+            database.hide_run(queue, &key.to_bytes());
+        }
+        let mut some_are_new = false;
+        let mut room = true;
+        for (key, Begun { at, is_shown }) in begun.iter_mut().filter(|(_, begun)| !begun.is_shown) {
+            if now.saturating_sub(*at) < SHOWN_AFTER {
+                some_are_new = true;
+            } else if room {
+                *is_shown = database.show_run(queue, &key.to_bytes(), *at);
+                room = *is_shown;
+            }
+        }
+        some_are_new
+    }
+
+    fn lose(&self) {
+        self.front.pause();
+        Source::front(&self.front).cancel_runs();
     }
 
     fn obey(&self, letter: &Letter) -> Obeyed {

@@ -11,18 +11,22 @@
 //! only after that its caller hears of it. So the queue in memory never knows of a trigger that is not on the disk.
 
 use crate::bell::Bell;
-use crate::store::{EndRow, Failed, Group, Letter, MOST_LETTERS, Place, Store, TriggerRow};
+use crate::letters::{self, Letter};
+use crate::rows::{EndRow, Place, TriggerRow};
+use crate::store::{Failed, Group, Store};
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Ends of runs wait so long for a trigger whose transaction takes them along. A run whose end was not written runs
 /// again if the process dies.
 const ENDS_WAIT: Duration = Duration::from_millis(10);
+/// Runs are shown to others when they last longer than this.
+const SHOWS: Duration = Duration::from_millis(50);
 /// After a failed transaction it is tried again so much later, if no trigger comes.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 /// At most so many triggers are written at once, so that nobody waits for an endless transaction.
@@ -41,11 +45,20 @@ pub(crate) trait Intake: Send + Sync {
     /// A trigger that is to be written, and who is told when it is.
     fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError>;
 
+    /// Makes one trigger for now out of two of a key: so no run begins between them. False if that can't be.
+    fn join(&self, first: &mut Letter, later: &Letter) -> bool;
+
     /// Whether it takes no more.
     fn is_shut_down(&self) -> bool;
 
     /// Does what the letter asks for in memory, and answers. Also whether the file alone is to do it as well.
     fn obey(&self, letter: &Letter) -> Obeyed;
+
+    /// Shows others which keys run. True if some have begun so lately that they are not shown yet.
+    fn show_runs(&self, store: &Store) -> bool;
+
+    /// Others have the queue or its file: it hands nothing out from now on.
+    fn lose(&self);
 }
 
 /// A letter, and its queue if that is open.
@@ -78,8 +91,11 @@ struct Desk {
     store: Mutex<Store>,
     /// The queues that are open, by their numbers.
     intakes: Mutex<HashMap<i64, Weak<dyn Intake>>>,
+    /// Queues that nobody of this process has any more, and that it lets go of when all is written.
+    leaving: Mutex<Vec<i64>>,
     /// Why the last group was not written.
     trouble: Mutex<Option<String>>,
+    lost: OnceLock<String>,
     wake: Wake,
 }
 
@@ -104,6 +120,8 @@ struct Wake {
 enum Asked {
     #[default]
     Nothing,
+    /// Keys have begun to run.
+    Shown,
     /// Ends are noted.
     Soon,
     /// A caller waits.
@@ -121,11 +139,13 @@ impl Writer {
     /// # Errors
     ///
     /// If the system can't start the committer.
-    pub(crate) fn start(path: &Path, store: Store, last_place: u64) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(path: &Path, store: Store) -> std::io::Result<Arc<Self>> {
         let desk = Desk {
-            noted: Mutex::new(Noted { tickets: last_place, ..Noted::default() }),
+            noted: Mutex::default(),
             store: Mutex::new(store),
             intakes: Mutex::default(),
+            leaving: Mutex::default(),
+            lost: OnceLock::new(),
             trouble: Mutex::default(),
             wake: Wake::default(),
         };
@@ -148,26 +168,41 @@ impl Writer {
         lock(&self.desk.trouble).clone()
     }
 
+    /// Why this process works on the file no longer.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.desk.lost.get().cloned()
+    }
+
     /// Reads what the file has of a queue, and the letters to it come to it from then on: nobody writes between the two,
-    /// or a letter would be in the file alone.
+    /// or a letter would be in the file alone. `read` returns the last place in its line.
     pub(crate) fn take_in(
         &self,
         queue: i64,
         intake: Weak<dyn Intake>,
-        read: impl FnOnce(&mut Store) -> Result<(), EngineError>,
+        read: impl FnOnce(&mut Store) -> Result<u64, EngineError>,
     ) -> Result<(), EngineError> {
         let mut store = lock(&self.desk.store);
-        read(&mut store)?;
+        let last = read(&mut store)?;
+        let mut noted = lock(&self.desk.noted);
+        noted.tickets = noted.tickets.max(last);
+        drop(noted);
         lock(&self.desk.intakes).insert(queue, intake);
         store.look_again();
-        let rounds = store.unread().map_err(|e| EngineError::NotApplied(e.into()))?.div_ceil(MOST_LETTERS);
         drop(store);
-        // what others have added by now is in the line when this returns, but where something else is in the way
-        for _ in 0..rounds {
-            self.desk.commit(lock(&self.desk.store));
-        }
         self.ask();
         Ok(())
+    }
+
+    /// Nobody of this process has the queue any more. It lets go of it when all is written.
+    pub(crate) fn leave(&self, queue: i64) {
+        lock(&self.desk.leaving).push(queue);
+        self.lead();
+        self.ask();
+    }
+
+    /// A key has begun to run.
+    pub(crate) fn shows_soon(&self) {
+        self.desk.wake.ask(Asked::Shown);
     }
 
     /// Notes a trigger, which gets its ticket. It is written when somebody [leads](Self::lead) or the committer is
@@ -202,6 +237,12 @@ impl Writer {
     /// Notes that a key does not come again after its runs any more.
     pub(crate) fn push_unscheduled(&self, place: Place) {
         lock(&self.desk.noted).group.unscheduled.push(place);
+        self.desk.wake.ask(Asked::Soon);
+    }
+
+    /// Notes that a key can't be run, and why.
+    pub(crate) fn push_dead(&self, place: Place, why: String) {
+        lock(&self.desk.noted).group.dead.push((place, why));
         self.desk.wake.ask(Asked::Soon);
     }
 
@@ -250,11 +291,36 @@ impl Desk {
 
     /// Writes one group, and tells everybody. False if it was not written, or letters could not be read.
     fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
+        let is_written = self.commit_group(&mut store);
+        if is_written && self.is_empty() {
+            for queue in std::mem::take(&mut *lock(&self.leaving)) {
+                store.leave(queue);
+            }
+        }
+        is_written
+    }
+
+    fn commit_group(&self, store: &mut Store) -> bool {
         // What is added to a queue that takes no more was accepted all the same: it stays in the inbox until the queue is
         // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
         // same key.
-        let letters = store.letters(&self.closed());
-        let is_read = letters.is_ok();
+        let closed = self.closed();
+        let has_letters = store.has_letters(&closed);
+        let is_read = has_letters.is_ok();
+        if matches!(has_letters, Ok(false)) && self.is_empty() && store.lost().is_none() {
+            let waits = std::mem::take(&mut lock(&self.noted).waits);
+            waits.into_iter().for_each(|told| told(Ok(())));
+            return true;
+        }
+        if let Err(e) = store.begin() {
+            store.look_again();
+            let (group, mut told, waits) = self.next_group(Vec::new(), Answered::new());
+            told.extend(waits);
+            return self.failed(store, group, told, e);
+        }
+        // Now, as others can't write any more: what they were told is accepted is seen by whoever is handed out next.
+        let letters = store.letters(&closed);
+        let is_read = is_read && letters.is_ok();
         let mut letters = letters.unwrap_or_default();
         // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
         // waits for that, as it may mean the same key.
@@ -272,11 +338,13 @@ impl Desk {
         if !letters.is_empty() && store.looks_again() {
             self.wake.ask(Asked::Now);
         }
-        let (letters, answered) = self.obey(&mut store, letters);
+        let (letters, answered) = self.obey(store, letters);
         let (mut group, mut told, waits) = self.next_group(letters, answered);
         loop {
             if group.is_empty() {
-                waits.into_iter().for_each(|told| told(Ok(())));
+                store.roll_back();
+                told.extend(waits);
+                told.into_iter().for_each(|told| told(Ok(())));
                 return is_read;
             }
             match store.write(&group) {
@@ -290,19 +358,23 @@ impl Desk {
                 Err(Failed::Trigger(nth, error)) => {
                     group.triggers.remove(nth);
                     told.remove(nth)(Err(error));
+                    if let Err(e) = store.begin() {
+                        told.extend(waits);
+                        return self.failed(store, group, told, e);
+                    }
                 }
-                Err(Failed::Not(e)) => {
+                Err(e) => {
                     store.look_again();
                     told.extend(waits);
-                    return self.failed(group, told, &e, EngineError::NotApplied);
-                }
-                Err(Failed::Maybe(e)) => {
-                    store.look_again();
-                    told.extend(waits);
-                    return self.failed(group, told, &e, EngineError::Unknown);
+                    return self.failed(store, group, told, e);
                 }
             }
         }
+    }
+
+    /// Whether nothing is noted that is to be written.
+    fn is_empty(&self) -> bool {
+        lock(&self.noted).group.is_empty()
     }
 
     /// The queues that are open and take no more.
@@ -321,7 +393,7 @@ impl Desk {
     /// The queues that are open do what letters ask for. Returns the letters that are to be written as triggers, or
     /// that the file is to do; and the answers to the others.
     fn obey(&self, store: &mut Store, letters: Vec<Letter>) -> (Vec<Routed>, Answered) {
-        let (mut left, mut answered) = (Vec::new(), Vec::new());
+        let (mut left, mut answered) = (Vec::new(), Answered::new());
         for letter in letters {
             match self.intake(&letter) {
                 // what waits or is dead is in the file, and so is what is ready
@@ -344,8 +416,33 @@ impl Desk {
         (left, answered)
     }
 
+    /// One trigger for each key that is asked for at once several times. The others are answered with it.
+    fn joined(letters: Vec<Routed>, answered: &mut Answered) -> Vec<Routed> {
+        let mut joined: Vec<Routed> = Vec::with_capacity(letters.len());
+        let mut first: HashMap<(i64, Vec<u8>), usize> = HashMap::new();
+        for (letter, intake) in letters {
+            let is_now = letter.what == "add" && letter.delay.is_none();
+            let intake = match intake {
+                Some(intake) if is_now => intake,
+                intake => {
+                    joined.push((letter, intake));
+                    continue;
+                }
+            };
+            let known = first.get(&(letter.queue, letter.key.clone())).copied();
+            if known.is_some_and(|at| intake.join(&mut joined[at].0, &letter)) {
+                answered.push((letter.id, None));
+                continue;
+            }
+            first.insert((letter.queue, letter.key.clone()), joined.len());
+            joined.push((letter, Some(intake)));
+        }
+        joined
+    }
+
     /// What is noted, and the triggers of letters behind it; who is told of each trigger, and who of the ends.
     fn next_group(&self, letters: Vec<Routed>, mut answered: Answered) -> (Group, Vec<Told>, Vec<Told>) {
+        let letters = Self::joined(letters, &mut answered);
         let mut noted = lock(&self.noted);
         let noted_now = noted.group.triggers.len();
         // tickets are written in their order, so that nothing may be left before those of letters
@@ -354,6 +451,7 @@ impl Desk {
             ends: std::mem::take(&mut noted.group.ends),
             paused: std::mem::take(&mut noted.group.paused),
             unscheduled: std::mem::take(&mut noted.group.unscheduled),
+            dead: std::mem::take(&mut noted.group.dead),
             triggers: noted.group.triggers.drain(..most).collect(),
             ..Group::default()
         };
@@ -379,6 +477,11 @@ impl Desk {
                 }
                 // it was shut down just now, and the letter stays where it is
                 Err(EngineError::ShutDown) if is_add => {}
+                // it was accepted: what can't be run is shown, with the reason
+                Err(e) if is_add => {
+                    group.dead.push(((letter.queue, letter.key.into()), letters::why(&e)));
+                    answered.push((letter.id, None));
+                }
                 Err(e) => answered.push((letter.id, Some(e.to_string()))),
             }
         }
@@ -395,6 +498,9 @@ impl Desk {
                 // nobody waits for a trigger any more, for who does has a writer
                 return;
             }
+            if self.looks_around(asked) {
+                self.wake.ask(Asked::Shown);
+            }
             if self.is_asked() {
                 self.wake.ask(Asked::Now);
             } else if !written.unwrap_or(false) {
@@ -404,14 +510,34 @@ impl Desk {
         }
     }
 
+    /// What is to be done now and then. True if some keys run that are not shown yet.
+    fn looks_around(&self, asked: Asked) -> bool {
+        let mut store = lock(&self.store);
+        if asked == Asked::Nothing {
+            store.check_place();
+        }
+        if let Some(lost) = store.lost() {
+            self.lose(lost);
+        }
+        let open: Vec<_> = lock(&self.intakes).values().filter_map(Weak::upgrade).collect();
+        let mut some = false;
+        for intake in open {
+            some |= intake.show_runs(&store);
+        }
+        some
+    }
+
+    /// Others have what this process works on.
+    fn lose(&self, why: &str) {
+        if self.lost.set(why.to_owned()).is_ok() {
+            *lock(&self.trouble) = Some(why.to_owned());
+            let open: Vec<_> = lock(&self.intakes).values().filter_map(Weak::upgrade).collect();
+            open.iter().for_each(|intake| intake.lose());
+        }
+    }
+
     /// A group was not written: its triggers are refused, and its ends are kept.
-    fn failed(
-        &self,
-        group: Group,
-        told: Vec<Told>,
-        why: &rusqlite::Error,
-        error: fn(BoxError) -> EngineError,
-    ) -> bool {
+    fn failed(&self, store: &Store, group: Group, told: Vec<Told>, failed: Failed) -> bool {
         let mut noted = lock(&self.noted);
         // Letters stand in the file, and are read again.
         for (place, end) in group.ends {
@@ -422,9 +548,16 @@ impl Desk {
             noted.group.paused.entry(queue).or_insert(paused);
         }
         noted.group.unscheduled.extend(group.unscheduled);
+        noted.group.dead.extend(group.dead);
         drop(noted);
-        let why = why.to_string();
+        let (why, error): (_, fn(BoxError) -> EngineError) = match failed {
+            Failed::Maybe(why) => (why.to_string(), EngineError::Unknown),
+            failed => (letters::why(&failed.into_error()), EngineError::NotApplied),
+        };
         *lock(&self.trouble) = Some(why.clone());
+        if let Some(lost) = store.lost() {
+            self.lose(lost);
+        }
         told.into_iter().for_each(|told| told(Err(error(why.clone().into()))));
         false
     }
@@ -452,8 +585,9 @@ impl Wake {
                     }
                     asked
                 }
-                Asked::Soon => {
-                    let waited = self.changed.wait_timeout(asked, ENDS_WAIT);
+                now @ (Asked::Shown | Asked::Soon) => {
+                    let rest = if now == Asked::Soon { ENDS_WAIT } else { SHOWS };
+                    let waited = self.changed.wait_timeout(asked, rest);
                     let (asked, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     if timeout.timed_out() {
                         return self.taken(asked);

@@ -169,7 +169,7 @@ fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_i
     drop(dir.open());
     set_version(&dir.file(), 99);
     let error = Sqlite::open(dir.file()).unwrap_err();
-    assert!(matches!(error, EngineError::Version { found: 99, known: 2 }), "{error}");
+    assert!(matches!(error, EngineError::Version { found: 99, known: 3 }), "{error}");
 
     let other = dir.0.path().join("other.db");
     rusqlite(&other).execute_batch("create table t(x)").unwrap();
@@ -183,7 +183,7 @@ fn e28_a_file_that_is_newer_or_not_ours_or_no_database_is_refused_and_stays_as_i
     assert!(std::fs::read_to_string(&text).unwrap().starts_with("no database"));
     for file in [&other, &text] {
         let mut beside = file.clone().into_os_string();
-        beside.push("-runner");
+        beside.push("-wal");
         assert!(!Path::new(&beside).exists(), "{}", file.display());
     }
 
@@ -207,7 +207,7 @@ fn e28_a_file_of_version_1_goes_on() {
     drop(q);
     let version: u32 =
         rusqlite(&dir.file()).pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 fn due(q: &Queue<String>, key: &str) -> bool {
@@ -298,11 +298,11 @@ fn set_version(path: &Path, version: u32) {
 }
 
 #[test]
-fn e30_one_process_works_on_a_file_and_a_second_is_told_which() {
+fn e30_one_process_works_on_a_queue_and_a_second_is_told_which() {
     let dir = Dir::new();
     let q = dir.open();
-    let error = Sqlite::open(dir.file()).unwrap_err().to_string();
-    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    let error = Sqlite::open(dir.file()).unwrap().queue::<String>("orders").open().unwrap_err().to_string();
+    assert!(error.contains(&format!("process {} works on it", std::process::id())), "{error}");
     drop(q);
     drop(dir.open());
 }

@@ -111,7 +111,7 @@ of_integer!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
-    /// It is in line. In a file also that a worker has it: a file does not say which.
+    /// It is in line.
     Ready,
     /// A worker has it.
     Held,
@@ -148,7 +148,8 @@ pub struct Listed {
     pub priority: i16,
     /// Its value, as JSON.
     pub value: Option<String>,
-    /// How long the key has had this status: in a file, how long ago the first of its triggers came that have not led to a run yet.
+    /// How long the key has had this status: in a file, of a key that no worker has, how long ago the first of its triggers
+    /// came that have not led to a run yet.
     pub age: Duration,
     /// Why its last run gave up. On a server also of a key that was added again since, or that comes again by itself, until a run of
     /// it succeeds.

@@ -137,7 +137,7 @@ pub(super) const WORK: &str = "\
 Run PROGRAM for the keys of a durable queue, until a signal comes.
 
 The queue is on a PostgreSQL server, where any number of processes on any number of machines work on it, each key in one of them \
-at a time, or in a file, on which one process works. Keys come by `requeue add`, from programs that use the library, or from \
+at a time, or in a file, where one process works on each queue. Keys come by `requeue add`, from programs that use the library, or from \
 transactions of your own: select requeue.add_tx('orders', 'order-4711').";
 
 pub(super) const WORKING: &str = "\

@@ -125,7 +125,9 @@ impl Work {
             return Err(format!("{option} has no meaning for a server: {why}"));
         }
         if lease.is_some() && !is_server {
-            return Err("--lease has no meaning for a file: one process works on it".to_owned());
+            return Err(
+                "--lease has no meaning for a file: one process works on each of its queues".to_owned()
+            );
         }
         (run.engine, run.lease, run.works, run.stay) = (Some(engine), lease, true, true);
         run.check()?;

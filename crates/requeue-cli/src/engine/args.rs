@@ -83,8 +83,8 @@ pub(crate) enum Command {
         about = "Count the keys of a durable queue",
         long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
                       `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
-                      until a process that works has taken it in. A server counts to 100000: `100000+` is that many or more, and \
-                      with --json the member \"at_least\" lists the counts that stopped at 100000. The cap is that of groups that have none of \
+                      until a process that works has taken it in. A server counts to 100000, a file to 1000000: `100000+` is that many or more, and \
+                      with --json the member \"at_least\" lists the counts that stopped there. The cap is that of groups that have none of \
                       their own. The back-off and the rate are those that the server keeps for all processes.\n\n\
                       The status is 1 if there is no such queue.",
         after_help = ENGINES
@@ -120,8 +120,8 @@ pub(crate) enum Command {
 }
 
 const ENGINES: &str = "\
-A durable queue is in a file, which the first key that is added makes; one process works on it, and any number of others add, \
-list and cancel, beside it or while there is none. Or it is on a PostgreSQL server, where any number of processes work on it.
+A durable queue is in a file, which the first key that is added makes; one process works on each of its queues, and any number of \
+others add, list and cancel, beside it or while there is none. Who copies or moves the file takes the one that ends in -wal along. Or it is on a PostgreSQL server, where any number of processes work on it.
 A password in REQUEUE_ENGINE is not shown by `ps`, one in an option is. Its special characters are percent-encoded.
 
 Examples:

@@ -170,11 +170,12 @@ fn ls(args: &Ls) -> u8 {
             }
             return Ok(0);
         }
-        for key in client.list(name)? {
+        client.list(name, |key| {
             if !args.dead || key.status == Status::Dead || key.error.is_some() {
                 tell(out, &key, args.queue.place.json)?;
             }
-        }
+            Ok(())
+        })??;
         Ok(0)
     })
 }
@@ -275,7 +276,6 @@ fn counts(stats: &Stats) -> String {
         stats;
     let at_least: Vec<_> = at_least.iter().map(|name| json(name)).collect();
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
-    let held = held.map_or(String::new(), |held| format!("\"held\":{held},"));
     let member = |process: &Process| {
         let (who, held, longest) =
             (self::who(process.who.as_ref()), process.held, seconds(&process.longest_held));
@@ -302,7 +302,7 @@ fn counts(stats: &Stats) -> String {
         format!(",\"base_delay_seconds\":{base},\"max_delay_seconds\":{max},\"rate\":{rate}")
     });
     format!(
-        "\"ready\":{ready},{held}\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}{limits}",
+        "\"ready\":{ready},\"held\":{held},\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}{limits}",
         at_least.join(","),
         seconds(oldest_ready)
     )
@@ -329,9 +329,7 @@ fn stats(queue: &Queue) -> u8 {
             return Ok(0);
         }
         writeln!(out, "ready    {}", stats.ready())?;
-        if let Some(held) = stats.held() {
-            writeln!(out, "held     {held}")?;
-        }
+        writeln!(out, "held     {}", stats.held())?;
         writeln!(out, "waiting  {}", stats.waiting())?;
         writeln!(out, "dead     {}", stats.dead())?;
         let Stats { oldest_ready, paused, who, processes, groups, limits, .. } = stats;

@@ -1,5 +1,6 @@
 //! Where a durable queue is: a file, or a server.
 
+use std::io;
 use std::time::Duration;
 
 use requeue::EngineError;
@@ -20,11 +21,10 @@ pub(crate) enum Store {
 /// How many keys of a queue do what, and who works on it.
 pub(crate) struct Stats {
     pub(crate) ready: u64,
-    /// A file does not say which of those in line a worker has.
-    pub(crate) held: Option<u64>,
+    pub(crate) held: u64,
     pub(crate) waiting: u64,
     pub(crate) dead: u64,
-    /// Those of the counts above that a server did not count to their end.
+    /// Those of the counts above that were not counted to their end.
     pub(crate) at_least: Vec<&'static str>,
     pub(crate) oldest_ready: Option<Duration>,
     pub(crate) paused: bool,
@@ -43,8 +43,8 @@ impl Stats {
         self.shown("ready", self.ready)
     }
 
-    pub(crate) fn held(&self) -> Option<String> {
-        self.held.map(|held| self.shown("held", held))
+    pub(crate) fn held(&self) -> String {
+        self.shown("held", self.held)
     }
 
     pub(crate) fn waiting(&self) -> String {
@@ -182,11 +182,23 @@ impl Store {
         matches!(self, Self::Server(_))
     }
 
-    pub(crate) fn list(&mut self, queue: &str) -> Asked<Vec<Listed>> {
+    /// Tells of each key, until that fails. A file is read as far as was told of.
+    pub(crate) fn list(
+        &mut self,
+        queue: &str,
+        mut tell: impl FnMut(Listed) -> io::Result<()>,
+    ) -> Asked<io::Result<()>> {
         self.known(queue)?;
         match self {
-            Self::File(file) => file.list(queue),
-            Self::Server(server) => server.client(queue).list().wait(),
+            Self::File(file) => {
+                let mut told = Ok(());
+                file.list_each(queue, |key| {
+                    told = tell(key);
+                    told.is_ok()
+                })?;
+                Ok(told)
+            }
+            Self::Server(server) => Ok(server.client(queue).list().wait()?.into_iter().try_for_each(tell)),
         }
     }
 
@@ -258,10 +270,10 @@ impl Store {
                 let stats = file.stats(queue)?;
                 Stats {
                     ready: stats.ready,
-                    held: None,
+                    held: stats.held,
                     waiting: stats.waiting,
                     dead: stats.dead,
-                    at_least: Vec::new(),
+                    at_least: if stats.at_least { vec!["ready", "waiting", "dead"] } else { Vec::new() },
                     oldest_ready: stats.oldest_ready,
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
@@ -283,7 +295,7 @@ impl Store {
                 Stats {
                     // what no process has taken in yet is in line as well
                     ready: stats.ready + stats.inbox,
-                    held: Some(stats.held),
+                    held: stats.held,
                     waiting: stats.waiting,
                     dead: stats.dead,
                     at_least: at_least.map(|(name, _)| name).collect(),

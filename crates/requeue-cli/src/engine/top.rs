@@ -72,7 +72,7 @@ fn table(client: &mut Store) -> Result<String, EngineError> {
     for name in client.queues()? {
         let stats = client.counts(&name)?;
         let (ready, waiting, dead) = (stats.ready(), stats.waiting(), stats.dead());
-        let held = stats.held().unwrap_or_else(|| "-".to_owned());
+        let held = stats.held();
         let Stats { oldest_ready, paused, who, processes, .. } = stats;
         // for how long the key that was held first has been so
         let longest = processes.iter().filter_map(|it| it.longest_held).max();

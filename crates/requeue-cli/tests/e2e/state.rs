@@ -96,7 +96,7 @@ fn what_others_add_runs_and_a_signal_ends_the_stay() {
     let mut job = start(with_state(dir, &["--stay", "--queue", "jobs"], "echo $REQUEUE_KEY $REQUEUE_FENCE"));
     job.close();
     beside(dir, &["add", "--queue", "jobs", "a"]);
-    until("a run", || job.out_seen(b"a 1099511627777\n"));
+    until("a run", || job.out_seen(b"a 2199023255553\n"));
     beside(dir, &["add", "--queue", "jobs", "--after", "1h", "later"]);
     assert!(beside(dir, &["stats", "--queue", "jobs"]).contains(&format!("process {}", job.pid())));
     job.signal(Signal::TERM);

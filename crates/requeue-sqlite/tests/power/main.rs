@@ -40,7 +40,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| number.parse().expect("a number"))
 }
 
-/// A disk of the test's, in a folder of the system's that has nothing but the runner's lock.
+/// A disk of the test's, in a folder of the system's that has nothing but empty files for what is locked and looked for there.
 ///
 /// After each power cut the files are in another folder: so the process that was cut off, whose threads are still there,
 /// finds nothing by its name, and its lock is in nobody's way.
@@ -55,9 +55,15 @@ impl Mounted {
         vfs::install();
         let root = tempfile::tempdir().unwrap();
         let mounted = Self { root, boots: 0, disk: Disk::new(seed) };
-        std::fs::create_dir(mounted.dir()).unwrap();
-        mounted.disk.mount(mounted.dir());
+        mounted.mount();
         mounted
+    }
+    fn mount(&self) {
+        std::fs::create_dir(self.dir()).unwrap();
+        for name in ["q.db", "q.db-wal", "q.db-shm"] {
+            std::fs::write(self.dir().join(name), "").unwrap();
+        }
+        self.disk.mount(self.dir());
     }
     fn dir(&self) -> PathBuf {
         self.root.path().join(self.boots.to_string())
@@ -68,9 +74,8 @@ impl Mounted {
     fn boot(&mut self) {
         Disk::unmount(&self.dir());
         self.boots += 1;
-        std::fs::create_dir(self.dir()).unwrap();
         self.disk.boot();
-        self.disk.mount(self.dir());
+        self.mount();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Mounted;
 use crate::common::{LONG, once_free};
+use crate::disk::{Call, Fault};
 use requeue_sqlite::{Client, Sqlite};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -60,4 +61,15 @@ impl Drop for Ends<'_> {
 
 fn client_add(path: &std::path::Path, key: u64) {
     Client::open(path).unwrap().add("opened", &key, None).unwrap();
+}
+
+#[test]
+fn e34_an_add_of_its_own_waits_for_one_sync_of_the_log_and_makes_no_more_as_it_ends() {
+    let mounted = Mounted::new(1);
+    let path = mounted.file();
+    client_add(&path, 1);
+    mounted.disk.plant(Fault { call: Call::Sync, after: 1, times: u64::MAX, code: Call::Sync.errors()[0] });
+    client_add(&path, 2);
+    assert_eq!(mounted.disk.mend(), 0, "a second sync was asked for");
+    assert_eq!(Client::open(&path).unwrap().list("opened").unwrap().len(), 2);
 }

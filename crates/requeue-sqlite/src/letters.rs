@@ -1,0 +1,207 @@
+//! The inbox: what processes that work on no queue ask of the one that does; or do themselves where there is none.
+
+use crate::rows::{
+    MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,
+};
+use requeue::EngineError;
+use rusqlite::{Connection, params};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Answers that nobody has asked for are kept so long.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// What another process asks of a queue.
+#[derive(Clone)]
+pub(crate) struct Letter {
+    pub(crate) id: i64,
+    pub(crate) queue: i64,
+    pub(crate) what: String,
+    pub(crate) at: Wall,
+    pub(crate) key: Vec<u8>,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: i16,
+    pub(crate) every: Option<Duration>,
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+impl Letter {
+    pub(crate) fn new(queue: i64, what: &str, key: &[u8]) -> Self {
+        let (what, key) = (what.to_owned(), key.to_owned());
+        Self { id: 0, queue, what, at: wall(), key, delay: None, priority: 0, every: None, value: None }
+    }
+
+    /// The trigger that this asks for.
+    pub(crate) fn trigger(&self, ticket: u64, merge: Option<&Arc<MergeBytes>>) -> TriggerRow {
+        TriggerRow {
+            queue: self.queue,
+            key: self.key.as_slice().into(),
+            ticket,
+            at: self.at,
+            delay: self.delay,
+            priority: self.priority,
+            value: self.value.clone().zip(merge.cloned()),
+            every: self.every,
+        }
+    }
+
+    /// Puts it into the inbox; returns its number.
+    pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<i64> {
+        let Self { queue, what, at, key, delay, priority, every, value, .. } = self;
+        let letter = "insert into inbox(queue, what, at, key, delay, priority, every, value)
+                      values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) returning id";
+        let (delay, every) = (delay.map(micros), every.map(micros));
+        let number =
+            written(connection, letter, params![queue, what, at, key, delay, priority, every, value])?;
+        number.ok_or(rusqlite::Error::QueryReturnedNoRows)
+    }
+}
+
+/// So many letters are read at once.
+pub(crate) const MOST_LETTERS: usize = 1000;
+
+/// The oldest letters that nobody has answered, to these queues; triggers only of those that are not `closed`.
+pub(crate) fn unread(
+    connection: &Connection,
+    queues: &[i64],
+    closed: &[i64],
+    most: usize,
+) -> rusqlite::Result<Vec<Letter>> {
+    let mut all = Vec::new();
+    for queue in queues {
+        // all of them to one queue stand together in the index
+        let mut letters = connection.prepare_cached(
+            "select id, queue, what, at, key, delay, priority, every, value from inbox
+             where answer is null and queue = ?1 and (?2 or what <> 'add') order by id limit ?3",
+        )?;
+        let letters = letters.query_map(params![queue, !closed.contains(queue), most as i64], |row| {
+            Ok(Letter {
+                id: row.get(0)?,
+                queue: row.get(1)?,
+                what: row.get(2)?,
+                at: row.get(3)?,
+                key: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
+                delay: row.get::<_, Option<i64>>(5)?.map(duration),
+                priority: row.get(6)?,
+                every: row.get::<_, Option<i64>>(7)?.map(duration),
+                value: row.get(8)?,
+            })
+        })?;
+        for letter in letters {
+            all.push(letter?);
+        }
+    }
+    all.sort_unstable_by_key(|letter| letter.id);
+    all.truncate(most);
+    Ok(all)
+}
+
+/// Notes what has become of a letter. One without an answer is done with.
+pub(crate) fn answer(connection: &Connection, letter: i64, answer: Option<&str>) -> rusqlite::Result<()> {
+    match answer {
+        None => connection.prepare_cached("delete from inbox where id = ?1")?.execute([letter])?,
+        Some(answer) => {
+            let forgotten = "delete from inbox where answer is not null and at < ?1";
+            connection.prepare_cached(forgotten)?.execute([wall().saturating_sub(micros(KEPT))])?;
+            let answered = "update inbox set answer = ?2 where id = ?1";
+            connection.prepare_cached(answered)?.execute(params![letter, answer])?
+        }
+    };
+    Ok(())
+}
+
+/// Does all that is asked of a queue that nobody works on. Without a function that merges, what has a value is left.
+pub(crate) fn fold(
+    connection: &Connection,
+    queue: i64,
+    merge: Option<&Arc<MergeBytes>>,
+) -> rusqlite::Result<()> {
+    let mut left = 0;
+    loop {
+        // those that are left stand in front of the others
+        let letters = unread(connection, &[queue], &[], left + MOST_LETTERS)?;
+        let is_last = letters.len() < left + MOST_LETTERS;
+        for letter in letters.into_iter().skip(left) {
+            if letter.value.is_some() && merge.is_none() {
+                left += 1;
+                continue;
+            }
+            let done = obey(connection, &letter, merge)?;
+            answer(connection, letter.id, done.as_deref())?;
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Does what a letter asks for where the queue is not open: in the file alone. Returns what is to be answered.
+pub(crate) fn obey(
+    connection: &Connection,
+    letter: &Letter,
+    merge: Option<&Arc<MergeBytes>>,
+) -> rusqlite::Result<Option<String>> {
+    let Letter { queue, what, at, key, .. } = letter;
+    Ok(match &**what {
+        "add" => {
+            // the instant is larger than any ticket yet, so it is the end of the line
+            match write_trigger(connection, &letter.trigger(at.unsigned_abs(), merge)) {
+                Ok(()) => None,
+                Err(NotWritten::Store(e)) => return Err(e),
+                Err(NotWritten::Trigger(e)) => {
+                    bury(connection, *queue, key, &why(&e))?;
+                    None
+                }
+            }
+        }
+        "cancel" => {
+            let mut gone =
+                connection.prepare_cached("delete from item where queue = ?1 and key = ?2 and not dead")?;
+            let known = gone.execute(params![queue, key])? > 0;
+            let was_scheduled = unschedule(connection, *queue, key)?;
+            Some(if was_scheduled || known { "cancelled" } else { "nothing" }.to_owned())
+        }
+        "retry" => {
+            let mut ready = connection.prepare_cached(
+                "update item set ready = 1, due = null, delay = null, dead = 0, error = null, ord = ?3
+                 where queue = ?1 and key = ?2",
+            )?;
+            Some(if ready.execute(params![queue, key, at])? > 0 { "ready" } else { "nothing" }.to_owned())
+        }
+        "pause" | "resume" => {
+            pause(connection, *queue, what == "pause")?;
+            Some("done".to_owned())
+        }
+        "purge" => Some(purge(connection, *queue)?.to_string()),
+        other => Some(format!("nobody knows what {other:?} is")),
+    })
+}
+
+/// Why a trigger can't be run, in words for who lists it.
+pub(crate) fn why(e: &EngineError) -> String {
+    match e {
+        EngineError::Codec(why) | EngineError::NotApplied(why) => why.to_string(),
+        e => e.to_string(),
+    }
+}
+
+/// A key that can't be run is dead, and says why.
+pub(crate) fn bury(connection: &Connection, queue: i64, key: &[u8], why: &str) -> rusqlite::Result<()> {
+    let mut dead = connection.prepare_cached(
+        "insert into item(queue, key, ord, ready, failures, attempt, priority, first, dead, error)
+         values(?1, ?2, 0, 0, 0, 1, 0, ?3, 1, ?4)
+         on conflict(queue, key) do update set ready = 0, due = null, delay = null, dead = 1, error = excluded.error",
+    )?;
+    dead.execute(params![queue, key, wall(), why])?;
+    Ok(())
+}
+
+pub(crate) fn pause(connection: &Connection, queue: i64, paused: bool) -> rusqlite::Result<()> {
+    connection.execute("update queue set paused = ?2 where id = ?1", params![queue, paused])?;
+    Ok(())
+}
+
+/// Removes the dead keys of a queue; returns how many there were.
+pub(crate) fn purge(connection: &Connection, queue: i64) -> rusqlite::Result<usize> {
+    connection.execute("delete from item where queue = ?1 and dead", [queue])
+}

@@ -1,0 +1,474 @@
+//! The database as processes share it: which one it is, who works on its queues, whose turn it is to write, what runs.
+//!
+//! All of that is told by locks on bytes of the database file itself, far behind its end and apart from SQLite's own. So
+//! they belong to the file, whatever its name is, need no file beside it and no room on the disk, and end with the process
+//! that has them, however that ends.
+//!
+//! ```text
+//!   1 << 61                 the gate: one writer at a time waits for its turn
+//!   (1 << 61) + 1           the turn: who may write
+//!   (1 << 61) + (1 << 32)   by which name the file is open: a byte for each name, shared
+//!   (1 << 61) + (1 << 40)   who works on a queue: a byte for each queue, by its number
+//!   1 << 62                 what runs: 2^20 bytes for each hash of queue and key; how many are locked says since when
+//! ```
+//!
+//! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a database has one
+//! descriptor in a process, in a [table](DATABASES), which is closed when nothing of this crate has it open any more.
+//! Whoever has a connection has a [`Database`] that lives longer.
+
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+mod beside;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod bytes;
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use beside::{Bytes, is_locked};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use bytes::{Bytes, is_locked};
+
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// How long a queue is waited for that somebody may be about to let go of.
+pub(crate) const LETS_GO: Duration = Duration::from_secs(1);
+/// How long a runner waits for its turn.
+pub(crate) const RUNNER_WAITS: Duration = Duration::from_secs(5);
+/// How long others wait for theirs.
+pub(crate) const ADDER_WAITS: Duration = Duration::from_secs(30);
+/// How long a runner that comes again lets an adder go first that is there already.
+const YIELDS: Duration = Duration::from_millis(20);
+
+const GATE: i64 = 1 << 61;
+const TURN: i64 = GATE + 1;
+/// Of SQLite's log, for each queue: a lock that outlives the process that works on it.
+const HEIRS: i64 = 1 << 61;
+const NAMES: i64 = GATE + (1 << 32);
+const QUEUES: i64 = GATE + (1 << 40);
+const RUNS: i64 = 1 << 62;
+/// The bits of a run's start in seconds: 12 days.
+const SECONDS: u32 = 20;
+/// As many runs are shown at most: the kernel looks at the locks of a file one by one.
+pub(crate) const MOST_RUNS: usize = 1024;
+
+/// Device and inode.
+type Id = (u64, u64);
+
+/// The databases that this process has open.
+static DATABASES: LazyLock<Mutex<HashMap<Id, Arc<Shared>>>> = LazyLock::new(Mutex::default);
+
+struct Shared {
+    id: Id,
+    bytes: Bytes,
+    /// Which name this process has it open by, once it has written to it.
+    name: Mutex<Option<i64>>,
+    /// The queues that this process works on.
+    queues: Mutex<HashSet<i64>>,
+    /// The runs that this process shows, by their first bytes.
+    runs: Mutex<HashMap<i64, i64>>,
+    inside: Inside,
+    /// Shared by who looks, and of one who opens it to write.
+    opens: RwLock<()>,
+}
+
+/// The threads of this process that want to write: one of them at a time waits for the turn, or has it.
+#[derive(Default)]
+struct Inside {
+    line: Mutex<VecDeque<u64>>,
+    moved: Condvar,
+    entered: AtomicU64,
+}
+
+impl Inside {
+    /// The first in line has it. False if that takes too long.
+    fn enter(&self, ends: Instant) -> bool {
+        let me = self.entered.fetch_add(1, Relaxed);
+        let mut line = self.line.lock();
+        line.push_back(me);
+        while line.front() != Some(&me) {
+            if self.moved.wait_until(&mut line, ends).timed_out() && line.front() != Some(&me) {
+                line.retain(|it| *it != me);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn leave(&self) {
+        self.line.lock().pop_front();
+        self.moved.notify_all();
+    }
+}
+
+/// A database that is open. When the last one of it is dropped its descriptor is closed.
+#[derive(Clone)]
+pub(crate) struct Database(Option<Arc<Shared>>);
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let mut databases = DATABASES.lock();
+        let shared = self.0.take();
+        // The table has one, and this is the other: nobody gets one without the table's lock, but from a third. The
+        // descriptor is closed under that lock, so that nobody opens the file again before.
+        if let Some(last) = shared.filter(|shared| Arc::strong_count(shared) == 2) {
+            drop(databases.remove(&last.id));
+            drop(last);
+        }
+    }
+}
+
+fn id(metadata: &Metadata) -> Id {
+    (metadata.dev(), metadata.ino())
+}
+
+impl Database {
+    fn shared(&self) -> &Arc<Shared> {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("it is taken as this is dropped"))
+    }
+
+    /// The database of this name, which is there or is made: an empty file.
+    pub(crate) fn open(path: &Path, makes: bool) -> io::Result<Self> {
+        let mut databases = DATABASES.lock();
+        if let Some(known) = path.metadata().ok().and_then(|it| databases.get(&id(&it))) {
+            return Ok(Self(Some(known.clone())));
+        }
+        let (bytes, metadata) = Bytes::open(path, makes)?;
+        let shared = Shared {
+            id: id(&metadata),
+            bytes,
+            name: Mutex::default(),
+            queues: Mutex::default(),
+            runs: Mutex::default(),
+            inside: Inside::default(),
+            opens: RwLock::default(),
+        };
+        // It may have been replaced since: a second descriptor of one that is known stays open with the first.
+        let shared = Arc::new(shared);
+        let known = databases.entry(shared.id).or_insert_with(|| shared.clone()).clone();
+        if !Arc::ptr_eq(&known, &shared) {
+            std::mem::forget(shared);
+        }
+        Ok(Self(Some(known)))
+    }
+
+    /// While one of this process looks at it, none opens it to write: see [`look`](crate::look).
+    pub(crate) fn looks(&self) -> RwLockReadGuard<'_, ()> {
+        self.shared().opens.read()
+    }
+
+    /// While one of this process opens it to write, none looks at it.
+    pub(crate) fn opens(&self) -> RwLockWriteGuard<'_, ()> {
+        self.shared().opens.write()
+    }
+
+    /// Whether this name is the name of this database.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        path.metadata().is_ok_and(|metadata| id(&metadata) == self.shared().id)
+    }
+
+    /// Says by which name the file is open. SQLite keeps its log beside that name, so that a second name would have a
+    /// second log.
+    ///
+    /// # Errors
+    ///
+    /// Somebody has the file open by another name: a hard link, or the one that it had before it was renamed.
+    pub(crate) fn enter(&self, path: &Path) -> io::Result<()> {
+        let name = name_of(path)?;
+        let mut known = self.shared().name.lock();
+        if known.is_some_and(|known| known == name) {
+            return Ok(());
+        }
+        if known.is_some() || !self.shared().bytes.share(name)? || self.is_open_elsewhere(name)? {
+            if known.is_none() {
+                self.shared().bytes.unlock(name..name + 1)?;
+            }
+            let why = "the file is open by another name (a hard link, a mount, or it was renamed); end that process, or \
+                       use its name";
+            return Err(io::Error::other(why));
+        }
+        *known = Some(name);
+        Ok(())
+    }
+
+    fn is_open_elsewhere(&self, name: i64) -> io::Result<bool> {
+        let is_open = |range: std::ops::Range<i64>| -> io::Result<bool> {
+            Ok(!range.is_empty() && self.shared().bytes.locked(range)?.is_some())
+        };
+        Ok(is_open(NAMES..name)? || is_open(name + 1..NAMES + (1 << 32))?)
+    }
+
+    /// Works on a queue from now on, until [`leave`](Self::leave) or the end of this process. False if somebody does.
+    pub(crate) fn work_on(&self, queue: i64) -> io::Result<bool> {
+        let mut queues = self.shared().queues.lock();
+        if queues.contains(&queue) || !self.shared().bytes.lock(QUEUES + queue)? {
+            return Ok(false);
+        }
+        queues.insert(queue);
+        Ok(true)
+    }
+
+    /// Does not work on a queue any more.
+    pub(crate) fn leave(&self, queue: i64) {
+        let mut queues = self.shared().queues.lock();
+        if queues.remove(&queue) {
+            // the end of this process does it as well
+            drop(self.shared().bytes.unlock(QUEUES + queue..QUEUES + queue + 1));
+        }
+    }
+
+    /// Whether somebody works on a queue.
+    pub(crate) fn is_worked_on(&self, queue: i64) -> io::Result<bool> {
+        if self.shared().queues.lock().contains(&queue) {
+            return Ok(true);
+        }
+        Ok(self.shared().bytes.locked(QUEUES + queue..QUEUES + queue + 1)?.is_some())
+    }
+
+    /// Waits for the turn to write. Who asks for a queue's work takes it before others.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`: it was somebody else's all the time.
+    pub(crate) fn turn(&self, of: Writes, at_most: Duration) -> io::Result<Turn> {
+        let ends = Instant::now() + at_most;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "others have written to it all the time");
+        if !self.shared().inside.enter(ends) {
+            return Err(late());
+        }
+        let mut turn = Turn { database: self.clone(), is_inside: true, has: Vec::new() };
+        match of {
+            Writes::Others => turn.wait_for(GATE, ends)?,
+            Writes::Runner => self.let_one_pass(),
+        }
+        turn.wait_for(TURN, ends)?;
+        Ok(turn)
+    }
+
+    /// An adder that waits at the gate was woken when the turn became free, and a runner that comes again at once would
+    /// take it before the adder is awake. So each of the two has it once.
+    fn let_one_pass(&self) {
+        let begun = Instant::now();
+        let is_free = |byte| matches!(self.shared().bytes.locked(byte..byte + 1), Ok(None));
+        while !is_free(GATE) && is_free(TURN) && begun.elapsed() < YIELDS {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Shows that a key runs, since then. False if too many are shown.
+    pub(crate) fn show_run(&self, queue: i64, key: &[u8], since: i64) -> bool {
+        let mut runs = self.shared().runs.lock();
+        if runs.len() >= MOST_RUNS {
+            return false;
+        }
+        let (start, len) =
+            (run_of(queue, key), 1 + since.div_euclid(1_000_000).rem_euclid((1 << SECONDS) - 2));
+        if self.shared().bytes.lock_range(start..start + len).unwrap_or(false) {
+            runs.insert(start, len);
+            return true;
+        }
+        false
+    }
+
+    /// Its run is over.
+    pub(crate) fn hide_run(&self, queue: i64, key: &[u8]) {
+        let mut runs = self.shared().runs.lock();
+        let start = run_of(queue, key);
+        if let Some(len) = runs.remove(&start) {
+            drop(self.shared().bytes.unlock(start..start + len));
+        }
+    }
+
+    /// What runs now.
+    pub(crate) fn runs(&self) -> io::Result<Running> {
+        let mut shown: HashMap<i64, i64> = self.shared().runs.lock().clone();
+        let mut ahead = Vec::from([(RUNS, i64::MAX)]);
+        while let Some((start, end)) = ahead.pop() {
+            if start >= end || shown.len() >= 2 * MOST_RUNS {
+                continue;
+            }
+            let Some(found) = self.shared().bytes.locked(start..end)? else { continue };
+            shown.insert(found.start, found.end.saturating_sub(found.start));
+            ahead.push((start, found.start));
+            ahead.push((found.end, end));
+        }
+        Ok(Running(shown))
+    }
+}
+
+/// Who wants to write.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Writes {
+    Runner,
+    Others,
+}
+
+/// The turn to write, until it is dropped.
+pub(crate) struct Turn {
+    database: Database,
+    is_inside: bool,
+    has: Vec<i64>,
+}
+
+/// What a thread and the one that waits in its place tell each other.
+enum Waits {
+    Still,
+    Has,
+    /// Nobody waits for it any more; the thread of the lock lets go of what the other has had.
+    NoMore(bool, Vec<i64>),
+}
+
+impl Turn {
+    /// Waits in the kernel's line for the byte, which has no limit of time: so another thread does where it is not free.
+    fn wait_for(&mut self, byte: i64, ends: Instant) -> io::Result<()> {
+        if self.database.shared().bytes.lock(byte)? {
+            self.has.push(byte);
+            return Ok(());
+        }
+        let told = Arc::new((Mutex::new(Waits::Still), Condvar::new()));
+        let (tells, database) = (told.clone(), self.database.clone());
+        let waits = move || {
+            let locked = database.shared().bytes.wait(byte);
+            let mut state = tells.0.lock();
+            if let Waits::NoMore(is_inside, has) = &mut *state {
+                has.extend(locked.is_ok().then_some(byte));
+                drop(Turn { database, is_inside: *is_inside, has: std::mem::take(has) });
+            } else if locked.is_ok() {
+                *state = Waits::Has;
+            }
+            tells.1.notify_one();
+        };
+        Builder::new().name("requeue-turn".into()).spawn(waits)?;
+        let mut state = told.0.lock();
+        while matches!(*state, Waits::Still) {
+            if told.1.wait_until(&mut state, ends).timed_out() && matches!(*state, Waits::Still) {
+                let is_inside = std::mem::take(&mut self.is_inside);
+                *state = Waits::NoMore(is_inside, std::mem::take(&mut self.has));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "others have written to it all the time",
+                ));
+            }
+        }
+        self.has.push(byte);
+        Ok(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        for byte in self.has.drain(..).rev() {
+            // the end of this process does it as well
+            drop(self.database.shared().bytes.unlock(byte..byte + 1));
+        }
+        if self.is_inside {
+            self.database.shared().inside.leave();
+        }
+    }
+}
+
+/// What runs, as it was asked for.
+#[derive(Default)]
+pub(crate) struct Running(HashMap<i64, i64>);
+
+impl Running {
+    /// For how long the key has run, if it runs; in whole seconds.
+    pub(crate) fn since(&self, queue: i64, key: &[u8], now: i64) -> Option<Duration> {
+        let len = self.0.get(&run_of(queue, key))?;
+        let now = now.div_euclid(1_000_000);
+        let age = (now - (len - 1)).rem_euclid((1 << SECONDS) - 2);
+        // a clock that differs by a little from the one that said when it began
+        let age = if age > (1 << SECONDS) - 62 { 0 } else { age };
+        Some(Duration::from_secs(age.unsigned_abs()))
+    }
+
+    /// How many keys of a queue run. Queues whose numbers are alike modulo 64 are one here.
+    pub(crate) fn count(&self, queue: i64) -> u64 {
+        let group = run_of(queue, b"") >> 56;
+        self.0.keys().filter(|start| **start >> 56 == group).count() as u64
+    }
+}
+
+/// The first byte of a run: six bits of the queue, 36 of the key's hash, and 20 that are zero.
+fn run_of(queue: i64, key: &[u8]) -> i64 {
+    let hash = hash(key) >> 28;
+    let hash = i64::try_from(hash).unwrap_or(0);
+    RUNS + ((queue & 63) << 56) + (hash << SECONDS)
+}
+
+/// FNV-1a, and mixed: the same in each version of this program.
+fn hash(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
+}
+
+/// The byte of a name: of its folder, and of what it is called there.
+fn name_of(path: &Path) -> io::Result<i64> {
+    let path = path.canonicalize()?;
+    let folder = path.parent().unwrap_or(&path).metadata()?;
+    let (dev, ino) = id(&folder);
+    let mut name = [dev.to_le_bytes(), ino.to_le_bytes()].concat();
+    name.extend(path.file_name().unwrap_or_default().as_bytes());
+    Ok(NAMES + i64::from(u32::try_from(hash(&name) >> 32).unwrap_or(0)))
+}
+
+/// A lock on a queue that others may inherit. It is one of SQLite's log, which nobody else locks: a descriptor of the database
+/// itself could not be closed in this process.
+pub(crate) fn bequeath(path: &Path, queue: i64) -> io::Result<OwnedFd> {
+    let log = match Bytes::open(&beside(path, "-wal"), false) {
+        Ok((log, _)) => log,
+        // the disk is full, and the log could not be made
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(std::fs::File::open("/dev/null")?.into()),
+        Err(e) => return Err(e),
+    };
+    // somebody may have one already, and both are kept then
+    log.share(HEIRS + queue)?;
+    log.into_fd()
+}
+
+/// Whether somebody has inherited a lock on a queue.
+pub(crate) fn has_heir(path: &Path, queue: i64) -> bool {
+    let Ok((log, _)) = Bytes::open(&beside(path, "-wal"), false) else { return false };
+    log.locked(HEIRS + queue..HEIRS + queue + 1).is_ok_and(|locked| locked.is_some())
+}
+
+/// Whether there is no process of this number. One that nobody has asked for its exit status has ended.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    use rustix::{io::Errno, process};
+    let Some(process) = i32::try_from(pid).ok().and_then(process::Pid::from_raw) else { return false };
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Its state stands behind its name, which may have anything in it.
+    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    state == Some(&b'Z') || process::test_kill_process(process) == Err(Errno::SRCH)
+}
+
+/// The process of a version before 3 of the schema that works on the file, if there is one: `0` if it has not said which
+/// it is.
+pub(crate) fn older_runner(path: &Path) -> Option<u32> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-runner");
+    let file = std::fs::File::open(&name).ok()?;
+    let pid = std::fs::read_to_string(&name).unwrap_or_default();
+    is_locked(&file).then(|| pid.trim().parse().unwrap_or(0))
+}
+
+/// The file of this name with something behind it, beside where the file itself stands.
+pub(crate) fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
+    name.push(what);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Looks at a file: they take no lock that a writer needs, write nothing, and need no right to.
+//!
+//! How a file is read follows from what stands beside it:
+//!
+//! | beside it | how it is read |
+//! |---|---|
+//! | its log and SQLite's shared memory | as any connection does, but the shared memory is not written to |
+//! | no log | the file alone, as it has everything |
+//! | a log, and no shared memory | file and log, with an index of the log in memory and without locks |
+//!
+//! The last two hold only as long as nobody opens the file to write: whether somebody has is looked at afterwards, and then
+//! it is read again.
+
+use crate::lock::{Database, beside};
+use crate::schema::{CACHE_OF_A_SCAN, about, not_applied, version_of};
+use requeue::EngineError;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a look tries to find the file at rest.
+const TRIES: Duration = Duration::from_secs(5);
+
+/// How a file is read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Route {
+    Shared,
+    /// Without a log. When the file was written last, and its size.
+    Alone(i64, i64, u64),
+    /// With a log that nobody has an index of, and how long that is.
+    Log(u64),
+}
+
+impl Route {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let file = path.metadata()?;
+        let log = beside(path, "-wal").metadata().ok();
+        let shared = beside(path, "-shm").metadata().is_ok();
+        Ok(match log {
+            None => Self::Alone(file.mtime(), file.mtime_nsec(), file.size()),
+            Some(_) if shared => Self::Shared,
+            Some(log) => Self::Log(log.size()),
+        })
+    }
+
+    /// What SQLite is told of it in a URI.
+    fn how(self) -> &'static str {
+        match self {
+            Self::Shared => "mode=ro&readonly_shm=1",
+            Self::Alone(..) => "mode=ro&immutable=1",
+            Self::Log(_) => "mode=ro&vfs=unix-none",
+        }
+    }
+}
+
+/// A file that is looked at.
+pub(crate) struct Look {
+    database: Database,
+    path: PathBuf,
+}
+
+impl Look {
+    /// A file that is there.
+    pub(crate) fn at(path: &Path) -> Result<Self, EngineError> {
+        let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
+        let path = std::path::absolute(path).map_err(said)?;
+        let database = Database::open(&path, false).map_err(said)?;
+        Ok(Self { database, path })
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Reads, all of it at one instant. `read` gets the version of the schema, which is 0 if there is nothing in the file,
+    /// and is called again if the file was changed meanwhile in a way that could not be seen at once.
+    pub(crate) fn look<T>(
+        &mut self,
+        mut read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>,
+    ) -> Result<T, EngineError> {
+        let begun = Instant::now();
+        loop {
+            let path = &self.path.clone();
+            let route = Route::of(path).map_err(|e| not_applied(format!("{}: {e}", path.display())))?;
+            if !self.database.is_at(path) {
+                *self = Self::at(path)?;
+            }
+            let looked = self.once(route, &mut read);
+            let is_late = begun.elapsed() > TRIES;
+            match looked {
+                Ok(read) if is_late || Route::of(path).is_ok_and(|after| after == route) => return Ok(read),
+                Err(Failed::Engine(e)) => return Err(e),
+                Err(Failed::Sqlite(e)) if is_late || !may_pass(&e) => return Err(about(path)(e)),
+                Ok(_) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    /// A connection each time: SQLite shares its memory among the connections of a process, and one that writes finds it
+    /// read-only if one that looks has opened it first.
+    fn once<T>(
+        &self,
+        route: Route,
+        read: &mut impl FnMut(&Connection, u32) -> rusqlite::Result<T>,
+    ) -> Result<T, Failed> {
+        let _looks = self.database.looks();
+        let connection = connect(&self.path, route)?;
+        let version = version_of(&connection, &self.path).map_err(|e| match why(&connection) {
+            Some(e) => Failed::Sqlite(e),
+            None => Failed::Engine(e),
+        })?;
+        connection.execute_batch("begin")?;
+        let result = read(&connection, version);
+        connection.execute_batch("commit")?;
+        Ok(result?)
+    }
+}
+
+enum Failed {
+    Sqlite(rusqlite::Error),
+    Engine(EngineError),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(e: rusqlite::Error) -> Self {
+        Self::Sqlite(e)
+    }
+}
+
+/// What keeps the file from being read. Nothing, if only what is in it is wrong.
+fn why(connection: &Connection) -> Option<rusqlite::Error> {
+    connection.query_row("select count(*) from sqlite_schema", [], |_| Ok(())).err()
+}
+
+/// Whether a process that opens or closes the file may have been in the way.
+fn may_pass(e: &rusqlite::Error) -> bool {
+    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, ReadOnly};
+    let codes = [CannotOpen, DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, ReadOnly];
+    e.sqlite_error_code().is_some_and(|code| codes.contains(&code))
+}
+
+fn connect(path: &Path, route: Route) -> rusqlite::Result<Connection> {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    let _ = write!(uri, "?{}", route.how());
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(uri, flags)?;
+    if matches!(route, Route::Log(_)) {
+        // first, before anything is read: then the index of the log is in memory
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
+    connection.busy_timeout(Duration::from_secs(5))?;
+    // sorts in memory: a full disk has no room for files
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", CACHE_OF_A_SCAN)?;
+    Ok(connection)
+}

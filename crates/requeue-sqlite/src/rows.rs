@@ -1,0 +1,231 @@
+//! The rows of the file: how keys, triggers and ends of runs are written and read.
+
+use crate::store::Failed;
+use requeue::{EngineError, Instant};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970.
+pub(crate) type Wall = i64;
+
+pub(crate) fn wall() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    micros(since)
+}
+
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(micros.unsigned_abs())
+}
+
+fn signed(ticket: u64) -> i64 {
+    i64::try_from(ticket).unwrap_or(i64::MAX)
+}
+
+/// What a value and an older one make, as bytes.
+pub(crate) type MergeBytes = dyn Fn(&[u8], &[u8]) -> Result<Vec<u8>, EngineError> + Send + Sync;
+
+/// A trigger as it is written.
+#[derive(Clone)]
+pub(crate) struct TriggerRow {
+    pub(crate) queue: i64,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) ticket: u64,
+    /// When it came.
+    pub(crate) at: Wall,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) priority: i16,
+    pub(crate) value: Option<(Vec<u8>, Arc<MergeBytes>)>,
+    /// From now on the key comes again so long after each run.
+    pub(crate) every: Option<Duration>,
+}
+
+/// What the queue in memory knows of a key after the end of a run.
+pub(crate) struct Image {
+    pub(crate) ord: u64,
+    pub(crate) ready: bool,
+    /// It runs, and what is in the file of that stays.
+    pub(crate) held: bool,
+    pub(crate) due: Option<Instant>,
+    pub(crate) failures: u32,
+    pub(crate) attempt: u32,
+    pub(crate) priority: i16,
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// The clock of a queue, and that on the wall.
+pub(crate) trait Clocks: Send + Sync {
+    fn wall(&self) -> Wall;
+
+    /// How long it is until then by the queue's clock.
+    fn until(&self, due: Instant) -> Duration;
+}
+
+/// The end of a run as it is written: all that is known of the key then.
+pub(crate) struct EndRow {
+    /// `None` if nothing is known.
+    pub(crate) image: Option<Image>,
+    /// Why its run gave up, if nothing else is known.
+    pub(crate) dead: Option<String>,
+    /// The last trigger of which this knows. Those behind it come on top.
+    pub(crate) applied: u64,
+    pub(crate) clocks: Arc<dyn Clocks>,
+}
+
+/// A key of one of the queues of the file.
+pub(crate) type Place = (i64, Box<[u8]>);
+
+/// A key as it was read.
+pub(crate) struct Stored {
+    pub(crate) key: Vec<u8>,
+    pub(crate) ready: bool,
+    pub(crate) due: Option<Wall>,
+    pub(crate) delay: Option<i64>,
+    pub(crate) failures: u32,
+    pub(crate) attempt: u32,
+    pub(crate) priority: i16,
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// The number of the queue of this name, which is made if there is none.
+pub(crate) fn queue_number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let known = "select id from queue where name = ?1";
+    if let Some(id) = connection.query_row(known, [name], |row| row.get(0)).optional()? {
+        return Ok(id);
+    }
+    let made = "insert into queue(name) values(?1) on conflict(name) do update set name = name returning id";
+    written(connection, made, [name])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+/// What a statement returns that writes one row at most, when that is on the disk.
+///
+/// The statement is stepped to its end: only there SQLite commits it, and says whether it could. `query_row` takes the
+/// first row, and hears of no error behind it.
+pub(crate) fn written<T: FromSql>(
+    connection: &Connection,
+    statement: &str,
+    params: impl Params,
+) -> rusqlite::Result<Option<T>> {
+    let mut statement = connection.prepare_cached(statement)?;
+    let mut rows = statement.query(params)?;
+    let returned = rows.next()?.map(|row| row.get(0)).transpose()?;
+    while rows.next()?.is_some() {}
+    Ok(returned)
+}
+
+/// Why a trigger could not be written.
+pub(crate) enum NotWritten {
+    Store(rusqlite::Error),
+    Trigger(EngineError),
+}
+
+impl NotWritten {
+    pub(crate) fn of(self, nth: usize) -> Failed {
+        match self {
+            Self::Store(e) => Failed::Not(e.into()),
+            Self::Trigger(e) => Failed::Trigger(nth, e),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for NotWritten {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+pub(crate) fn write_end(begun: &Connection, queue: i64, key: &[u8], end: &EndRow) -> rusqlite::Result<()> {
+    let image = match (&end.image, &end.dead) {
+        (Some(image), _) => image,
+        (None, Some(why)) => {
+            let at = end.clocks.wall();
+            let mut dead = begun.prepare_cached(
+                "insert or replace into item(queue, key, ord, ready, failures, attempt, priority, first, dead, error)
+                 values(?1, ?2, 0, 0, 0, 1, 0, ?3, 1, ?4)",
+            )?;
+            dead.execute(params![queue, key, at, why])?;
+            return Ok(());
+        }
+        (None, None) => {
+            let mut gone = begun.prepare_cached("delete from item where queue = ?1 and key = ?2")?;
+            gone.execute(params![queue, key])?;
+            return Ok(());
+        }
+    };
+    let at = end.clocks.wall();
+    let delay = image.due.map(|due| micros(end.clocks.until(due)));
+    let due = delay.map(|delay| at.saturating_add(delay));
+    if image.held {
+        let mut held = begun.prepare_cached(
+            "update item set ready = 1, due = ?3, delay = ?4, failures = ?5 where queue = ?1 and key = ?2",
+        )?;
+        held.execute(params![queue, key, due, delay, image.failures])?;
+        return Ok(());
+    }
+    let mut known = begun.prepare_cached(
+        "insert or replace into item(queue, key, ord, ready, due, delay, failures, attempt, priority, first, value)
+         values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?;
+    known.execute(params![
+        queue,
+        key,
+        signed(image.ord),
+        image.ready,
+        due,
+        delay,
+        image.failures,
+        image.attempt,
+        image.priority,
+        at,
+        image.value,
+    ])?;
+    Ok(())
+}
+
+pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<(), NotWritten> {
+    let TriggerRow { queue, key, ticket, at, delay, priority, value, every } = trigger;
+    let value = match value {
+        None => None,
+        Some((newer, merge)) => {
+            let mut there = begun.prepare_cached("select value from item where queue = ?1 and key = ?2")?;
+            let older: Option<Option<Vec<u8>>> =
+                there.query_row(params![queue, key], |row| row.get(0)).optional()?;
+            Some(match older.flatten() {
+                None => newer.clone(),
+                Some(older) => merge(&older, newer).map_err(NotWritten::Trigger)?,
+            })
+        }
+    };
+    let delay = delay.map(micros);
+    let mut asked = begun.prepare_cached(
+        "insert into item(queue, key, ord, ready, due, delay, failures, attempt, priority, first, value)
+         values(?1, ?2, ?3, ?4, ?5, ?6, 0, 1, ?7, ?8, ?9)
+         on conflict(queue, key) do update set
+             ord = case when ready then ord else excluded.ord end,
+             ready = max(ready, excluded.ready),
+             delay = case when due is null or excluded.due < due then excluded.delay else delay end,
+             due = case when due is null then excluded.due else min(due, coalesce(excluded.due, due)) end,
+             priority = max(priority, excluded.priority),
+             dead = 0,
+             error = null,
+             value = coalesce(excluded.value, value)",
+    )?;
+    let due = delay.map(|delay| at.saturating_add(delay));
+    asked.execute(params![queue, key, signed(*ticket), delay.is_none(), due, delay, priority, at, value])?;
+    if let Some(every) = every {
+        let scheduled = "insert or replace into schedule(queue, key, every) values(?1, ?2, ?3)";
+        begun.prepare_cached(scheduled)?.execute(params![queue, key, micros(*every)])?;
+    }
+    Ok(())
+}
+
+/// The key does not come again after its runs any more. False if it did not anyway.
+pub(crate) fn unschedule(begun: &Connection, queue: i64, key: &[u8]) -> rusqlite::Result<bool> {
+    let mut gone = begun.prepare_cached("delete from schedule where queue = ?1 and key = ?2")?;
+    Ok(gone.execute(params![queue, key])? > 0)
+}

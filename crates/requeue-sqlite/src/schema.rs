@@ -1,0 +1,248 @@
+//! The schema of the file, and the connection of who writes to it.
+
+use crate::lock::{self, Database, Turn, Writes, beside};
+use requeue::{BoxError, EngineError};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// "requeue" in the file's header, so that nobody takes it for something else, and we take nothing else for ours.
+pub(crate) const APPLICATION: i32 = i32::from_be_bytes(*b"rque");
+/// The version of the schema that this program writes.
+#[expect(clippy::cast_possible_truncation, reason = "there are few")]
+pub(crate) const VERSION: u32 = 1 + MIGRATIONS.len() as u32;
+
+/// What each version has changed, from 2 on. A new file goes through all of them as well.
+const MIGRATIONS: [&str; 2] = [
+    "
+alter table inbox add column every integer;
+-- Keys that come again so many microseconds after each run, until they are cancelled.
+create table schedule(
+    queue integer not null,
+    key blob not null,
+    every integer not null,
+    primary key(queue, key)
+) strict, without rowid;
+",
+    "
+alter table inbox add column value blob;
+create index unread on inbox(queue, id) where answer is null;
+create index dead on item(queue) where dead;
+-- Who works on a queue, or did last: a lock on the file says which of the two. A process that finds another epoch than
+-- its own has lost the queue.
+create table runner(
+    queue integer primary key,
+    epoch integer not null,
+    pid integer not null,
+    at integer not null     -- since when, in microseconds since 1970
+) strict;
+",
+];
+
+/// Version 1. It is not changed any more.
+const SCHEMA: &str = "
+create table queue(
+    id integer primary key,
+    name text not null unique,
+    paused integer not null default 0
+) strict;
+-- What is known of a key, as of the last commit. A key that is being run is as it was before its run.
+create table item(
+    queue integer not null,
+    key blob not null,
+    ord integer not null,       -- the place in line
+    ready integer not null,     -- it is in line, or held
+    due integer,                -- when its timer is due, in microseconds since 1970
+    delay integer,              -- how long that was from when it was set: nothing waits for longer
+    failures integer not null,
+    attempt integer not null,
+    priority integer not null,
+    first integer not null,     -- when the first of its triggers came
+    value blob,
+    dead integer not null default 0, -- its last run gave up: it waits for a trigger
+    error text,                 -- why
+    primary key(queue, key)
+) strict, without rowid;
+-- What other processes ask of the one that works.
+create table inbox(
+    id integer primary key,
+    queue integer not null,
+    what text not null,         -- add, cancel, retry, pause, resume, purge
+    at integer not null,
+    key blob,
+    delay integer,
+    priority integer not null default 0,
+    answer text                 -- what has become of it; an add has none, and is gone then
+) strict;
+-- How often the file was opened to be worked on: the upper part of fences.
+create table epoch(n integer not null) strict;
+insert into epoch values(0);
+";
+
+pub(crate) fn not_applied(why: impl Into<BoxError>) -> EngineError {
+    EngineError::NotApplied(why.into())
+}
+
+/// What SQLite says of a file, with its name.
+pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_ {
+    move |e| match e.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => not_applied(format!("{}: it is no SQLite database", path.display())),
+        _ => not_applied(format!("{}: {e}", path.display())),
+    }
+}
+
+/// Which version of our schema a file has; 0 if there is nothing in it.
+pub(crate) fn version_of(connection: &Connection, path: &Path) -> Result<u32, EngineError> {
+    let pragma = |name: &str| -> Result<i64, EngineError> {
+        connection.pragma_query_value(None, name, |row| row.get(0)).map_err(about(path))
+    };
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let tables = "select count(*) from sqlite_schema";
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(about(path))?;
+    let is_new = application == 0 && version == 0 && tables == 0;
+    if !is_new && application != i64::from(APPLICATION) {
+        return Err(not_applied(format!("{}: it is a database of another program", path.display())));
+    }
+    let found = u32::try_from(version).unwrap_or(u32::MAX);
+    if found > VERSION { Err(EngineError::Version { found, known: VERSION }) } else { Ok(found) }
+}
+
+/// A connection that writes. Its database is closed behind it.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    pub(crate) database: Database,
+    pub(crate) path: PathBuf,
+    of: Writes,
+    /// SQLite's log, and its inode once it was seen.
+    log: (PathBuf, Option<u64>),
+}
+
+impl Link {
+    /// Opens the file, or makes it, and brings its schema to this version. A file of this version is not written to.
+    pub(crate) fn open(path: &Path, of: Writes) -> Result<Self, EngineError> {
+        let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
+        // so that no name is one of SQLite's own (":memory:", a URI), and another working directory changes nothing
+        let path = &std::path::absolute(path).map_err(said)?;
+        let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
+        let database = Database::open(path, true).map_err(said)?;
+        let opens = database.opens();
+        let connection = Connection::open(path).map_err(about(path))?;
+        connection.busy_timeout(waits(of)).map_err(about(path))?;
+        let found = version_of(&connection, path)?;
+        drop(opens);
+        database.enter(path).map_err(said)?;
+        let mut link =
+            Self { connection, database, path: path.clone(), of, log: (beside(path, "-wal"), None) };
+        let turn = if found < VERSION { Some(link.turn()?) } else { None };
+        link.configure().map_err(about(path))?;
+        if turn.is_some() {
+            link.migrate()?;
+        }
+        Ok(link)
+    }
+
+    fn configure(&self) -> rusqlite::Result<()> {
+        let Self { connection, of, .. } = self;
+        let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+        if mode != "wal" {
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+        }
+        // each commit is on the disk, not only in the system's memory
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        // 16 MB between two checkpoints: a checkpoint writes each page once, however often it has changed. Others leave
+        // it to the runner, if there is one, and do not end with one: an add would wait for three more syncs.
+        connection.pragma_update(
+            None,
+            "wal_autocheckpoint",
+            if *of == Writes::Runner { 4000 } else { 8000 },
+        )?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, *of == Writes::Others)?;
+        connection.pragma_update(None, "cache_size", CACHE)?;
+        connection.set_prepared_statement_cache_capacity(24);
+        Ok(())
+    }
+
+    fn migrate(&mut self) -> Result<(), EngineError> {
+        let path = &self.path;
+        let begun = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let begun = begun.map_err(about(path))?;
+        let found = version_of(&begun, path)?;
+        if found > 0 && found < VERSION {
+            if let Some(pid) = lock::older_runner(path) {
+                let why =
+                    format!("process {pid}, of an older version of this program, works on it: end it first");
+                return Err(not_applied(format!("{}: {why}", path.display())));
+            }
+        }
+        migrate(&begun, found).map_err(about(path))?;
+        begun.commit().map_err(about(path))
+    }
+
+    /// Waits for the turn to write.
+    pub(crate) fn turn(&self) -> Result<Turn, EngineError> {
+        let turn = self.database.turn(self.of, waits(self.of));
+        turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
+    }
+
+    /// Why nobody finds any more what is written here, if so: the file or its log was removed, renamed, or replaced.
+    pub(crate) fn is_cut_off(&mut self) -> Option<String> {
+        let path = self.path.display();
+        if !self.database.is_at(&self.path) {
+            return Some(format!("{path}: the file was removed or replaced while it was open"));
+        }
+        let (log, known) = &mut self.log;
+        let now = log.metadata().ok().map(|it| it.ino());
+        match (&known, now) {
+            (Some(before), now) if now != Some(*before) => {
+                Some(format!("{}: SQLite's log was removed or replaced while it was open", log.display()))
+            }
+            _ => {
+                *known = now;
+                None
+            }
+        }
+    }
+}
+
+fn waits(of: Writes) -> Duration {
+    if of == Writes::Runner { lock::RUNNER_WAITS } else { lock::ADDER_WAITS }
+}
+
+/// Brings the schema to this program's version.
+fn migrate(begun: &Transaction<'_>, found: u32) -> rusqlite::Result<()> {
+    if found == 0 {
+        begun.execute_batch(SCHEMA)?;
+        begun.pragma_update(None, "application_id", APPLICATION)?;
+    }
+    for migration in MIGRATIONS.iter().skip(found.saturating_sub(1) as usize) {
+        begun.execute_batch(migration)?;
+    }
+    if found < VERSION {
+        begun.pragma_update(None, "user_version", VERSION)?;
+    }
+    Ok(())
+}
+
+/// The pages that SQLite keeps in memory, in KiB as it counts them: below zero.
+const CACHE: i32 = -65536;
+/// The same while each page is read once.
+pub(crate) const CACHE_OF_A_SCAN: i32 = -1024;
+
+/// Much is read that is not read again: it does not stay in memory.
+pub(crate) struct Scan<'a>(&'a Connection);
+
+impl<'a> Scan<'a> {
+    pub(crate) fn begin(connection: &'a Connection) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "cache_size", CACHE_OF_A_SCAN)?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        // with the small one it is slower, and right
+        drop(self.0.pragma_update(None, "cache_size", CACHE));
+    }
+}

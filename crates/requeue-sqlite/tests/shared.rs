@@ -1,0 +1,373 @@
+//! How processes share a file: who works on its queues, what becomes of what they ask for, and that looks are looks.
+
+mod common;
+
+use self::common::{LONG, once_free};
+use requeue::{Add, EngineError, Outcome, Run, Worker};
+use requeue_sqlite::{Client, Queue, Sqlite, Status};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("q.db")
+    }
+
+    fn client(&self) -> Client {
+        Client::open(self.file()).unwrap()
+    }
+
+    fn sqlite(&self) -> Sqlite {
+        Sqlite::open(self.file()).unwrap()
+    }
+
+    fn open(&self) -> Queue<String> {
+        once_free(|| self.sqlite().queue("orders").open()).unwrap()
+    }
+
+    fn by_hand(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.file()).unwrap()
+    }
+
+    /// All that stands in the folder, with its owner's rights, its times, and what is in it.
+    fn files(&self) -> BTreeMap<PathBuf, (std::time::SystemTime, Vec<u8>)> {
+        let read = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            let changed = path.metadata().unwrap().modified().unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            (path, (changed, bytes))
+        };
+        self.0.path().read_dir().unwrap().map(read).collect()
+    }
+}
+
+fn until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "it does not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Works on a queue: says which key runs, and goes on when it is told to.
+fn work(q: &Queue<String>) -> (Worker, Receiver<String>, Sender<()>) {
+    let ((tell, told), (go, goes)) = (mpsc::channel(), mpsc::channel());
+    let goes = Arc::new(Mutex::new(goes));
+    let worker = Worker::of(q).workers(1).start_threads(move |run: Run<String>| {
+        tell.send(run.key().clone()).unwrap();
+        let _ = goes.lock().unwrap().recv(); // or the test is over
+        Outcome::Done
+    });
+    (worker.unwrap(), told, go)
+}
+
+/// A letter that nobody has read, as a process leaves it whose runner has died.
+fn letter(world: &World, what: &str, key: &str, delay: Option<i64>, priority: i16, value: Option<&str>) {
+    let letter = "insert into inbox(queue, what, at, key, delay, priority, value)
+                  values((select id from queue where name = 'orders'), ?1, 1, ?2, ?3, ?4, ?5)";
+    let value = value.map(str::as_bytes);
+    let done =
+        world.by_hand().execute(letter, rusqlite::params![what, key.as_bytes(), delay, priority, value]);
+    assert_eq!(done.unwrap(), 1);
+}
+
+#[test]
+fn e31_a_priority_that_a_queue_does_not_have_is_run_without_and_told_of() {
+    let world = World::new();
+    let client = world.client();
+    client.add_with_priority("orders", &"before".to_owned(), None, 7).unwrap();
+    let q = world.open();
+    assert_eq!((q.len(), q.ignores()), (1, Some("priorities")));
+    drop(q);
+    world.by_hand().execute("delete from item", []).unwrap();
+    let q = world.open();
+    assert_eq!(q.ignores(), None);
+    client.add_with_priority("orders", &"beside".to_owned(), None, 7).unwrap();
+    until(|| q.len() == 1);
+    assert_eq!(q.ignores(), Some("priorities"));
+    assert_eq!(
+        client.list("orders").unwrap()[0].priority,
+        7,
+        "the file keeps it, for one that has priorities"
+    );
+}
+
+#[test]
+fn e31_values_of_others_merge_and_where_a_queue_has_none_keys_run_without() {
+    let world = World::new();
+    let mut client = world.client();
+    let values = |key: &str, value: &str, client: &mut Client| {
+        client.add_values("orders", &[key.to_owned()], value, None, 0).unwrap();
+    };
+    values("k", "[1]", &mut client);
+    values("k", "[2]", &mut client);
+    assert_eq!((client.stats("orders").unwrap().ready, client.list("orders").unwrap().len()), (1, 1));
+    let file = world.sqlite();
+    let open =
+        || once_free(|| file.queue_with("orders", |old: &mut Vec<u32>, new| old.extend(new)).open()).unwrap();
+    let q: Queue<String, Vec<u32>> = open();
+    values("k", "[3]", &mut client);
+    values("bad", "{}", &mut client);
+    until(|| client.state("orders", &"bad".to_owned()).unwrap().is_some_and(|it| it.status == Status::Dead));
+    until(|| {
+        q.state(&"k".to_owned()).is_some()
+            && client.list("orders").unwrap()[0].value.as_deref() == Some("[1,2,3]")
+    });
+    let item = q.try_get().unwrap();
+    assert_eq!(item.value(), Some(&vec![1, 2, 3]));
+    item.succeed();
+    q.written().wait().unwrap();
+    drop((q, file));
+    values("k", "[4]", &mut client);
+    let q = world.open();
+    assert_eq!((q.len(), q.ignores()), (1, Some("values")));
+}
+
+#[test]
+fn e31_what_can_not_be_run_is_dead_with_its_reason_and_keeps_nobody_from_starting() {
+    let world = World::new();
+    let client = world.client();
+    client.add("orders", &"no number".to_owned(), None).unwrap();
+    client.add("orders", &7_u64, None).unwrap();
+    let q: Queue<u64> = world.sqlite().queue("orders").open().unwrap();
+    assert_eq!(q.len(), 1);
+    client.add("orders", &"none either".to_owned(), None).unwrap();
+    let dead = |key: &str| {
+        let known = client.state("orders", &key.to_owned()).unwrap();
+        known.is_some_and(|it| {
+            it.status == Status::Dead && it.error.is_some_and(|why| why.contains("invalid digit"))
+        })
+    };
+    until(|| dead("no number") && dead("none either"));
+    assert_eq!(client.stats("orders").unwrap().dead, 2);
+}
+
+#[test]
+fn e32_who_finds_another_epoch_than_its_own_stops_and_says_so() {
+    let world = World::new();
+    let file = world.sqlite();
+    let q: Queue<String> = file.queue("orders").open().unwrap();
+    let (_worker, told, _go) = work(&q);
+    q.add("held".into()).wait().unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), "held");
+    assert_eq!(file.lost(), None);
+    world.by_hand().execute("update runner set epoch = epoch + 1", []).unwrap();
+    let refused = q.add("more".into()).wait().unwrap_err().error;
+    assert!(
+        matches!(&refused, EngineError::NotApplied(why) if why.to_string().contains("another process works")),
+        "{refused}"
+    );
+    until(|| file.lost().is_some());
+    assert!(q.try_get().is_err() && q.is_paused(), "it hands nothing out");
+    assert!(q.written().wait().is_err());
+}
+
+#[test]
+fn e32_a_file_that_is_removed_replaced_or_renamed_or_whose_log_is_stops_who_works_on_it() {
+    for what in ["removed", "replaced", "renamed", "log"] {
+        let world = World::new();
+        let file = world.sqlite();
+        let q: Queue<String> = file.queue("orders").open().unwrap();
+        q.add("there".into()).wait().unwrap();
+        let path = world.file();
+        match what {
+            "removed" => std::fs::remove_file(&path).unwrap(),
+            "renamed" => std::fs::rename(&path, world.0.path().join("other.db")).unwrap(),
+            "replaced" => {
+                std::fs::copy(&path, world.0.path().join("copy.db")).unwrap();
+                std::fs::rename(world.0.path().join("copy.db"), &path).unwrap();
+            }
+            _ => std::fs::remove_file(world.0.path().join("q.db-wal")).unwrap(),
+        }
+        // also where nothing is written
+        until(|| file.lost().is_some());
+        let lost = file.lost().unwrap();
+        assert!(lost.contains("removed or replaced"), "{what}: {lost}");
+        assert!(q.add("more".into()).wait().is_err(), "{what}");
+        assert!(q.try_get().is_err(), "{what}");
+    }
+}
+
+#[test]
+fn e33_looks_write_nothing_and_make_nothing_whatever_stands_beside_the_file() {
+    let world = World::new();
+    let look = |when: &str| {
+        let before = world.files();
+        let client = world.client();
+        assert_eq!(client.stats("orders").unwrap().ready, 2, "{when}");
+        assert_eq!(client.list("orders").unwrap().len(), 3, "{when}");
+        assert!(client.state("orders", &"a".to_owned()).unwrap().is_some(), "{when}");
+        assert_eq!(client.queues().unwrap(), ["orders"], "{when}");
+        assert_eq!(client.check().unwrap(), [""; 0], "{when}");
+        drop(client);
+        assert!(before == world.files(), "{when}");
+    };
+    let client = world.client();
+    client.add("orders", &"a".to_owned(), None).unwrap();
+    client.add("orders", &"b".to_owned(), None).unwrap();
+    client.add("orders", &"later".to_owned(), Some(HOUR)).unwrap();
+    drop(client);
+    look("with a log and an index of it");
+    std::fs::remove_file(world.0.path().join("q.db-shm")).unwrap();
+    look("with a log alone");
+    drop(world.open());
+    assert_eq!(world.files().len(), 1);
+    look("without a log");
+}
+
+#[test]
+fn e33_what_nobody_has_read_yet_is_shown_as_if_it_was() {
+    let world = World::new();
+    let client = world.client();
+    client.add("orders", &"waits".to_owned(), Some(HOUR)).unwrap();
+    client.add("orders", &"ready".to_owned(), None).unwrap();
+    letter(&world, "add", "waits", None, 3, None);
+    letter(&world, "add", "ready", None, 0, None);
+    letter(&world, "add", "new", None, 0, None);
+    letter(&world, "add", "new", None, 2, Some("[1]"));
+    letter(&world, "add", "later", Some(i64::MAX / 2), 0, None);
+    letter(&world, "pause", "", None, 0, None);
+    let stats = client.stats("orders").unwrap();
+    assert_eq!((stats.ready, stats.waiting, stats.dead, stats.paused), (3, 1, 0, true));
+    let listed = client.list("orders").unwrap();
+    let listed: Vec<_> =
+        listed.iter().map(|it| (std::str::from_utf8(&it.key).unwrap(), it.status, it.priority)).collect();
+    let (ready, waiting) = (Status::Ready, Status::Waiting);
+    assert_eq!(listed, [("ready", ready, 0), ("waits", ready, 3), ("new", ready, 2), ("later", waiting, 0)]);
+    let inbox: u32 = world.by_hand().query_row("select count(*) from inbox", [], |row| row.get(0)).unwrap();
+    assert_eq!(inbox, 6, "nobody has read them");
+    assert_eq!(world.open().len(), 3);
+}
+
+#[test]
+fn e33_a_file_of_an_older_schema_is_looked_at_as_it_is() {
+    let world = World::new();
+    world.by_hand().execute_batch(include_str!("versions/1.sql")).unwrap();
+    let client = world.client();
+    let names = client.queues().unwrap();
+    let all: usize = names.iter().map(|name| client.list(name).unwrap().len()).sum();
+    assert_eq!(all, 4, "{names:?}");
+    let version = |world: &World| -> u32 {
+        world.by_hand().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    assert_eq!(version(&world), 1);
+    client.add(&names[0], &"more".to_owned(), None).unwrap();
+    assert_eq!(version(&world), 3);
+}
+
+#[test]
+fn e35_what_was_added_before_a_run_begins_is_no_second_run() {
+    let world = World::new();
+    let file = world.sqlite();
+    let q: Queue<String> = file.queue("orders").open().unwrap();
+    let (_worker, told, go) = work(&q);
+    let other: Queue<String> = file.queue("other").open().unwrap();
+    let by_hand = world.by_hand();
+    let add = "insert into inbox(queue, what, at, key) values((select id from queue where name = 'orders'), 'add', 1, ?1)";
+    for round in 0.. {
+        let key = format!("k{round}");
+        by_hand.execute(add, [key.as_bytes()]).unwrap();
+        by_hand.execute_batch("begin immediate").unwrap();
+        let unread: u32 = by_hand.query_row("select count(*) from inbox", [], |row| row.get(0)).unwrap();
+        if unread == 0 {
+            // it was looked for just now
+            by_hand.execute_batch("rollback").unwrap();
+            assert_eq!(told.recv_timeout(LONG).unwrap(), key);
+            go.send(()).unwrap();
+            continue;
+        }
+        // This wants to write, and what it has read by now is the first letter alone. It has a while for that; whether it
+        // needs longer changes nothing of what has to come.
+        std::thread::scope(|threads| {
+            let writes = threads.spawn(|| other.add_after("any".into(), HOUR).wait());
+            std::thread::sleep(Duration::from_millis(200));
+            by_hand.execute(add, [key.as_bytes()]).unwrap();
+            by_hand.execute_batch("commit").unwrap();
+            writes.join().unwrap().unwrap();
+        });
+        assert_eq!(told.recv_timeout(LONG).unwrap(), key);
+        go.send(()).unwrap();
+        until(|| q.state(&key).is_none());
+        break;
+    }
+    q.add("last".into()).wait().unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), "last", "and not the key again");
+    go.send(()).unwrap();
+}
+
+#[test]
+fn e39_queues_of_one_file_are_opened_by_several_side_by_side() {
+    let world = World::new();
+    let (one, two) = (world.sqlite(), world.sqlite());
+    let a: Queue<String> = one.queue("a").open().unwrap();
+    let b: Queue<String> = two.queue("b").open().unwrap();
+    let refused = two.queue::<String>("a").open().unwrap_err().to_string();
+    assert!(refused.contains("queue \"a\": process "), "{refused}");
+    for n in 0..20 {
+        a.add(format!("a{n}")).wait().unwrap();
+        b.add_with(format!("b{n}"), Add::now()).wait().unwrap();
+    }
+    let client = world.client();
+    for n in 20..40 {
+        client.add("a", &format!("a{n}"), None).unwrap();
+        client.add("b", &format!("b{n}"), None).unwrap();
+    }
+    until(|| a.len() == 40 && b.len() == 40);
+    assert_eq!((one.lost(), two.lost()), (None, None));
+    drop((a, one));
+    let a: Queue<String> = once_free(|| two.queue("a").open()).unwrap();
+    assert_eq!(a.len(), 40);
+}
+
+#[test]
+fn e39_a_key_that_runs_is_shown_as_held_with_how_long_it_has_been() {
+    let world = World::new();
+    let client = world.client();
+    let q = world.open();
+    let (_worker, told, go) = work(&q);
+    q.add("runs".into()).wait().unwrap();
+    q.add("waits for it".into()).wait().unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), "runs");
+    let held = || client.state("orders", &"runs".to_owned()).unwrap().filter(|it| it.status == Status::Held);
+    until(|| held().is_some_and(|it| it.age >= Duration::from_secs(1)));
+    let stats = client.stats("orders").unwrap();
+    assert_eq!((stats.held, stats.ready), (1, 1));
+    let listed: Vec<_> = client.list("orders").unwrap().into_iter().map(|it| it.status).collect();
+    assert_eq!(listed, [Status::Held, Status::Ready]);
+    go.send(()).unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), "waits for it");
+    until(|| client.state("orders", &"runs".to_owned()).unwrap().is_none());
+    go.send(()).unwrap();
+    until(|| client.stats("orders").unwrap().held == 0);
+}
+
+#[test]
+fn e34_threads_that_add_take_turns_with_the_runner() {
+    let world = World::new();
+    let q = world.open();
+    let path: &Path = &world.file();
+    std::thread::scope(|threads| {
+        for thread in 0..8 {
+            threads.spawn(move || {
+                for n in 0..20 {
+                    Client::open(path).unwrap().add("orders", &format!("{thread}-{n}"), None).unwrap();
+                }
+            });
+        }
+        for n in 0..50 {
+            q.add(format!("own-{n}")).wait().unwrap();
+        }
+    });
+    until(|| q.len() == 8 * 20 + 50);
+}
