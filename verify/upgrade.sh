@@ -3,7 +3,9 @@
 # is migrated beside it, both versions work and add, the old one is stopped. Every key that was added has run. Then a schema that serves
 # only newer programs ends the worker, which says so.
 #
-#   verify/upgrade.sh [COMMIT]    # of the version before; without it, the last one with version 1 of the schema
+#   verify/upgrade.sh [COMMIT | PROGRAM]
+#
+# of the version before: a commit, which is built, or a command that is there. Without it, the last commit with version 1 of the schema.
 #
 # The short form, by the calls that a program of the version before makes, is crates/requeue-postgres/tests/upgrade.rs.
 set -euo pipefail
@@ -28,11 +30,14 @@ fail() {
     exit 1
 }
 
-git worktree add --detach -q "$folder/before" "$before"
-cargo build -q -p requeue-cli --locked --manifest-path "$folder/before/Cargo.toml" --target-dir "$target"
-cp "$target/debug/requeue" "$folder/old"
-# its sources are others now
-touch crates/requeue-cli/src/main.rs
+if [ -x "$before" ]; then
+    cp "$before" "$folder/old"
+else
+    # with a target of its own: cargo takes crates of two work trees for the same ones
+    git worktree add --detach -q "$folder/before" "$before"
+    cargo build -q -p requeue-cli --locked --manifest-path "$folder/before/Cargo.toml" --target-dir "$target/upgrade"
+    cp "$target/upgrade/debug/requeue" "$folder/old"
+fi
 cargo build -q -p requeue-cli --locked
 cp "$target/debug/requeue" "$folder/new"
 
