@@ -11,4 +11,4 @@ cd "$(dirname "$0")/.."
 export REQUEUE_FAULTS=${1:-100000}
 export REQUEUE_FAULTS_LOAD=${REQUEUE_FAULTS_LOAD:-4}
 export REQUEUE_FAULTS_CUTS=${REQUEUE_FAULTS_CUTS:-60}
-cargo test --release --locked -p requeue-postgres --all-features --test faults -- --nocapture --test-threads=1 nothing_is_lost
+cargo test --profile bench --locked -p requeue-postgres --all-features --test faults -- --nocapture --test-threads=1 nothing_is_lost

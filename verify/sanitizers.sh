@@ -23,5 +23,5 @@ for sanitizer in "$@"; do
     echo "== $sanitizer sanitizer, $REQUEUE_STRESS times the short form"
     # without --target the sanitizer would be in build scripts and macros too
     RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=$sanitizer" CARGO_TARGET_DIR="$target/$sanitizer-sanitizer" \
-        cargo +nightly test --release --locked "${build_std[@]}" --target "$host" -p requeue-verify --test stress
+        cargo +nightly test --profile bench --locked "${build_std[@]}" --target "$host" -p requeue-verify --test stress
 done

@@ -9,4 +9,4 @@ cd "$(dirname "$0")/.."
 total=${1:-1000000}
 scenarios=$(cat verify/tests/schedules/*.rs | grep -c '^ *play("')
 export REQUEUE_SCHEDULES=$(((total + scenarios - 1) / scenarios))
-cargo test --release --locked -p requeue-verify --test schedules -- --nocapture
+cargo test --profile bench --locked -p requeue-verify --test schedules -- --nocapture

@@ -23,4 +23,4 @@ for n in 1 2; do
     ip -n "$name" link set out up
     REQUEUE_MACHINES+=" $name=10.77.$n.1"
 done
-cargo test --release --locked -p requeue-postgres --all-features --test faults -- --ignored --exact --nocapture soak
+cargo test --profile bench --locked -p requeue-postgres --all-features --test faults -- --ignored --exact --nocapture soak

@@ -2,7 +2,7 @@
 //! explored by [loom](https://docs.rs/loom).
 //!
 //! ```text
-//! RUSTFLAGS="--cfg requeue_loom" cargo test -p requeue-verify --release --test loom
+//! RUSTFLAGS="--cfg requeue_loom" cargo test -p requeue-verify --profile loom --test loom
 //! ```
 //!
 //! Each model starts two or three threads that really run against each other. A
