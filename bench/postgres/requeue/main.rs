@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
-                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | cycles KEYS SECONDS [GROUPS] | semantics)";
+                     | fill KEYS | work WORKERS PREFETCH | latency KEYS | wait SECONDS QUEUE WORKERS PREFETCH | drip KEYS SECONDS | cycles KEYS SECONDS [GROUPS] | semantics)";
 
 fn main() -> Res {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +35,11 @@ fn main() -> Res {
             cycles(&pg, connect, keys.parse()?, seconds.parse()?, Some(groups.parse()?))
         }
         ["latency", keys] => latency(&pg, keys.parse()?),
+        ["wait", seconds, queue, workers, prefetch] => {
+            let q = pg.queue::<String>(queue).prefetch(prefetch.parse()?).open().wait()?;
+            wait(&q, Duration::from_secs_f64(seconds.parse()?), workers.parse()?)
+        }
+        ["drip", keys, seconds] => drip(&pg, keys.parse()?, Duration::from_secs_f64(seconds.parse()?)),
         ["semantics"] => semantics::semantics(&pg, connect),
         ["zombie"] => semantics::zombie(&pg),
         _ => Err(USAGE.into()),
@@ -193,6 +198,33 @@ fn latency(pg: &Postgres, keys: u64) -> Res {
         at(0.5),
         at(0.99)
     );
+    Ok(())
+}
+
+fn micros() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros())
+}
+
+/// One of many processes that wait for keys. Of those of [`drip`] it tells how long ago they were made, which is their name.
+fn wait(q: &Queue<String>, time: Duration, workers: usize) -> Res {
+    let worker = Worker::of(q).workers(workers).start_threads(|run: Run<String>| {
+        if let Ok(made) = run.key().parse::<u128>() {
+            let age = micros().saturating_sub(made);
+            println!("{{\"figure\":\"run\",\"ms\":{:.2}}}", age as f64 / 1e3);
+        }
+    })?;
+    std::thread::sleep(time);
+    worker.stop(Duration::from_secs(10)).wait();
+    Ok(q.leave().wait()?)
+}
+
+/// Adds keys for those, in so much time.
+fn drip(pg: &Postgres, keys: u32, time: Duration) -> Res {
+    let q = open(pg, "drip")?;
+    for _ in 0..keys {
+        std::thread::sleep(time / keys.max(1));
+        q.add(micros().to_string()).wait()?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! A queue, as a process has it that does not work on it.
 
-use crate::desk::{fits, micros, priority};
+use crate::desk::{ADD, IS_LOCKED, LOCKED, fits, micros, priority};
 use crate::dial::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
@@ -276,13 +276,18 @@ impl Client {
                 for keys in keys.chunks(AT_ONCE) {
                     let groups = groups.as_mut().and_then(Iterator::next);
                     let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
+                    let (queues, every) =
+                        (vec![queue; keys.len()], every.map(|every| vec![every; keys.len()]));
                     let values: Option<Vec<Option<Json<&RawValue>>>> = None;
-                    let add = "select 1 from requeue.add($1, $2, $3, $4, $5, $6, $7)";
-                    office.query(add, &[&queue, &keys, &delays, &ranks, &values, &every, &groups]).await?;
+                    let params: [&dyn Param; 7] = [&queues, &keys, &delays, &ranks, &values, &every, &groups];
+                    let told = office.query(ADD, &params).await?;
+                    if every.is_some() && told.iter().any(|row| row.get::<_, i16>(2) == LOCKED) {
+                        return Err(EngineError::NotApplied(IS_LOCKED.into()));
+                    }
                 }
                 sleepers.wake(queue);
                 // the keys are there, whatever becomes of this: who is not woken looks within a second
-                let _ = office.query(WAKE, &[&queue, &sleepers.name]).await;
+                let _ = office.query(WAKE, &[&vec![queue], &sleepers.name]).await;
                 Ok(())
             })
         })

@@ -10,8 +10,9 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Json;
 
 /// At most so many triggers are written at once, so that nobody waits for an endless statement.
@@ -56,14 +57,12 @@ pub(crate) struct Trigger {
     pub(crate) group: Option<Vec<u8>>,
 }
 
-impl Trigger {
-    /// Whether one statement can write both.
-    fn goes_with(&self, other: &Self) -> bool {
-        self.queue == other.queue
-            && self.value.is_some() == other.value.is_some()
-            && self.every == other.every
-    }
-}
+/// A statement that took so long waited for the disk.
+const SLOW: Duration = Duration::from_micros(1500);
+/// At most so long callers that were told are waited for.
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
+/// A connection that was not used for so long is closed.
+const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Desk {
     sleepers: Arc<Sleepers>,
@@ -114,32 +113,41 @@ impl Desk {
     /// What one statement can write of what is noted; `None` if nothing is.
     fn next(&self) -> Option<(Vec<Trigger>, Vec<Told>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, _) = noted.front()?;
-        let together =
-            noted.iter().take(MOST).map(|(trigger, _)| trigger).take_while(|it| it.goes_with(first));
-        let most =
-            fitting(together.map(|trigger| trigger.value.as_ref().map_or(0, |value| value.get().len())));
-        Some(noted.drain(..most).unzip())
+        let sizes =
+            noted.iter().take(MOST).map(|(it, _)| it.value.as_ref().map_or(0, |value| value.get().len()));
+        let most = fitting(sizes);
+        (most > 0).then(|| noted.drain(..most).unzip())
     }
 
-    /// Writes what is noted, until the engine is closed.
-    ///
-    /// Who waits for a statement is told while the next one is under way: to wake a thread takes as long as to look a key up.
+    fn are_noted(&self) -> usize {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Writes what is noted, until the engine is closed. Triggers of all queues share statements.
     ///
     /// While triggers change nothing, a second statement is on its way behind the first, so that the server does not wait for this
-    /// process between two of them. Where they are written the next one waits for the answer and is larger for it: the server
-    /// waits for the disk once for all of them.
+    /// process between two of them, and callers are told while the next one is under way: to wake a thread takes as long as to look
+    /// a key up. Where they are written the next one waits for the answer and is larger for it: the server waits for the disk
+    /// once for all of them. If that took long it also waits a moment for those who were told and come again.
     pub(crate) async fn works(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
         // whether the statement that was answered last has changed something: then the next one probably does
         let mut changes = true;
         let mut sent: VecDeque<Sent> = VecDeque::new();
         let mut before = Written::default();
+        let mut round = Round::default();
         loop {
-            // One that may have to be written again, key by key, has none behind it: triggers keep their order. Nor has one that
+            // One that may have to be written again, in parts, has none behind it: triggers keep their order. Nor has one that
             // writes.
             let has_room = |sent: &VecDeque<Sent>| {
                 sent.is_empty() || sent.len() < 2 && !changes && !sent.iter().any(|it| it.has_values)
             };
+            if sent.is_empty()
+                && let Some(until) = round.waits(self.are_noted())
+            {
+                let noted = std::pin::pin!(self.wake.notified());
+                drop(tokio::time::timeout_at(until.into(), noted).await);
+                continue;
+            }
             if let Some((triggers, told)) = has_room(&sent).then(|| self.next()).flatten() {
                 let wakes = changes.then(|| self.sleepers.name.clone());
                 sent.push_back(Sent::new(&mut link, triggers, told, wakes).await);
@@ -152,10 +160,13 @@ impl Desk {
                 if *closing.borrow() {
                     return;
                 }
-                self.wake.notified().await;
+                if tokio::time::timeout(IDLE, self.wake.notified()).await.is_err() {
+                    link.rest();
+                    self.wake.notified().await;
+                }
                 continue;
             };
-            let (queue, expected) = (first.queue, first.wakes);
+            let (queues, expected, at) = (first.queues.clone(), first.wakes, first.at);
             let written = if has_room {
                 let noted = std::pin::pin!(self.wake.notified());
                 match select(&mut first.answer, noted).await {
@@ -168,32 +179,89 @@ impl Desk {
             sent.pop_front();
             changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
             if changes {
-                self.sleepers.wake(queue);
+                queues.iter().for_each(|queue| self.sleepers.wake(*queue));
             }
             let mut is_owed = written.said.is_ok() && changes && !expected;
-            if matches!(written.said, Err(Failed::Data(_))) && written.triggers.len() > 1 {
-                // one of them is at fault, and the others are written without it
-                for (trigger, told) in written.triggers.into_iter().zip(written.told) {
-                    Sent::new(&mut link, vec![trigger], vec![told], None).await.answer.await.tell();
-                }
+            if written.is_at_fault() && written.triggers.len() > 1 {
+                written.in_parts(&mut link).await;
                 // only now are they in line
-                self.sleepers.wake(queue);
+                queues.iter().for_each(|queue| self.sleepers.wake(*queue));
                 is_owed = true;
             } else {
+                if changes && written.said.is_ok() && sent.is_empty() {
+                    round.begins(at.elapsed(), written.told.len(), self.are_noted());
+                }
                 before = written;
             }
-            if is_owed {
+            if is_owed || round.goes_on() {
                 std::mem::take(&mut before).tell();
+            }
+            if is_owed {
                 // whoever sleeps looks by itself a second later if this fails
-                drop(link.query(WAKE, &[&queue, &self.sleepers.name]).await);
+                drop(link.query(WAKE, &[&queues, &self.sleepers.name]).await);
             }
         }
     }
 }
 
+/// Whether the next statement waits a moment for the callers that were told just now.
+///
+/// Callers that add one key after another come again as soon as they are told. If the next statement went at once it would have
+/// the first of them alone, and all others would wait for the disk twice: once for that statement, once for their own.
+#[derive(Default)]
+struct Round {
+    /// With so many triggers the next statement goes.
+    enough: usize,
+    until: Option<Instant>,
+    /// So many came of those that were waited for.
+    told: usize,
+    noted: usize,
+    /// So many times in a row they did not come.
+    misses: u32,
+    /// So many statements go without a wait for it.
+    skips: u32,
+}
+
+impl Round {
+    /// A statement that took so long is answered, so many callers are told, and so many others have come meanwhile.
+    fn begins(&mut self, took: Duration, told: usize, noted: usize) {
+        if took < SLOW {
+            return;
+        }
+        if self.skips > 0 {
+            self.skips -= 1;
+            return;
+        }
+        (self.told, self.noted, self.enough) = (told, noted, (told + noted).min(MOST));
+        self.until = Some(Instant::now() + (took / 4).min(LONGEST_WAIT));
+    }
+
+    fn goes_on(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Until when the next statement waits, as so many triggers are noted.
+    fn waits(&mut self, noted: usize) -> Option<Instant> {
+        let until = self.until?;
+        let has_all = noted >= self.enough;
+        if !has_all && Instant::now() < until {
+            return Some(until);
+        }
+        self.until = None;
+        if has_all || noted.saturating_sub(self.noted) * 2 >= self.told {
+            self.misses = 0;
+        } else {
+            self.misses = (self.misses + 1).min(6);
+            self.skips = 1 << self.misses;
+        }
+        None
+    }
+}
+
 /// A statement that is on its way.
 struct Sent {
-    queue: i32,
+    queues: Vec<i32>,
+    at: Instant,
     answer: Pin<Box<dyn Future<Output = Written> + Send>>,
     /// The server may refuse what is in it.
     has_values: bool,
@@ -206,13 +274,17 @@ impl Sent {
     /// much as triggers that change nothing, and goes later, if it is needed, where those are expected.
     async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Option<String>) -> Self {
         let has_values = triggers.iter().any(|it| it.value.is_some());
-        let queue = triggers.first().map_or(0, |it| it.queue);
+        let mut queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        let (to_wake, at) = (queues.clone(), Instant::now());
         let is_woken = wakes.is_some();
         let calls = calls(link, wakes).await;
         let mut answer: Pin<Box<dyn Future<Output = Written> + Send>> = Box::pin(async move {
             let said = match calls {
                 Ok((add, wake)) => {
-                    write(&add, &triggers, wake.as_ref().map(|(wake, who)| (wake, &**who))).await
+                    let wake = wake.as_ref().map(|(wake, who)| (wake, &*to_wake, &**who));
+                    write(&add, &triggers, wake).await
                 }
                 Err(failed) => Err(failed),
             };
@@ -222,7 +294,7 @@ impl Sent {
         if let Some(written) = poll_immediate(&mut answer).await {
             answer = Box::pin(ready(written));
         }
-        Self { queue, answer, has_values, wakes: is_woken }
+        Self { queues, at, answer, has_values, wakes: is_woken }
     }
 }
 
@@ -235,27 +307,37 @@ async fn calls(link: &mut Link, wakes: Option<String>) -> Result<(Call, Option<(
     Ok((link.call(ADD).await?, wake))
 }
 
-const ADD: &str = "select k, what from requeue.add($1, $2, $3, $4, $5, $6, $7)";
+/// Triggers of a key that somebody has locked go aside: nobody waits for them.
+pub(crate) const ADD: &str = "select q, k, what from requeue.adds($1, $2, $3, $4, $5, $6, $7, true)";
+/// Nothing has become of a key, because somebody has locked it.
+pub(crate) const LOCKED: i16 = 9;
+pub(crate) const IS_LOCKED: &str = "a transaction that goes on has locked the key, and a trigger with a period does not wait for it; try again";
 
 /// What has become of each key that was changed.
-type Changed = HashMap<Vec<u8>, i16>;
+type Changed = HashMap<(i32, Vec<u8>), i16>;
 
-async fn write(add: &Call, triggers: &[Trigger], wake: Option<(&Call, &str)>) -> Result<Changed, Failed> {
-    let Some(first) = triggers.first() else { return Ok(Changed::new()) };
+async fn write(
+    add: &Call,
+    triggers: &[Trigger],
+    wake: Option<(&Call, &[i32], &str)>,
+) -> Result<Changed, Failed> {
+    let queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
     let keys: Vec<&[u8]> = triggers.iter().map(|it| &*it.key).collect();
     let delays: Vec<i64> = triggers.iter().map(|it| it.delay.map_or(0, micros)).collect();
     let ranks: Vec<i32> = triggers.iter().map(|it| -i32::from(it.priority)).collect();
+    let has_values = triggers.iter().any(|it| it.value.is_some());
     let values: Option<Vec<_>> =
-        first.value.is_some().then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
-    let every = first.every.map(micros);
+        has_values.then(|| triggers.iter().map(|it| it.value.as_ref().map(Json)).collect());
+    let has_periods = triggers.iter().any(|it| it.every.is_some());
+    let every: Option<Vec<_>> = has_periods.then(|| triggers.iter().map(|it| it.every.map(micros)).collect());
     let has_groups = triggers.iter().any(|it| it.group.is_some());
     let groups: Option<Vec<_>> = has_groups.then(|| triggers.iter().map(|it| it.group.as_deref()).collect());
-    let params: [&dyn Param; 7] = [&first.queue, &keys, &delays, &ranks, &values, &every, &groups];
+    let params: [&dyn Param; 7] = [&queues, &keys, &delays, &ranks, &values, &every, &groups];
     let rows = match wake {
-        Some((wake, who)) => add.query_before(&params, wake, &[&first.queue, &who]).await?,
+        Some((wake, queues, who)) => add.query_before(&params, wake, &[&queues, &who]).await?,
         None => add.query(&params, ANSWERS).await?,
     };
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect())
 }
 
 /// A statement's triggers, who waits for them, and what was said.
@@ -272,21 +354,54 @@ impl Default for Written {
 }
 
 impl Written {
+    /// Whether one of the triggers may be at fault: the server can't keep it, or its queue is gone.
+    fn is_at_fault(&self) -> bool {
+        match &self.said {
+            Err(Failed::Data(_)) => true,
+            Err(failed) => failed.is(&SqlState::from_code("RQ004")),
+            Ok(_) => false,
+        }
+    }
+
+    /// Writes them anew, half by half and in their order, until those at fault are alone. The others are written without them.
+    async fn in_parts(self, link: &mut Link) {
+        let mut parts = vec![(self.triggers, self.told)];
+        let mut is_whole = true;
+        while let Some((mut triggers, mut told)) = parts.pop() {
+            if !std::mem::take(&mut is_whole) {
+                let written = Sent::new(link, triggers, told, None).await.answer.await;
+                if !written.is_at_fault() || written.triggers.len() < 2 {
+                    written.tell();
+                    continue;
+                }
+                (triggers, told) = (written.triggers, written.told);
+            }
+            let half = triggers.len() / 2;
+            let behind = (triggers.split_off(half), told.split_off(half));
+            parts.extend([behind, (triggers, told)]);
+        }
+    }
+
     /// Tells everybody, in the order in which they were noted: the first trigger of a key has changed it, if one has.
     fn tell(self) {
         let Self { triggers, told, said } = self;
         match said {
             Ok(mut changed) => {
-                for (Trigger { key, delay, .. }, told) in triggers.iter().zip(told) {
+                for (Trigger { queue, key, delay, every, .. }, told) in triggers.into_iter().zip(told) {
                     let is_now = delay.is_none_or(|delay| delay.is_zero());
-                    let added = match (changed.get(&**key).copied(), is_now) {
+                    let key = (queue, key.into_vec());
+                    let added = match (changed.get(&key).copied(), is_now) {
                         (Some(1), true) => Added::Ready,
                         (Some(2), true) => Added::Dirty,
                         (Some(3), false) => Added::Waiting,
+                        (Some(LOCKED), _) if every.is_some() => {
+                            told(Err(Failed::Not(IS_LOCKED.into())));
+                            continue;
+                        }
                         _ => Added::Coalesced,
                     };
                     if added != Added::Coalesced {
-                        changed.remove(&**key);
+                        changed.remove(&key);
                     }
                     told(Ok(added));
                 }

@@ -2,9 +2,13 @@
 
 use crate::client::Client;
 use crate::desk::Desk;
-use crate::link::{ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hosts, Link, SILENT, Statements, words};
+use crate::lanes::Lanes;
+use crate::link::{
+    ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hearing, Hosts, Link, SILENT, Statements, words,
+};
+use crate::pulse::Pulse;
 use crate::queue::QueueBuilder;
-use crate::schema::{Serving, known, make};
+use crate::schema::{known, make};
 use crate::sleepers::Sleepers;
 use crate::words::Words;
 use requeue::engine::{Answer, Key};
@@ -16,11 +20,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
@@ -58,8 +63,6 @@ pub(crate) struct Hub {
     hosts: Hosts,
     dial: Dial,
     statements: Statements,
-    /// Whether notifications come in.
-    pub(crate) hears: bool,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
     /// Turns true when the last handle is gone.
@@ -68,19 +71,18 @@ pub(crate) struct Hub {
     alive: mpsc::Sender<()>,
     /// Writes triggers.
     pub(crate) desk: Arc<Desk>,
-    /// For calls that are rare.
-    pub(crate) office: Arc<AsyncMutex<Link>>,
+    /// For claims, and for calls that are rare.
+    pub(crate) office: Arc<Lanes>,
     /// For leases and what is to be done once a second. It hears notifications.
-    pub(crate) pulse: Arc<AsyncMutex<Link>>,
+    pub(crate) pulse: Arc<Pulse>,
     pub(crate) sleepers: Arc<Sleepers>,
-    /// Whether the schema still serves this program; nobody looks before a queue is opened.
-    serving: OnceLock<Arc<Serving>>,
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         self.desk.wake();
+        self.pulse.wakes();
         let thread = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id());
         if let Some(thread) = thread {
             // the last one that is waited for: what it waits for is then gone too
@@ -137,16 +139,6 @@ impl Hub {
             task.await;
             drop(alive);
         });
-    }
-
-    /// Whether the schema still serves this program, which is looked at from now on.
-    pub(crate) fn serving(&self) -> Arc<Serving> {
-        let begins = || {
-            let serving: Arc<Serving> = Arc::default();
-            self.spawn(|closing| serving.clone().is_watched(self.office.clone(), closing));
-            serving
-        };
-        self.serving.get_or_init(begins).clone()
     }
 
     /// One more connection.
@@ -486,35 +478,40 @@ impl Postgres {
         let sleepers = Arc::new(Sleepers::new(application));
         let wakes = sleepers.clone();
         let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
-        let office = Link::new(hosts.clone(), dial.clone(), None, statements);
+        let (to, by) = (hosts.clone(), dial.clone());
+        let office = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
+        let listens = Arc::new(AtomicBool::new(false));
         let (is_heard, pulse) = match hears {
-            Hears::At(direct) => (true, Link::new(direct, dial.clone(), Some(heard), Statements::Prepared)),
+            Hears::At(direct) => {
+                let heard = Hearing { heard, listens: listens.clone() };
+                (true, Link::new(direct, dial.clone(), Some(heard), Statements::Prepared))
+            }
             Hears::Nothing => (false, Link::new(hosts.clone(), dial.clone(), None, statements)),
         };
+        let pulse = Arc::new(Pulse::new(pulse, listens, is_heard, office.clone()));
         let hub = Hub {
             desk: Arc::new(Desk::new(sleepers.clone())),
-            office: Arc::new(AsyncMutex::new(office)),
-            pulse: Arc::new(AsyncMutex::new(pulse)),
+            office,
+            pulse,
             hosts,
             dial,
             statements,
-            hears: is_heard,
             runtime: handle,
             thread: Some(thread),
             closing,
             alive,
             sleepers,
-            serving: OnceLock::new(),
         };
         let (desk, link) = (hub.desk.clone(), hub.link());
         hub.spawn(|closing| desk.works(link, closing));
+        hub.spawn(|closing| hub.pulse.clone().works(closing));
         let hub = Arc::new(hub);
         let runtime = hub.runtime.clone();
         call(&runtime, async move {
             hub.office.lock().await.connect().await?;
-            if hub.hears {
+            if hub.pulse.hears {
                 // without it leases would be lost, one after another
-                let direct = hub.pulse.lock().await.connect().await.map(drop);
+                let direct = hub.pulse.connect().await;
                 if let Some(why) = direct.err().and_then(|failed| failed.why()) {
                     let why = format!("direct_host, for notifications and leases: {why}");
                     return Err(Failed::Not(why.into()).into());

@@ -47,8 +47,9 @@
 //!
 //! # What it needs
 //!
-//! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has three connections and
-//! one more for each queue that it works on, with TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode it
+//! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has up to six
+//! connections, however many queues it works on: one for leases, one to four for claims and rare calls, and one for triggers. Those that
+//! it has not used for ten seconds are closed, but for the one for leases. They speak TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode it
 //! works with `pool_mode=transaction` in the connection string; with `direct_host` beside that it is notified as well, and a
 //! key does not wait for the look once a second.
 //!
@@ -63,9 +64,12 @@ mod client;
 mod desk;
 mod dial;
 mod groups;
+mod lanes;
 mod link;
 mod pen;
+mod post;
 mod processes;
+mod pulse;
 mod pump;
 mod queue;
 mod run;

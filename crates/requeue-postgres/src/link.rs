@@ -34,6 +34,14 @@ pub(crate) type Dial = Arc<dyn Fn(Hosts, Option<Heard>) -> Dialed + Send + Sync>
 /// What is done with a notification's payload.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// What a connection does with notifications.
+#[derive(Clone)]
+pub(crate) struct Hearing {
+    pub(crate) heard: Heard,
+    /// Whether a connection that is made is to listen.
+    pub(crate) listens: Arc<AtomicBool>,
+}
+
 /// What has become of a call that failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
@@ -125,13 +133,15 @@ impl Failed {
 pub(crate) struct Link {
     hosts: Hosts,
     dial: Dial,
-    heard: Option<Heard>,
+    hearing: Option<Hearing>,
     statements: Statements,
     live: Option<Arc<Live>>,
     /// The task that makes the next one. Who waits for it may stop before it has ended, and the next one goes on to wait.
     dialing: Option<JoinHandle<Result<Arc<Live>, Failed>>>,
     /// Those that were prepared on that connection.
     prepared: HashMap<&'static str, Statement>,
+    /// Whether `requeue.epoch` was called on it.
+    is_met: bool,
 }
 
 /// How statements are sent.
@@ -268,8 +278,17 @@ async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Ar
 }
 
 impl Link {
-    pub(crate) fn new(hosts: Hosts, dial: Dial, heard: Option<Heard>, statements: Statements) -> Self {
-        Self { hosts, dial, heard, statements, live: None, dialing: None, prepared: HashMap::new() }
+    pub(crate) fn new(hosts: Hosts, dial: Dial, hearing: Option<Hearing>, statements: Statements) -> Self {
+        Self {
+            hosts,
+            dial,
+            hearing,
+            statements,
+            live: None,
+            dialing: None,
+            prepared: HashMap::new(),
+            is_met: false,
+        }
     }
 
     /// The connection, if it stands.
@@ -293,14 +312,30 @@ impl Link {
         }
         self.hang_up();
         let dialing = self.dialing.get_or_insert_with(|| {
-            let dialed = (self.dial)(self.hosts.clone(), self.heard.clone());
-            tokio::spawn(begin(dialed, self.heard.is_some(), self.statements))
+            let heard = self.hearing.as_ref().map(|it| it.heard.clone());
+            let hears = self.hearing.as_ref().is_some_and(|it| it.listens.load(Relaxed));
+            tokio::spawn(begin((self.dial)(self.hosts.clone(), heard), hears, self.statements))
         });
         let dialed = dialing.await;
         self.dialing = None;
         let live = dialed.map_err(|e| Failed::Not(e.into()))??;
         self.live = Some(live.clone());
+        self.is_met = false;
         Ok(live)
+    }
+
+    /// Calls `requeue.epoch` if nobody has on this connection: the server may be another one than before.
+    pub(crate) async fn meets(&mut self) -> Result<(), Failed> {
+        if !self.is_up() || !self.is_met {
+            self.query("select requeue.epoch()", &[]).await?;
+            self.is_met = true;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection, which nobody uses just now; the next call makes one.
+    pub(crate) fn rest(&mut self) {
+        self.hang_up();
     }
 
     /// Gives the connection up, whoever has a statement on it.

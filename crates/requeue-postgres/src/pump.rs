@@ -1,4 +1,4 @@
-//! The task that claims keys for a queue's workers and sends the ends of their runs, and the one that keeps its lease.
+//! The task that claims keys for a queue's workers and sends the ends of their runs. Its lease is kept by the [pulse](crate::pulse).
 //!
 //! ```text
 //!   the queue in memory ──ends──► Pen ──ends, and how many keys are wanted──► requeue.next ──► the queue in memory
@@ -8,8 +8,11 @@
 //! again, as they are accepted once. For the keys a new owner is made: the runs that this process knows go over to it, and
 //! whatever else the old one has is put back (`requeue.settle`).
 
-use crate::link::{Failed, Link};
+use crate::lanes::{Lane, Lanes};
+use crate::link::Failed;
 use crate::pen::{Claimed, End, How, Pen};
+use crate::post::{Held, NOBODY, Post};
+use crate::pulse::{Beats, LOOKS, Pulse};
 use crate::schema::Serving;
 use futures_util::future::select;
 use requeue::engine::Key;
@@ -18,23 +21,19 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-/// A process that nobody wakes looks so often; that also is how late a timer may be whose process died.
-const LOOKS: Duration = Duration::from_secs(1);
+/// A pump that waits for keys, and knows of no timer, waits for so long: the pulse looks meanwhile.
+const LONGEST: Duration = Duration::from_secs(3600);
 /// After a failed call it is tried again so much later.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 /// At most so many ends are sent at once, and so many keys claimed.
 const MOST: usize = 1000;
-/// Where there were so many times in a row as many keys as were wanted, the process does not sleep, and need not be notified.
-const BUSY: u32 = 8;
 /// Who leaves has told the ends of runs whose keys somebody has locked so often, for some ten seconds. They are put back then, or
 /// when the lease is over.
 const PATIENCE: u32 = 45;
-/// No owner.
-const NOBODY: i64 = 0;
 
 /// The queue in memory, for the pump. It must not keep the queue open.
 pub(crate) trait Taps: Send + Sync {
@@ -48,21 +47,13 @@ pub(crate) trait Taps: Send + Sync {
     fn closes(&self);
 }
 
-/// An owner that a process is.
-#[derive(Clone, Copy)]
-struct Held {
-    owner: i64,
-    /// When the last beat was sent that was answered, or the call that made the process this owner: the lease counts from there.
-    beat: Instant,
-}
-
 /// What a queue's tasks share.
 pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
-    /// Whether notifications come in.
-    pub(crate) hears: bool,
+    /// What the pump and the pulse tell each other.
+    pub(crate) post: Arc<Post>,
     /// Whether the schema still serves this program.
     pub(crate) serving: Arc<Serving>,
     /// The owner that this process is, if it is one.
@@ -76,18 +67,13 @@ pub(crate) struct Lease<K> {
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(
-        pen: Arc<Pen<K>>,
-        length: Duration,
-        who: String,
-        hears: bool,
-        serving: Arc<Serving>,
-    ) -> Self {
+    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String, serving: Arc<Serving>) -> Self {
+        let post = Arc::new(Post::new(pen.queue, length, pen.signal.clone()));
         Self {
             pen,
             length,
             who,
-            hears,
+            post,
             serving,
             held: Mutex::default(),
             losses: AtomicU64::new(0),
@@ -131,90 +117,32 @@ impl<K: Key> Lease<K> {
     }
 }
 
-/// Keeps the lease, and does what is to be done once a second by whoever works.
-///
-/// The lease counts from before the last beat that was answered was sent. When two thirds are over without a new one, the runs
-/// are told to end before anybody else gets their keys.
-pub(crate) async fn beats<K: Key, T: Taps>(
-    lease: Arc<Lease<K>>,
-    taps: Arc<T>,
-    pulse: Arc<AsyncMutex<Link>>,
-    closing: watch::Receiver<bool>,
-) {
-    let tick = (lease.length / 6).min(LOOKS);
-    let mut over = lease.left();
-    let (third, safe) = (lease.length / 3, lease.length / 3 * 2);
-    let (mut acked, mut owner, mut failing) = (Instant::now(), NOBODY, false);
-    // of dead rows in the server's tables: what the server said of it; nothing is said the first time
-    let mut visits: Option<Vec<i64>> = None;
-    // so many runs of dead processes are put back at once: fewer where their values are so large that there was not the time
-    let mut put_back = MOST;
-    loop {
-        let left = safe.saturating_sub(acked.elapsed());
-        let pause = if failing { tick / 4 } else { tick };
-        let pause = if owner == NOBODY { pause } else { pause.min(left) };
-        if tokio::time::timeout(pause, over.wait_for(|over| *over)).await.is_ok() {
-            return;
+/// A queue that this process works on, for the pulse.
+pub(crate) struct Beating<K, T> {
+    pub(crate) lease: Arc<Lease<K>>,
+    pub(crate) taps: Arc<T>,
+}
+
+impl<K: Key, T: Taps> Beats for Beating<K, T> {
+    fn post(&self) -> &Post {
+        &self.lease.post
+    }
+
+    fn held(&self) -> Option<Held> {
+        *self.lease.held()
+    }
+
+    fn extended(&self, owner: i64, sent: Instant) {
+        if let Some(held) = self.lease.held().as_mut().filter(|held| held.owner == owner) {
+            held.beat = sent;
         }
-        let Some(held) = *lease.held() else {
-            (owner, failing) = (NOBODY, false);
-            continue;
-        };
-        if held.owner != owner {
-            // it has joined since the last look, with a lease of its own
-            (owner, acked, failing) = (held.owner, held.beat, false);
-        }
-        let sent = Instant::now();
-        let left = safe.saturating_sub(sent.duration_since(acked));
-        let mut is_gone = left.is_zero();
-        if !is_gone && sent.duration_since(acked) + tick >= third {
-            let (beat, length) = ("select requeue.beat($1, $2)", lease.micros());
-            // the other queues of this handle extend their leases on this connection too: a beat has it for a tick at most
-            let beat = match tokio::time::timeout(left, pulse.lock()).await {
-                Ok(mut pulse) => {
-                    let left = safe.saturating_sub(acked.elapsed());
-                    pulse.query_for(beat, &[&owner, &length], left.min(tick)).await.ok()
-                }
-                Err(_) => None,
-            };
-            let beat = beat.map(|rows| rows.first().is_some_and(|row| row.get::<_, bool>(0)));
-            failing = beat.is_none();
-            match beat {
-                Some(true) => {
-                    acked = sent;
-                    if let Some(held) = lease.held().as_mut().filter(|held| held.owner == owner) {
-                        held.beat = sent;
-                    }
-                }
-                Some(false) => is_gone = true,
-                None => is_gone = acked.elapsed() >= safe,
-            }
-        }
-        if is_gone {
-            if lease.held().take_if(|held| held.owner == owner).is_some() {
-                lease.loses(owner, &*taps);
-                lease.pen.signal.notify_one();
-            }
-            (owner, failing) = (NOBODY, false);
-        } else if !failing && !*closing.borrow() {
-            // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
-            let end = sent + lease.length / 6;
-            let maintain = "select requeue.maintain($1, $2)";
-            // a dead process may have had a hundred thousand keys; between two calls the other queues extend their leases
-            let mut more = true;
-            while more && Instant::now() < end {
-                let Ok(mut pulse) = tokio::time::timeout_at(end.into(), pulse.lock()).await else { break };
-                let most = i32::try_from(put_back).unwrap_or(i32::MAX);
-                let done = pulse.query_for(maintain, &[&lease.pen.queue, &most], tick).await;
-                put_back = if done.is_ok() { MOST.min(put_back * 2) } else { 1.max(put_back / 8) };
-                more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= most));
-            }
-            let pulse = tokio::time::timeout_at(end.into(), pulse.lock()).await;
-            let left = end.saturating_duration_since(Instant::now());
-            if let (Ok(mut pulse), false) = (pulse, left.is_zero()) {
-                let renewed = pulse.query_for("select requeue.renew($1)", &[&visits], left).await;
-                visits = renewed.ok().and_then(|rows| Some(rows.first()?.get(0)));
-            }
+    }
+
+    fn is_lost(&self, owner: i64) {
+        let was = self.lease.held().take_if(|held| held.owner == owner);
+        if was.is_some() {
+            self.lease.loses(owner, &*self.taps);
+            self.lease.post.signal.notify_one();
         }
     }
 }
@@ -223,18 +151,21 @@ pub(crate) async fn beats<K: Key, T: Taps>(
 pub(crate) async fn pumps<K: Key, T: Taps>(
     lease: Arc<Lease<K>>,
     taps: Arc<T>,
-    link: Link,
+    lanes: Arc<Lanes>,
+    pulse: Arc<Pulse>,
     closing: watch::Receiver<bool>,
 ) {
     let mut pump = Pump {
         lease,
         taps,
-        link,
+        lanes,
+        pulse,
+        is_up: true,
         owner: NOBODY,
         joined: Instant::now(),
         old: Vec::new(),
-        asleep: false,
-        full: 0,
+        has_slept: false,
+        dry: None,
         folds: false,
         most: MOST,
         is_sent: false,
@@ -244,22 +175,27 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
     };
     pump.works().await;
     pump.leaves().await;
+    pump.lease.post.over.store(true, Relaxed);
     pump.lease.over.send_replace(true);
+    pump.pulse.wakes();
 }
 
 struct Pump<K, T> {
     lease: Arc<Lease<K>>,
     taps: Arc<T>,
-    link: Link,
+    lanes: Arc<Lanes>,
+    pulse: Arc<Pulse>,
+    /// Whether the connection of the last call stands.
+    is_up: bool,
     owner: i64,
     /// When the call was sent that made it that.
     joined: Instant,
     /// Owners that this process was, and that may still have keys.
     old: Vec<i64>,
-    /// The server knows that this process sleeps, and is to be notified.
-    asleep: bool,
-    /// So many times in a row there were as many keys as were wanted.
-    full: u32,
+    /// It has waited for keys just now.
+    has_slept: bool,
+    /// The last claim found fewer keys than were wanted. Until then another one would find nothing, unless there is news.
+    dry: Option<Instant>,
     /// The next call is to fold triggers of users' transactions in.
     folds: bool,
     /// So many ends are sent at most, and so many keys claimed: one after a call that was not answered, perhaps because there was too much
@@ -300,6 +236,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 // and what the last call has brought
                 self.lease.loses(self.owner, &*self.taps);
                 self.is_nobody();
+                self.dry = None;
             }
             for claimed in self.lease.pen.freed() {
                 self.taps.give(claimed);
@@ -328,6 +265,12 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 }
                 continue;
             }
+            let has_news = self.lease.post.has_news();
+            if let Some(until) = self.dry.filter(|until| sent == 0 && !has_news && Instant::now() < *until) {
+                // a worker waits that has ended a run
+                self.waits(&signal, until.saturating_duration_since(Instant::now())).await;
+                continue;
+            }
             match self.next(wanted, &ends).await {
                 Ok(next) => {
                     *self.lease.pen.trouble() = None;
@@ -345,31 +288,28 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     };
                     let refused = ends.iter().filter(is_refused).count();
                     self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
-                    self.full = if next.claimed > 0 && next.claimed == wanted { self.full + 1 } else { 0 };
-                    if self.full == BUSY {
-                        self.is_awake().await;
-                    } else if self.full == 0
-                        && wanted > 0
-                        && !self.is_asleep().await
-                        && self.taps.wanted().is_some()
-                    {
-                        // it looks once more now that it would be notified
-                        continue;
+                    if std::mem::take(&mut self.has_slept) && next.claimed > 0 {
+                        self.lease.post.is_needed();
                     }
                     self.folds = next.folds;
+                    if wanted > 0 {
+                        let is_dry = next.claimed < wanted && !next.folds;
+                        self.dry = is_dry.then(|| Instant::now() + next.due.unwrap_or(LONGEST));
+                    }
                     // there may be ends that were left out, or triggers
                     let is_all = sent < most && !folds && !next.folds;
                     if next.claimed < wanted.max(1) && (is_all || self.locked > 0 && sent > 0) {
                         let locked =
                             (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
-                        let at_most = [next.due, locked].into_iter().flatten().fold(LOOKS, Duration::min);
-                        self.sleeps(&signal, at_most).await;
+                        let at_most = [next.due, locked].into_iter().flatten().min();
+                        self.waits(&signal, at_most.unwrap_or(LONGEST)).await;
                     }
                     if closing && self.locked >= PATIENCE {
                         return;
                     }
                 }
                 Err(failed) => {
+                    self.dry = None;
                     match (&failed, &mut *ends) {
                         // without a claim, whose fault it may be
                         (Failed::Data(_), [end]) if wanted == 0 => self.can_be_stored(end).await,
@@ -396,7 +336,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                         }
                     }
                     tokio::time::sleep(TRIES_AGAIN).await;
-                    if closing && !self.link.is_up() {
+                    if closing && !self.is_up {
                         return;
                     }
                 }
@@ -414,6 +354,18 @@ impl<K: Key, T: Taps> Pump<K, T> {
         while !self.lease.pen.is_idle() && Instant::now() < until && !*self.closing.borrow() {
             tokio::time::sleep(TRIES_AGAIN).await;
         }
+    }
+
+    /// Waits for keys, or the ends of runs. While this process works it is the pulse that looks for keys meanwhile.
+    async fn waits(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
+        let is_wanted = self.taps.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
+        if is_wanted && self.owner != NOBODY && self.lease.post.sleeps(self.owner) {
+            self.pulse.is_asked();
+        }
+        self.has_slept = true;
+        // what is noted for the pump signals it, too
+        self.sleeps(signal, if is_wanted { at_most } else { at_most.min(LOOKS) }).await;
+        self.lease.post.wakes();
     }
 
     /// Sleeps until it is signalled, notified, or it is time.
@@ -439,24 +391,20 @@ impl<K: Key, T: Taps> Pump<K, T> {
             self.old.push(self.owner);
         }
         // the lease goes on to be extended, and to be watched: it is that of the runs until they are settled
-        (self.owner, self.asleep) = (NOBODY, false);
+        self.owner = NOBODY;
     }
 
     /// What the owner had is not settled: its runs may go on until its lease is over.
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
-        self.asleep = false;
         self.old.clear();
         *self.lease.held() = None;
     }
 
     /// Becomes an owner, and settles what those had that it was before. These ends are on their way: their runs are still this
     /// process's.
-    async fn joins(&mut self, ends: &[End]) -> Result<(), Failed> {
-        if !self.link.is_up() {
-            // this may be another server by now
-            self.link.query("select requeue.epoch()", &[]).await?;
-        }
+    async fn joins(&mut self, link: &mut Lane<'_>, ends: &[End]) -> Result<(), Failed> {
+        link.meets().await?;
         let is_new = self.owner != NOBODY && self.lease.held().is_none_or(|held| held.owner != self.owner);
         if is_new && self.joined.elapsed() >= self.lease.length / 3 {
             // what it is to go on with could not be settled yet, and nobody extends its lease meanwhile
@@ -465,10 +413,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
             let sent = Instant::now();
-            let rows = self
-                .link
-                .query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()])
-                .await?;
+            let rows =
+                link.query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()]).await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
             self.joined = sent;
         }
@@ -480,7 +426,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             let mut fences = self.lease.pen.fences();
             fences.extend(ends.iter().map(|end| end.fence));
-            let kept = self.settles(old, Some(self.owner), fences).await?;
+            let kept = self.settles(link, old, Some(self.owner), fences).await?;
             self.old.pop();
             let is_short =
                 self.old.is_empty() && self.lease.pen.going_on().iter().any(|it| !kept.contains(it));
@@ -500,19 +446,28 @@ impl<K: Key, T: Taps> Pump<K, T> {
     /// What this old owner has goes over to the new one, if its fence is among these, and else back in line. Gives the fences of
     /// those that the new one has then.
     async fn settles(
-        &mut self,
+        &self,
+        link: &mut Lane<'_>,
         old: i64,
         new: Option<i64>,
         fences: Vec<i64>,
     ) -> Result<HashSet<i64>, Failed> {
         let settle = "select requeue.settle($1, $2, $3, $4)";
-        let rows = self.link.query(settle, &[&self.lease.pen.queue, &old, &new, &fences]).await?;
+        let rows = link.query(settle, &[&self.lease.pen.queue, &old, &new, &fences]).await?;
         Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect())
     }
 
     async fn next(&mut self, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
+        let lanes = self.lanes.clone();
+        let mut link = lanes.lock().await;
+        let said = self.next_on(&mut link, wanted, ends).await;
+        self.is_up = link.is_up();
+        said
+    }
+
+    async fn next_on(&mut self, link: &mut Lane<'_>, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
         self.is_sent = false;
-        self.joins(ends).await?;
+        self.joins(link, ends).await?;
         self.is_sent = true;
         let clock = self.lease.pen.clock.get();
         let keys: Vec<&[u8]> = ends.iter().map(|end| &*end.key).collect();
@@ -525,8 +480,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
         let next = "select kind, k, f, att, fails, prio, val from requeue.next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let (queue, owner) = (self.lease.pen.queue, self.owner);
-        let answer = self
-            .link
+        let answer = link
             .query(
                 next,
                 &[
@@ -561,21 +515,6 @@ impl<K: Key, T: Taps> Pump<K, T> {
         Ok(said)
     }
 
-    /// Notes on the server that this process waits for a notification. True if it was noted before, or none would come in.
-    async fn is_asleep(&mut self) -> bool {
-        if !self.lease.hears || self.asleep || *self.closing.borrow() {
-            return true;
-        }
-        self.asleep = self.link.query("select requeue.sleeps($1, true)", &[&self.owner]).await.is_ok();
-        !self.asleep
-    }
-
-    async fn is_awake(&mut self) {
-        if self.asleep {
-            self.asleep = self.link.query("select requeue.sleeps($1, false)", &[&self.owner]).await.is_err();
-        }
-    }
-
     /// The server can't store this end. A value that a handler has put back: the key comes back with the values that the run had. Values of
     /// the run and newer ones that can't be joined: the newer ones wait. Letters of an error: it has others in their place.
     async fn can_be_stored(&mut self, end: &mut End) {
@@ -587,7 +526,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             How::Failed { .. } | How::PutBack => {
                 let (spill, key) = ("select requeue.spill($1, $2, $3)", &*end.key);
                 // if this fails the end does too, and it is tried again
-                drop(self.link.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await);
+                drop(self.lanes.lock().await.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await);
             }
             How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
             _ => {}
@@ -605,9 +544,10 @@ impl<K: Key, T: Taps> Pump<K, T> {
         if self.owner != NOBODY {
             self.old.push(self.owner);
         }
+        let lanes = self.lanes.clone();
         for old in std::mem::take(&mut self.old) {
             // if this fails the lease runs out
-            drop(self.settles(old, None, Vec::new()).await);
+            drop(self.settles(&mut lanes.lock().await, old, None, Vec::new()).await);
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::dial::Hub;
 use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::link::{Failed, Link};
 use crate::pen::{Backoff, Claimed, Gave, How, Pen};
-use crate::pump::{Lease, Taps, beats, pumps};
+use crate::post::Post;
+use crate::pump::{Beating, Lease, Taps, pumps};
 use crate::schema::known;
 use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
@@ -296,23 +297,23 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(pen.clock.set(Source::front(&front).clock()));
-        let lease =
-            Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), hub.hears, hub.serving()));
+        let serving = hub.pulse.serving.clone();
+        let lease = Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), serving));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
         let inner = Arc::new(Inner { front, pen: pen.clone(), merge, group, prefetch });
         let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
         let taps = Arc::new(taps);
-        hub.sleepers.add(number, lease.pen.signal.clone());
-        let (link, pulse) = (hub.link(), hub.pulse.clone());
+        hub.sleepers.add(number, lease.post.clone());
+        let (lanes, pulse) = (hub.office.clone(), hub.pulse.clone());
         if are_read {
             hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
         }
-        let left = lease.left();
-        hub.spawn(|closing| beats(lease.clone(), taps.clone(), pulse, closing));
-        hub.spawn(|closing| pumps(lease, taps, link, closing));
-        Ok(Queue { handle: Arc::new(Handle { inner, name, left, _figures: figures, hub }) })
+        let (left, post) = (lease.left(), lease.post.clone());
+        pulse.joins(Arc::new(Beating { lease: lease.clone(), taps: taps.clone() }));
+        hub.spawn(|closing| pumps(lease, taps, lanes, pulse, closing));
+        Ok(Queue { handle: Arc::new(Handle { inner, name, left, post, _figures: figures, hub }) })
     }
 }
 
@@ -439,6 +440,8 @@ struct Handle<K: Key, V: 'static> {
     name: String,
     /// Turns true when the lease is given up.
     left: watch::Receiver<bool>,
+    /// Where it is woken.
+    post: Arc<Post>,
     /// What metrics read, as long as the queue is there.
     _figures: Arc<dyn ReadEngine>,
     /// Behind the others: it waits for what they begin.
@@ -495,7 +498,7 @@ impl<K: Key, V> Handle<K, V> {
     /// Claims no more, and puts back what no worker has begun. What has no run any more then gives up the lease.
     fn leaves(&self) {
         let pen = &self.inner.pen;
-        self.hub.sleepers.remove(pen.queue, &pen.signal);
+        self.hub.sleepers.remove(pen.queue, &self.post);
         for key in pen.close() {
             self.inner.puts_back(&key);
         }
@@ -894,7 +897,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn outdated(&self) -> Option<EngineError> {
-        self.handle.hub.serving().refusal()
+        self.handle.hub.pulse.serving.refusal()
     }
 
     /// Whether the server knows of the ends of all runs that have ended here. A run whose end has not reached the server when

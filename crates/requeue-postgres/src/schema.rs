@@ -6,20 +6,21 @@
 
 use crate::link::{Failed, Link};
 use requeue::{BoxError, EngineError};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 /// What makes the tables of a version from those of the version before; the first makes them from nothing.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
 /// What is made anew at each migration.
-const CODE: [&str; 4] = [
+const CODE: [&str; 7] = [
     include_str!("schema/functions.sql"),
+    include_str!("schema/adds.sql"),
+    include_str!("schema/pulse.sql"),
     include_str!("schema/operators.sql"),
     include_str!("schema/comments.sql"),
+    include_str!("schema/jit.sql"),
     include_str!("schema/rights.sql"),
 ];
 /// The version that this program makes.
@@ -30,9 +31,6 @@ const WAITS: &str = "500ms";
 const LETS: Duration = Duration::from_millis(500);
 /// After so long it is given up, and told who has the table.
 const TRIES: Duration = Duration::from_secs(30);
-
-/// A process that works or adds looks so often whether the schema still serves it.
-const LOOKS: Duration = Duration::from_secs(5);
 
 /// The version of a schema, and the oldest one whose programs it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,21 +71,17 @@ impl Serving {
         }
     }
 
-    /// Looks every few seconds, until the engine is closed or the schema serves newer programs alone.
-    pub(crate) async fn is_watched(
-        self: Arc<Self>,
-        office: Arc<AsyncMutex<Link>>,
-        mut closing: watch::Receiver<bool>,
-    ) {
-        while tokio::time::timeout(LOOKS, closing.wait_for(|closing| *closing)).await.is_err() {
-            // a server that does not answer is asked again
-            let said = version(&mut *office.lock().await).await;
-            if let Ok(Some(version)) = said {
-                if version.oldest > VERSION {
-                    self.0.store(version.oldest.unsigned_abs(), Relaxed);
-                    return;
-                }
-            }
+    /// The oldest version whose programs the schema serves.
+    pub(crate) fn is_told(&self, oldest: i64) {
+        if oldest > i64::from(VERSION) {
+            self.0.store(u32::try_from(oldest).unwrap_or(u32::MAX), Relaxed);
+        }
+    }
+
+    /// Asks the server, where a call says that a function is not there any more.
+    pub(crate) async fn asks(&self, office: &mut Link) {
+        if let Ok(Some(version)) = version(office).await {
+            self.is_told(version.oldest.into());
         }
     }
 }

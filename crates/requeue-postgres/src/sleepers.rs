@@ -1,20 +1,21 @@
 //! Who is woken when a queue has keys in line: at once where this process has added them, by a notification where another one has.
 
+use crate::post::Post;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
 
-/// Wakes whoever sleeps on the server, the process `$2` excepted: that one knows. It is called when the triggers are committed.
+/// Wakes whoever sleeps on the server in one of these queues, the process `$2` excepted: that one knows. It is called when the triggers are committed.
 /// Nothing is lost with it, so that it does not wait for the disk.
-pub(crate) const WAKE: &str = "select set_config('synchronous_commit', 'off', true), requeue.wake($1, $2)";
+pub(crate) const WAKE: &str =
+    "select set_config('synchronous_commit', 'off', true), requeue.wake(q, $2) from unnest($1::int[]) q";
 
 pub(crate) struct Sleepers {
     /// The process's, as an owner of keys and in its notifications: its machine, its number there, a number of its own, and its
     /// application's name. `web-3 4711 0123456789abcdef shop`. The schema's views take it apart.
     pub(crate) name: String,
-    of: Mutex<HashMap<i32, Vec<Arc<Notify>>>>,
+    of: Mutex<HashMap<i32, Vec<Arc<Post>>>>,
 }
 
 /// The machine's name as one word.
@@ -34,16 +35,16 @@ impl Sleepers {
         Self { name, of: Mutex::default() }
     }
 
-    fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Notify>>>> {
+    fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Post>>>> {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `who` is woken from now on.
-    pub(crate) fn add(&self, queue: i32, who: Arc<Notify>) {
+    pub(crate) fn add(&self, queue: i32, who: Arc<Post>) {
         self.of().entry(queue).or_default().push(who);
     }
 
-    pub(crate) fn remove(&self, queue: i32, who: &Arc<Notify>) {
+    pub(crate) fn remove(&self, queue: i32, who: &Arc<Post>) {
         if let Some(sleepers) = self.of().get_mut(&queue) {
             sleepers.retain(|it| !Arc::ptr_eq(it, who));
         }
@@ -51,7 +52,7 @@ impl Sleepers {
 
     pub(crate) fn wake(&self, queue: i32) {
         for sleeper in self.of().get(&queue).into_iter().flatten() {
-            sleeper.notify_one();
+            sleeper.tells();
         }
     }
 
@@ -59,7 +60,11 @@ impl Sleepers {
     pub(crate) fn hear(&self, payload: &str) {
         let (queue, name) = payload.split_once(' ').unwrap_or((payload, ""));
         match queue.parse() {
-            Ok(queue) if name != self.name => self.wake(queue),
+            Ok(queue) if name != self.name => {
+                // of another queue this process may hear although others are meant
+                let of = self.of();
+                of.get(&queue).into_iter().flatten().filter(|it| it.listens()).for_each(|it| it.tells());
+            }
             _ => {}
         }
     }

@@ -4,13 +4,13 @@
 //! a lease waits for no look. Only where the queue has metrics.
 
 use crate::client::{Stats, counts};
-use crate::link::Link;
+use crate::lanes::Lanes;
 use crate::pump::Lease;
 use requeue::{EngineGauges, ReadEngine, StoreGauges};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::watch;
 
 /// The server is looked at so often, and has so long for its answer.
 const LOOKS: Duration = Duration::from_secs(5);
@@ -70,11 +70,7 @@ impl From<Stats> for StoreGauges {
 }
 
 /// Looks at the server as long as the queue is there: also after it was shut down, while its figures are read.
-pub(crate) async fn looks<K>(
-    watch: Weak<Watch<K>>,
-    office: Arc<AsyncMutex<Link>>,
-    mut closing: watch::Receiver<bool>,
-) {
+pub(crate) async fn looks<K>(watch: Weak<Watch<K>>, office: Arc<Lanes>, mut closing: watch::Receiver<bool>) {
     let looking = async {
         while let Some(watch) = watch.upgrade() {
             let seen = counts(&mut *office.lock().await, watch.lease.pen.queue, MOST, LOOKS).await;

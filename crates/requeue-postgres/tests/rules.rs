@@ -816,30 +816,6 @@ fn e18_errors_say_whether_and_give_key_and_value_back() {
 }
 
 #[test]
-fn e18_an_add_that_waits_for_a_key_which_somebody_keeps_locked_is_refused_and_leaves_no_session_behind() {
-    let Some(db) = Database::new() else { return };
-    let q = open(&db.connect());
-    add(&q, "k");
-    block_on(async {
-        let mut holder = db.client().await;
-        let tx = holder.transaction().await.expect("it is up");
-        // as a run that is guarded in a transaction of its handler's, whose process is stopped
-        tx.batch_execute("update requeue.item set dirty = true, state = 2").await.expect("it is there");
-        // where the server's answer comes two seconds late it is not waited for, and says nothing of this
-        let begun = Instant::now();
-        while let EngineError::Unknown(why) =
-            q.add_after("k".into(), Duration::from_secs(1)).await.expect_err("it is locked").error
-        {
-            assert!(begun.elapsed() < LONG, "{why}");
-        }
-        let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-        assert_eq!(db.sql(waiting), "0");
-        tx.rollback().await.expect("it is up");
-    });
-    add(&q, "k");
-}
-
-#[test]
 fn e21_triggers_in_users_transactions_wait_for_nobody_and_come_with_the_commit() {
     let Some(db) = Database::new() else { return };
     let q = open(&db.connect());
@@ -921,7 +897,10 @@ fn e22_an_idle_process_looks_once_a_second() {
     let looks = Looks::noted(|sql| db.sql(sql));
     looks.has_slept();
     until("three more looks", || db.sql("select count(*) >= 5 from look") == "t");
-    assert_eq!(db.sql("select count(*) from looks where early"), "0");
+    // the clocks of two programs are not quite the same
+    let early = "select count(*) from (select at - lag(at) over (order by at) < interval '0.9 s' as early from look) x where early";
+    assert_eq!(db.sql(early), "0");
+    assert_eq!(db.sql("select count(*) from look where what = 'claim'"), "0", "a look is not a claim");
     assert!(worker.stop(LONG).wait().complete);
 }
 
@@ -1077,7 +1056,7 @@ fn triggers_keep_their_order() -> bool {
         let locked = Instant::now();
         asked.push(there());
         let waits = "select count(*) from pg_stat_activity where datname = current_database()
-                     and application_name = 'requeue' and wait_event_type = 'Lock' and query like '%requeue.add(%'";
+                     and application_name = 'requeue' and wait_event_type = 'Lock' and query like '%requeue.adds(%'";
         until("a statement that waits", || db.sql(waits) == "1");
         // behind it, and then those that can't be sent with it: of the first two one is refused, and both are written anew
         asked.push(there());
@@ -1832,11 +1811,12 @@ fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease()
     // there are always more keys of the dead
     db.sql(
         "select requeue.open('busy');
+         -- a dead process whose runs have no end
+         insert into requeue.owner(queue, name, lease_until) values (1, 'dead', '-infinity');
          create table call(n int);
          alter function requeue.maintain(int, int) rename to maintains;
          create function requeue.maintain(q int, most int) returns int language plpgsql as $$
          begin
-           if q <> 1 then return requeue.maintains(q, most); end if;
            insert into call values (1);
            perform pg_sleep(0.01);
            return most;
@@ -1851,7 +1831,7 @@ fn a_queue_with_much_to_clear_up_costs_no_other_queue_of_the_process_its_lease()
     let _busy = opens("busy", HOUR);
     until("what is to be cleared up", || db.sql("select count(*) > 1 from call") == "t");
     let _other = opens("other", Duration::from_secs(15));
-    let owner = || db.sql("select id from requeue.owner where queue = 2");
+    let owner = || db.sql("select id from requeue.owner where queue = 2 and name <> 'dead'");
     until("a lease", || !owner().is_empty());
     let owner = owner();
     let until_when = format!("select lease_until from requeue.owner where id = {owner}");

@@ -9,3 +9,11 @@ do $$ begin
       using errcode = 'RQ005';
   end if;
 end $$;
+
+-- The turn. One process a second takes it, whichever comes first: see tick(). `seen` is what renew() has answered last.
+create table requeue.round(
+  at timestamptz not null default '-infinity',
+  seen bigint[]
+) with (fillfactor = 10);
+create unique index round_is_one_row on requeue.round((true));
+insert into requeue.round default values;

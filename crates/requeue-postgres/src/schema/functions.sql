@@ -95,71 +95,6 @@ end $$;
 create or replace function requeue.ring(name bytea) returns bytea language sql immutable strict as $$
   select substr(sha256(name), 1, 4) || name $$;
 
--- Adds keys: `ds` microseconds later, or now where that is 0; with ranks, and with values where `vs` is given. Tells of each
--- key that was changed what has become of it: 1 it came in line, 2 it runs again after its run, 3 its timer was set, 4 only
--- its value or its rank changed. A key is told of once, however often it is in `ks`. `gs` are the names of their groups; a key that is known keeps its group.
---
--- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
--- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
--- would make key = any(..) a filter over the whole queue.
--- On a standby nothing is accepted, nor is a trigger known there: what it shows may be long past.
--- A key that is raised to the rank with a floor gets a new place: its old one may lie before the floor, see advance().
--- A key is locked by somebody else for as long as its run is guarded in a transaction of the handler's. Who waits for that is
--- refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
-create or replace function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null,
-  gs bytea[] default null)
-returns table(k bytea, what smallint) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
-set lock_timeout = '8s' as $$
-declare t timestamptz := clock_timestamp(); known bytea[] := '{}';
-begin
-  if pg_is_in_recovery() then raise read_only_sql_transaction using message = 'the server is a standby'; end if;
-  if vs is null and every is null then
-    known := array(
-      select u.key from unnest(ks, ds, rs) u(key, d, r)
-      cross join lateral (select 1 from requeue.item i where i.queue = q and i.key = u.key and i.rank <= u.r
-        and (i.state = 1 or i.state = 2 and i.dirty) limit 1) x
-      where u.d <= 0);
-    if cardinality(known) = cardinality(ks) then return; end if;
-  end if;
-  if not exists(select 1 from requeue.queue w where w.id = q) then perform requeue.is_gone(q); end if;
-  perform pg_current_xact_id(); -- before a place is drawn: see advance()
-  return query
-  insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
-    select q, p.key, case when p.now_ then 1 else 0 end, p.r, p.pos, t + p.d * interval '1 us', every, p.v, t,
-      requeue.ring(gs[p.o])
-    from (
-      select s.*, case when s.now_ then nextval('requeue.pos_seq') else 0 end as pos
-      from (
-        select u.key, min(u.o) as o, bool_or(u.d <= 0) as now_, min(u.d) filter (where u.d > 0) as d, min(u.r) as r,
-          jsonb_agg(u.v order by u.o) filter (where u.v is not null) as v
-        from unnest(ks, ds, rs, coalesce(vs, array_fill(null::jsonb, array[cardinality(ks)])))
-          with ordinality u(key, d, r, v, o)
-        where u.d > 0 or not u.key = any(known)
-        group by u.key order by o -- places are drawn in the order of the call
-      ) s
-    ) p order by p.key -- rows are locked in one order in all transactions
-  on conflict (queue, key) do update set
-    state = case when i.state = 0 and excluded.state = 1 then 1 else i.state end,
-    pos = case when i.state = 0 and excluded.state = 1 then excluded.pos
-      when i.state = 1 and i.grp is null and i.rank > 0 and excluded.rank = 0 then nextval('requeue.pos_seq') else i.pos end,
-    since = case when i.state = 0 and excluded.state = 1 then excluded.since else i.since end,
-    attempt = case when i.state = 0 and excluded.state = 1 then 0 else i.attempt end,
-    dirty = i.dirty or (i.state = 2 and excluded.state = 1),
-    due_at = least(i.due_at, excluded.due_at),
-    every_us = coalesce(excluded.every_us, i.every_us),
-    rank = least(i.rank, excluded.rank),
-    value = case when excluded.value is null then i.value else coalesce(i.value, '[]') || excluded.value end
-  where (excluded.state = 1 and (i.state = 0 or i.state = 2 and not i.dirty))
-    or (excluded.due_at is not null and (i.due_at is null or excluded.due_at < i.due_at))
-    or excluded.rank < i.rank or excluded.value is not null
-    or excluded.every_us is not null and excluded.every_us is distinct from i.every_us
-  returning i.key, (case when i.state = 1 and i.since = t then 1 when i.state = 2 and i.dirty then 2
-    when i.due_at is not null then 3 else 4 end)::smallint;
-  -- behind the keys, as claim() locks them
-  if gs is not null then update requeue.queue set grouped = true where id = q and not grouped; end if;
-end $$;
-
 -- Whoever sleeps is woken, but for the process of this name. Adds call it when they have been committed, and not in their
 -- transaction; all others in theirs.
 create or replace function requeue.wake(q int, who text default null) returns void language sql as $$
@@ -469,33 +404,17 @@ begin
   return n;
 end $$;
 
--- Moves the floors. Whoever draws a place has a transaction id by then. So all places up to P are in sight once every
--- transaction has ended whose id is below the horizon: an id that is drawn after P was read. (Not pg_snapshot_xmax: that is
--- one past the last completed one, and would pass keys of a transaction that goes on.) Readers have no id: a held snapshot
--- holds nothing up. It is called in a transaction of its own.
-create or replace function requeue.advance(q int) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare f requeue.floor; p bigint; b bigint; np bigint; nb bigint;
+-- Moves the floors. It is called in a transaction of its own.
+create or replace function requeue.advance(q int) returns void language plpgsql as $$
+declare np bigint; nb bigint;
 begin
   select last_value into np from requeue.pos_seq;
   select last_value into nb from requeue.inbox_id_seq;
-  select * into f from requeue.floor where queue = q for update skip locked;
-  if not found then return; end if;
-  -- one from the future is another server's, whose dump was restored here
-  if f.horizon is null or f.horizon > pg_snapshot_xmax(pg_current_snapshot()) then
-    update requeue.floor set next_pos = np, next_inbox = nb, horizon = pg_current_xact_id() where queue = q;
-  elsif f.horizon <= pg_snapshot_xmin(pg_current_snapshot()) then
-    select i.pos into p from requeue.item i where i.queue = q and i.state = 1 and i.grp is null and i.rank = 0 and i.pos >= f.pos
-      order by i.rank, i.pos limit 1;
-    select i.id into b from requeue.inbox i where i.queue = q and i.id >= f.inbox order by i.id limit 1;
-    update requeue.floor set horizon = null,
-      pos = greatest(f.pos, least(coalesce(p, f.next_pos), f.next_pos)),
-      inbox = greatest(f.inbox, least(coalesce(b, f.next_inbox), f.next_inbox))
-    where queue = q;
-  end if;
+  perform requeue.advance(q, np, nb);
 end $$;
 
--- What is to be done once a second by whoever works. It answers how many runs were put back: if these are `most`, there may be more.
+-- Clears up: what waits apart in the inbox, and what dead owners held. tick() says when that is needed. It answers how many runs were put
+-- back: if these are `most`, there may be more. (Processes of version 1 call it once a second.)
 create or replace function requeue.maintain(q int, most int) returns int language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -553,7 +472,7 @@ begin
     -- a row or two each, which are changed at each call
     select x.relname into name from pg_stat_user_tables x where x.n_dead_tup > 10000
       and x.relid in ('requeue.floor'::regclass, 'requeue.queue'::regclass, 'requeue.owner'::regclass,
-        'requeue.turn'::regclass) limit 1;
+        'requeue.turn'::regclass, 'requeue.round'::regclass) limit 1;
   end if;
   if name is null or not has_table_privilege('requeue.' || name, 'TRUNCATE')
       or current_setting('transaction_isolation') <> 'read committed' then

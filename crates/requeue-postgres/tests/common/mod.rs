@@ -81,37 +81,49 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The server's looks for keys, which it notes: when one came, how many keys were wanted, and how many there were.
+/// The server's looks for keys, which it notes: claims with how many keys there were, and the ticks of processes that sleep with how many
+/// queues had some.
 ///
-/// A process whose look finds nothing sleeps for a second by its own clock, unless it is woken. So somebody has woken it for a look
-/// that comes sooner; on a slow machine looks only come later.
+/// A process that sleeps claims when it is notified, or when its tick, once a second, has said that there are keys. So somebody has woken
+/// it if it has claimed a key and no tick said so.
 pub(crate) struct Looks<F>(F);
 
 impl<F: Fn(&str) -> String> Looks<F> {
     /// They are noted from now on. No process may make its first look meanwhile: the server may make that session's plan with
     /// the function as it was, and keep it for ever.
     pub(crate) fn noted(sql: F) -> Self {
-        sql("alter function requeue.claim(int, bigint, int, boolean) rename to claims;
-             create table look(at timestamptz, o bigint, found int);
+        sql("create table look(at timestamptz default clock_timestamp(), what text, found int);
+             alter function requeue.claim(int, bigint, int, boolean) rename to claims;
              create function requeue.claim(q int, o_ bigint, n int, folds boolean) returns table(k bytea, f bigint, att int, fails int, prio int,
                  val jsonb, place bigint) language plpgsql as $$
-             declare t timestamptz := clock_timestamp(); m int;
+             declare m int;
              begin
                return query select * from requeue.claims(q, o_, n, folds);
                get diagnostics m = row_count;
-               insert into look values (t, o_, m);
+               insert into look(what, found) values ('claim', m);
              end $$;
-             -- the clocks of two programs are not quite the same
-             create view looks as select *, at - lag(at) over (partition by o order by at) < interval '0.9 s' as early from look");
+             alter function requeue.tick(bigint[], bigint[], int[], bigint[], boolean, boolean, bigint[], bigint[]) rename to ticks;
+             create function requeue.tick(os bigint[], ls bigint[], qs int[], mine bigint[], hears boolean, listens boolean, awake bigint[],
+                 tired bigint[]) returns table(kind int, n bigint) language plpgsql as $$
+             declare r record; m int := 0;
+             begin
+               for r in select * from requeue.ticks(os, ls, qs, mine, hears, listens, awake, tired) loop
+                 kind := r.kind;
+                 n := r.n;
+                 if kind = 2 then m := m + 1; end if;
+                 return next;
+               end loop;
+               if cardinality(qs) > 0 then insert into look(what, found) values ('tick', m); end if;
+             end $$");
         Self(sql)
     }
 
-    /// Waits until a process has slept for its second and looked in vain: what happened before does not wake it any more.
+    /// Waits until a process that sleeps has looked in vain: what happened before does not wake it any more.
     pub(crate) fn has_slept(&self) {
         (self.0)("delete from look");
-        let last = "(select * from looks order by at desc limit 1) x";
-        let slept = format!("select exists(select 1 from {last} where not early and found = 0)");
-        until("a look that nobody has asked for", || (self.0)(&slept) == "t");
+        until("a look that nobody has asked for", || {
+            (self.0)("select exists(select 1 from look where what = 'tick' and found = 0)") == "t"
+        });
     }
 
     /// Waits until a look that somebody has asked for finds a key. `adds` is called again and again, each time while the process
@@ -120,9 +132,12 @@ impl<F: Fn(&str) -> String> Looks<F> {
         let mut n = 0;
         until("a look for a key that was just added", || {
             self.has_slept();
+            (self.0)("delete from look");
             adds(n);
             n += 1;
-            (self.0)("select exists(select 1 from looks where early and found > 0)") == "t"
+            (self.0)(
+                "select bool_or(what = 'claim' and found > 0) and not bool_or(what = 'tick' and found > 0) from look",
+            ) == "t"
         });
     }
 }

@@ -1,0 +1,80 @@
+//! The connections that claims and rare calls of all queues share: one, and a few more while several calls are under way.
+//!
+//! A call has its connection for itself, so that one that takes long keeps none behind it. One that was not used for a while is closed:
+//! a process that only waits has one connection, the pulse's.
+
+use crate::link::Link;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// So many connections at most.
+const MOST: usize = 4;
+/// A connection that was not used for so long is closed.
+const IDLE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Lanes {
+    /// Those that nobody uses, the one that was used last at the end.
+    free: Mutex<Vec<(Link, Instant)>>,
+    seats: Semaphore,
+    make: Box<dyn Fn() -> Link + Send + Sync>,
+}
+
+/// A connection that nobody else uses.
+pub(crate) struct Lane<'a> {
+    lanes: &'a Lanes,
+    link: Link,
+    /// Given back behind the link.
+    _seat: Option<SemaphorePermit<'a>>,
+}
+
+impl Lanes {
+    pub(crate) fn new(make: impl Fn() -> Link + Send + Sync + 'static) -> Self {
+        Self { free: Mutex::default(), seats: Semaphore::new(MOST), make: Box::new(make) }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<(Link, Instant)>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a connection, behind those who came before.
+    pub(crate) async fn lock(&self) -> Lane<'_> {
+        let seat = self.seats.acquire().await.ok();
+        let free = self.free().pop();
+        let link = free.map_or_else(|| (self.make)(), |(link, _)| link);
+        Lane { lanes: self, link, _seat: seat }
+    }
+
+    /// Closes what was not used for a while.
+    pub(crate) fn rest(&self) {
+        let idle: Vec<_> = {
+            let mut free = self.free();
+            let used = free.iter().position(|(_, used)| used.elapsed() < IDLE).unwrap_or(free.len());
+            free.drain(..used).collect()
+        };
+        drop(idle);
+    }
+}
+
+impl Deref for Lane<'_> {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl DerefMut for Lane<'_> {
+    fn deref_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        // one that has no connection takes its place here
+        let link = std::mem::replace(&mut self.link, (self.lanes.make)());
+        self.lanes.free().push((link, Instant::now()));
+    }
+}

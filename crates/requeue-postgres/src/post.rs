@@ -1,0 +1,89 @@
+//! What the pulse and the pump of a queue tell each other.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// No owner.
+pub(crate) const NOBODY: i64 = 0;
+
+/// An owner that a process is.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) owner: i64,
+    /// When the last beat was sent that was answered, or the call that made the process this owner: the lease counts from there.
+    pub(crate) beat: Instant,
+}
+
+/// What the pulse and the pump of a queue tell each other.
+pub(crate) struct Post {
+    pub(crate) queue: i32,
+    pub(crate) length: Duration,
+    /// Wakes the pump.
+    pub(crate) signal: Arc<Notify>,
+    /// The owner as which the pump sleeps, waiting for keys, if it does.
+    pub(crate) sleeper: AtomicI64,
+    /// Keys may have come since the pump has looked.
+    news: AtomicBool,
+    /// How often it went to sleep.
+    pub(crate) naps: AtomicU64,
+    /// The owner that the server notifies, if it does.
+    pub(crate) listens: AtomicI64,
+    /// When it was last given a key after it had slept.
+    needed: Mutex<Instant>,
+    /// The pump has ended, and the lease is given up.
+    pub(crate) over: AtomicBool,
+}
+
+impl Post {
+    pub(crate) fn new(queue: i32, length: Duration, signal: Arc<Notify>) -> Self {
+        Self {
+            queue,
+            length,
+            signal,
+            sleeper: AtomicI64::new(NOBODY),
+            news: AtomicBool::new(false),
+            naps: AtomicU64::new(0),
+            listens: AtomicI64::new(NOBODY),
+            needed: Mutex::new(Instant::now()),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Keys may have come: the pump is woken, and looks.
+    pub(crate) fn tells(&self) {
+        self.news.store(true, Relaxed);
+        self.signal.notify_one();
+    }
+
+    /// Whether keys may have come since it was last asked.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.swap(false, Relaxed)
+    }
+
+    /// The pump sleeps as this owner. True if nobody will notify it.
+    pub(crate) fn sleeps(&self, owner: i64) -> bool {
+        self.naps.fetch_add(1, Relaxed);
+        self.sleeper.store(owner, Relaxed);
+        self.listens.load(Relaxed) != owner
+    }
+
+    pub(crate) fn wakes(&self) {
+        self.sleeper.store(NOBODY, Relaxed);
+    }
+
+    /// Whether this process is one of those that the server notifies.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens.load(Relaxed) != NOBODY
+    }
+
+    /// A key came to the pump when it had slept.
+    pub(crate) fn is_needed(&self) {
+        *self.needed() = Instant::now();
+    }
+
+    pub(crate) fn needed(&self) -> MutexGuard<'_, Instant> {
+        self.needed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,305 @@
+//! What a process asks the server once a second, for all of its queues in one transaction: it extends leases, looks for keys where
+//! workers wait, and takes its turn at what one process of all does each second (`requeue.tick`).
+//!
+//! Of the processes that sleep only some hear notifications: every session that listens pays for each of them with a transaction. A
+//! process listens while nobody else does so for one of its queues, or while it was needed beside those.
+
+use crate::lanes::Lanes;
+use crate::link::{Failed, Link};
+use crate::post::{Held, NOBODY, Post};
+use crate::schema::Serving;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+
+/// A process that nobody wakes looks so often; that also is how late a timer may be whose process died.
+pub(crate) const LOOKS: Duration = Duration::from_secs(1);
+/// A look that somebody asks for comes so long after the one before.
+const SOON: Duration = Duration::from_millis(20);
+/// A process that listens, and got no key for so long, leaves that to others.
+const TIRED: Duration = Duration::from_secs(10);
+/// So many runs of dead processes are put back at once: fewer where their values are so large that there was not the time.
+const MOST: usize = 1000;
+/// A queue that this process works on.
+pub(crate) trait Beats: Send + Sync {
+    fn post(&self) -> &Post;
+    /// The owner that this process is, if it is one.
+    fn held(&self) -> Option<Held>;
+    /// A call that was sent then has extended the lease of this owner.
+    fn extended(&self, owner: i64, sent: Instant);
+    /// The lease of this owner is gone, or will be soon.
+    fn is_lost(&self, owner: i64);
+}
+
+pub(crate) struct Pulse {
+    pub(crate) link: AsyncMutex<Link>,
+    /// Whether notifications can come in.
+    pub(crate) hears: bool,
+    /// Whether connections of the link listen.
+    listens: Arc<AtomicBool>,
+    members: Mutex<Vec<Member>>,
+    /// Something has changed that it is to look at.
+    signal: Notify,
+    /// A pump has gone to sleep that nobody would notify.
+    soon: AtomicBool,
+    lanes: Arc<Lanes>,
+    /// Whether the schema still serves this program. It is looked at while there are queues.
+    pub(crate) serving: Arc<Serving>,
+}
+
+#[derive(Clone)]
+struct Member {
+    queue: Arc<dyn Beats>,
+    /// How often it had gone to sleep when it was last looked at.
+    naps: u64,
+}
+
+/// What a tick says of a queue or an owner.
+struct Said {
+    kind: i32,
+    n: i64,
+}
+
+impl Pulse {
+    pub(crate) fn new(link: Link, listens: Arc<AtomicBool>, hears: bool, lanes: Arc<Lanes>) -> Self {
+        Self {
+            link: AsyncMutex::new(link),
+            hears,
+            listens,
+            members: Mutex::default(),
+            signal: Notify::new(),
+            soon: AtomicBool::new(false),
+            lanes,
+            serving: Arc::default(),
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue is worked on from now on, until its post says that this is over.
+    pub(crate) fn joins(&self, queue: Arc<dyn Beats>) {
+        self.members().push(Member { queue, naps: 0 });
+        self.signal.notify_one();
+    }
+
+    /// Something has changed that it is to look at: a queue is left, or the engine closes.
+    pub(crate) fn wakes(&self) {
+        self.signal.notify_one();
+    }
+
+    /// A pump sleeps that nobody would notify.
+    pub(crate) fn is_asked(&self) {
+        if self.hears && !self.soon.swap(true, Relaxed) {
+            self.signal.notify_one();
+        }
+    }
+
+    /// Beats until the engine closes and the last queue is left.
+    pub(crate) async fn works(self: Arc<Self>, closing: watch::Receiver<bool>) {
+        // so many runs of dead processes are put back at once
+        let mut put_back = MOST;
+        // how many runs had begun at the last turn
+        let mut runs = None;
+        let (mut last, mut failing) = (Instant::now(), false);
+        loop {
+            self.members().retain(|it| !it.queue.post().over.load(Relaxed));
+            let members = self.members().clone();
+            if members.is_empty() {
+                if *closing.borrow() {
+                    return;
+                }
+                self.lanes.rest();
+                // connections that nobody has used for long are closed meanwhile
+                drop(tokio::time::timeout(LOOKS, self.signal.notified()).await);
+                continue;
+            }
+            let shortest = members.iter().map(|it| it.queue.post().length).min().unwrap_or(LOOKS);
+            let tick = (shortest / 6).min(LOOKS);
+            let pause = match failing {
+                true => tick / 4,
+                false if self.soon.load(Relaxed) => SOON.min(tick),
+                false => tick,
+            };
+            let next = last + pause;
+            let ends = members.iter().filter_map(|it| Some(it.queue.held()?.beat + safe(&*it.queue)));
+            let wakes = ends.fold(next, Instant::min);
+            if Instant::now() < wakes {
+                drop(tokio::time::timeout_at(wakes.into(), self.signal.notified()).await);
+            }
+            for Member { queue, .. } in &members {
+                if let Some(held) = queue.held().filter(|held| held.beat.elapsed() >= safe(&**queue)) {
+                    queue.is_lost(held.owner);
+                }
+            }
+            if Instant::now() < next {
+                continue;
+            }
+            let sent = Instant::now();
+            self.soon.store(false, Relaxed);
+            self.lanes.rest();
+            let said = self.tick(&members, tick).await;
+            // a second is from an answer to the next call
+            last = Instant::now();
+            failing = said.is_none();
+            let Some(said) = said else { continue };
+            if !*closing.borrow() {
+                // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
+                self.clears_up(&said, &mut put_back, sent + tick).await;
+                let now = said.iter().find(|it| it.kind == 6).map(|it| it.n);
+                if now.is_some() && now != runs {
+                    runs = now;
+                    let left = (sent + shortest / 6).saturating_duration_since(Instant::now());
+                    if !left.is_zero() {
+                        let renew = "select requeue.renew_in_turn()";
+                        drop(self.link.lock().await.query_for(renew, &[], left).await);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One call for all queues; `None` if it failed.
+    async fn tick(&self, members: &[Member], tick: Duration) -> Option<Vec<Said>> {
+        let sent = Instant::now();
+        let mut limit = tick;
+        let (mut owners, mut lengths) = (Vec::new(), Vec::new());
+        let (mut queues, mut mine) = (Vec::new(), Vec::new());
+        let (mut awake, mut tired) = (Vec::new(), Vec::new());
+        for Member { queue, naps } in members {
+            let post = queue.post();
+            let held = queue.held();
+            if let Some(held) = held.filter(|held| sent.duration_since(held.beat) + tick >= post.length / 3) {
+                owners.push(held.owner);
+                lengths.push(crate::desk::micros(post.length));
+                limit = limit.min(safe(&**queue).saturating_sub(sent.duration_since(held.beat)));
+            }
+            let (sleeper, listens) = (post.sleeper.load(Relaxed), post.listens.load(Relaxed));
+            if sleeper != NOBODY {
+                queues.push(post.queue);
+                mine.push(sleeper);
+                if sleeper == listens && post.needed().elapsed() >= TIRED {
+                    tired.push(sleeper);
+                }
+            } else if listens != NOBODY && post.naps.load(Relaxed) == *naps {
+                // it has been busy all the while
+                awake.push(listens);
+            }
+        }
+        let is_asleep = !queues.is_empty();
+        let listens = self.listens.load(Relaxed);
+        let call = "select kind, n from requeue.tick($1, $2, $3, $4, $5, $6, $7, $8)";
+        let rows = {
+            let mut link = self.link.lock().await;
+            let params = [
+                &owners as &dyn crate::typed::Param,
+                &lengths,
+                &queues,
+                &mine,
+                &(self.hears && is_asleep),
+                &listens,
+                &awake,
+                &tired,
+            ];
+            link.query_for(call, &params, limit).await
+        };
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(failed) => {
+                if failed.is(&SqlState::UNDEFINED_FUNCTION) {
+                    self.serving.asks(&mut *self.link.lock().await).await;
+                }
+                return None;
+            }
+        };
+        let said: Vec<Said> = rows.iter().map(read).collect();
+        said.iter().filter(|it| it.kind == 7).for_each(|it| self.serving.is_told(it.n));
+        let is_refused = self.serving.refusal().is_some();
+        for Member { queue, .. } in members {
+            let post = queue.post();
+            if is_refused {
+                post.signal.notify_one();
+            }
+            if awake.contains(&post.listens.load(Relaxed)) {
+                post.listens.store(NOBODY, Relaxed);
+            }
+            for said in &said {
+                let is_mine = said.n == i64::from(post.queue);
+                match said.kind {
+                    0 => queue.extended(said.n, sent),
+                    1 => queue.is_lost(said.n),
+                    2 if is_mine => post.tells(),
+                    3 if is_mine && listens => {
+                        let owner = mine.iter().zip(&queues).find(|(_, queue)| **queue == post.queue);
+                        post.listens.store(owner.map_or(NOBODY, |(owner, _)| *owner), Relaxed);
+                        post.is_needed();
+                        // it looks once more now that it would be notified
+                        post.tells();
+                    }
+                    4 if is_mine => post.listens.store(NOBODY, Relaxed),
+                    _ => {}
+                }
+            }
+        }
+        for member in &mut *self.members() {
+            member.naps = member.queue.post().naps.load(Relaxed);
+        }
+        self.listens_if(said.iter().any(|it| it.kind == 3), members, tick).await;
+        Some(said)
+    }
+
+    /// Begins to listen where it is asked to, and ends that where no queue of it is left.
+    async fn listens_if(&self, is_asked: bool, members: &[Member], limit: Duration) {
+        let listens = self.listens.load(Relaxed);
+        if is_asked && !listens {
+            // for connections that are made from here on, too
+            self.listens.store(true, Relaxed);
+            drop(self.link.lock().await.query_for("listen requeue", &[], limit).await);
+            // the next tick tells the server
+            self.is_asked();
+        } else if listens
+            && !is_asked
+            && members.iter().all(|it| it.queue.post().listens.load(Relaxed) == NOBODY)
+        {
+            self.listens.store(false, Relaxed);
+            drop(self.link.lock().await.query_for("unlisten requeue", &[], limit).await);
+        }
+    }
+
+    /// Gives back what dead processes had, as long as there is time: they may have had a hundred thousand keys.
+    async fn clears_up(&self, said: &[Said], put_back: &mut usize, end: Instant) {
+        for said in said.iter().filter(|it| it.kind == 5) {
+            let queue = i32::try_from(said.n).unwrap_or(0);
+            let mut more = true;
+            while more {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return;
+                }
+                let most = i32::try_from(*put_back).unwrap_or(i32::MAX);
+                let maintain = "select requeue.maintain($1, $2)";
+                let done = self.link.lock().await.query_for(maintain, &[&queue, &most], left).await;
+                *put_back = if done.is_ok() { MOST.min(*put_back * 2) } else { 1.max(*put_back / 8) };
+                more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= most));
+            }
+        }
+    }
+
+    /// Connects, so that what is wrong is known.
+    pub(crate) async fn connect(&self) -> Result<(), Failed> {
+        self.link.lock().await.connect().await
+    }
+}
+
+/// So long after its last beat a process takes its lease for lost: others have its keys a third later.
+fn safe(queue: &dyn Beats) -> Duration {
+    queue.post().length / 3 * 2
+}
+
+fn read(row: &Row) -> Said {
+    Said { kind: row.get(0), n: row.get(1) }
+}
