@@ -142,14 +142,15 @@ impl Pulse {
             let sent = Instant::now();
             self.soon.store(false, Relaxed);
             self.lanes.rest();
-            let said = self.tick(&members, tick).await;
+            // a call that takes longer than a tick, on a busy machine, is not begun anew each time
+            let said = self.tick(&members, tick, tick.max(shortest / 12)).await;
             // a second is from an answer to the next call
             last = Instant::now();
             failing = said.is_none();
             let Some(said) = said else { continue };
             if !*closing.borrow() {
                 // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
-                self.clears_up(&said, &mut put_back, sent + tick).await;
+                self.clears_up(&said, &mut put_back, last + tick).await;
                 let now = said.iter().find(|it| it.kind == 6).map(|it| it.n);
                 if now.is_some() && now != runs {
                     runs = now;
@@ -164,9 +165,8 @@ impl Pulse {
     }
 
     /// One call for all queues; `None` if it failed.
-    async fn tick(&self, members: &[Member], tick: Duration) -> Option<Vec<Said>> {
+    async fn tick(&self, members: &[Member], tick: Duration, mut limit: Duration) -> Option<Vec<Said>> {
         let sent = Instant::now();
-        let mut limit = tick;
         let (mut owners, mut lengths) = (Vec::new(), Vec::new());
         let (mut queues, mut mine) = (Vec::new(), Vec::new());
         let (mut awake, mut tired) = (Vec::new(), Vec::new());

@@ -265,7 +265,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 }
                 continue;
             }
-            let has_news = self.lease.post.has_news();
+            let has_news = wanted > 0 && self.lease.post.has_news();
             if let Some(until) = self.dry.filter(|until| sent == 0 && !has_news && Instant::now() < *until) {
                 // a worker waits that has ended a run
                 self.waits(&signal, until.saturating_duration_since(Instant::now())).await;

@@ -1458,8 +1458,10 @@ fn e26_what_happens_while_nobody_works_is_caught_up() {
     add(&q, "died");
     q.add_with("timer".to_owned(), Add::after(Duration::from_millis(1))).wait().expect("it is up");
     // a process that died with a run
-    db.sql("insert into requeue.owner(id, queue, name, lease_until) values (-1, 1, 'dead', '-infinity')");
-    db.sql("update requeue.item set state = 2, owner = -1, fence = 0, attempt = 1 where key = 'died'");
+    db.sql(
+        "begin; insert into requeue.owner(id, queue, name, lease_until) values (-1, 1, 'dead', '-infinity');
+         update requeue.item set state = 2, owner = -1, fence = 0, attempt = 1 where key = 'died'; commit",
+    );
     drop((q, pg));
     db.sql("select requeue.add_tx('orders', 'outbox')");
     // it is due, and nobody is there to see that
