@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Json;
 
 /// At most so many triggers are written at once, so that nobody waits for an endless statement.
@@ -356,11 +355,7 @@ impl Default for Written {
 impl Written {
     /// Whether one of the triggers may be at fault: the server can't keep it, or its queue is gone.
     fn is_at_fault(&self) -> bool {
-        match &self.said {
-            Err(Failed::Data(_)) => true,
-            Err(failed) => failed.is(&SqlState::from_code("RQ004")),
-            Ok(_) => false,
-        }
+        matches!(self.said, Err(Failed::Data(_) | Failed::Gone(_)))
     }
 
     /// Writes them anew, half by half and in their order, until those at fault are alone. The others are written without them.
@@ -411,6 +406,7 @@ impl Written {
                     told(Err(match &failed {
                         Failed::Not(why) => Failed::Not(why.to_string().into()),
                         Failed::Data(why) => Failed::Data(why.to_string().into()),
+                        Failed::Gone(why) => Failed::Gone(why.to_string().into()),
                         Failed::Maybe(why) => Failed::Maybe(why.to_string().into()),
                         Failed::LeaseLost => Failed::LeaseLost,
                     }));

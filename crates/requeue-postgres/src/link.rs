@@ -49,6 +49,8 @@ pub(crate) enum Failed {
     Not(BoxError),
     /// Nothing has changed: the server can't keep what it was given.
     Data(BoxError),
+    /// Nothing has changed: the server has no queue of that number.
+    Gone(BoxError),
     /// It may have happened.
     Maybe(BoxError),
     /// The owner, or the run, is not what the caller thinks.
@@ -58,7 +60,7 @@ pub(crate) enum Failed {
 impl From<Failed> for EngineError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Not(why) | Failed::Data(why) => Self::NotApplied(why),
+            Failed::Not(why) | Failed::Data(why) | Failed::Gone(why) => Self::NotApplied(why),
             Failed::Maybe(why) => Self::Unknown(why),
             Failed::LeaseLost => Self::LeaseLost,
         }
@@ -107,7 +109,7 @@ impl Failed {
     /// In words; `None` if the server does what it should.
     pub(crate) fn why(&self) -> Option<String> {
         match self {
-            Self::Not(why) | Self::Data(why) | Self::Maybe(why) => Some(why.to_string()),
+            Self::Not(why) | Self::Data(why) | Self::Gone(why) | Self::Maybe(why) => Some(why.to_string()),
             Self::LeaseLost => None,
         }
     }
@@ -119,6 +121,7 @@ impl Failed {
         };
         match said.code().code() {
             "RQ001" | "RQ002" => Self::LeaseLost,
+            "RQ004" => Self::Gone(words(error)),
             // the session was ended from outside, perhaps between commit and answer
             code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(words(error)),
             // a key that is longer than its index can keep, or what is no value of its type

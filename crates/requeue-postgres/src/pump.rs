@@ -325,7 +325,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     self.lease.pen.arrived();
                     *self.lease.pen.trouble() = failed.why();
                     match failed {
-                        Failed::Not(_) | Failed::Data(_) => {}
+                        Failed::Not(_) | Failed::Data(_) | Failed::Gone(_) => {}
                         Failed::Maybe(_) => {
                             self.most = 1;
                             self.is_unsure();

@@ -112,12 +112,12 @@ begin
       if found then return query select 4, r.q::bigint; end if;
     end if;
   end loop;
-  -- A turn in the future is from before the clock was set back. Ticks are a second apart, and a little less now and then.
   return query select 7, v.oldest::bigint from requeue.version() v;
-  select true into turn from requeue.round x where x.at <= t - interval '0.9 s' or x.at > t;
+  -- A turn in the future is from before the clock was set back. Ticks are a second apart, and a little less now and then.
+  select true into turn from requeue.round x where x.at <= clock_timestamp() - interval '0.9 s' or x.at > clock_timestamp();
   if turn then
-    update requeue.round x set at = t where x.ctid = any(array(select y.ctid from requeue.round y
-      where y.at <= t - interval '0.9 s' or y.at > t for update skip locked));
+    update requeue.round x set at = clock_timestamp() where x.ctid = any(array(select y.ctid from requeue.round y
+      where y.at <= clock_timestamp() - interval '0.9 s' or y.at > clock_timestamp() for update skip locked));
     turn := found;
   end if;
   if turn then
