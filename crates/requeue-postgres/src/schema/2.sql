@@ -11,9 +11,9 @@ do $$ begin
 end $$;
 
 -- The turn. One process a second takes it, whichever comes first: see tick(). `seen` is what renew() has answered last.
-create table requeue.round(
+create table if not exists requeue.round(
   at timestamptz not null default '-infinity',
   seen bigint[]
 ) with (fillfactor = 10);
-create unique index round_is_one_row on requeue.round((true));
-insert into requeue.round default values;
+create unique index if not exists round_is_one_row on requeue.round((true));
+insert into requeue.round default values on conflict do nothing;
