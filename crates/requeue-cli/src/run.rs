@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use requeue::{Metrics as _, Worker};
@@ -139,12 +139,13 @@ fn control(
         Some(Engine::File(_)) => First::Runs,
         Some(Engine::Server(_)) => First::Claims,
     };
-    let worker: Arc<OnceLock<Worker>> = Arc::default();
-    let (workers, in_file) = (Arc::clone(&worker), first_ends == First::Runs);
+    // Gone when it has ended: it has the queue, which closes its file when nobody has it.
+    let started: Arc<Mutex<Option<Arc<Worker>>>> = Arc::default();
+    let (workers, in_file) = (Arc::clone(&started), first_ends == First::Runs);
     let control = Arc::new(Control::new(move |level| {
         if in_file && level >= Level::LastRuns {
             // First: what is ready stays in the file, however much it is.
-            if let Some(worker) = workers.get() {
+            if let Some(worker) = &*workers.lock().unwrap_or_else(PoisonError::into_inner) {
                 drop(worker.stop(Duration::MAX));
             }
             // A queue that is shut down has no timers, and the end of a run would take its key's out of the file.
@@ -234,13 +235,14 @@ fn control(
             log.note(&format!("{scarce}: it goes on as with -j {workers}"));
         }
         let worker = match worker::start(&shop, workers) {
-            Ok(started) => worker.get_or_init(|| started),
+            Ok(worker) => Arc::new(worker),
             Err(e) => {
                 control.raise(Level::Stop);
                 drop(end_progress);
                 return (End::Stopped, Some(limits::no_thread(&e)));
             }
         };
+        *started.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&worker));
         if in_file && control.reached(Level::LastRuns) {
             drop(worker.stop(Duration::MAX));
         }
@@ -255,8 +257,9 @@ fn control(
             }
         }
         keys.ended.store(true, Ordering::Relaxed);
-        see_off(&shop, worker);
+        see_off(&shop, &worker);
         worker.join();
+        *started.lock().unwrap_or_else(PoisonError::into_inner) = None;
         queue.shut_down();
         drop(end_progress);
         let fault = shop.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));

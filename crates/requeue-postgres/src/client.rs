@@ -225,7 +225,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_many<K: Key>(&self, keys: &[K], delay: Option<Duration>, priority: i16) -> Op<()> {
-        self.adds(keys, delay, priority, None)
+        self.adds(keys, None, delay, priority, None)
     }
 
     /// The same, and the keys come again so long after each run, until they are cancelled.
@@ -248,12 +248,38 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Op<()> {
-        self.adds(keys, delay, priority, Some(every))
+        self.adds(keys, None, delay, priority, Some(every))
+    }
+
+    /// [`add_many`](Self::add_many) with a value for each key, as JSON, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_many`](Self::add_many); and a value that is no JSON is refused, with all of them.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("users").add_each(&["u7".to_owned()], &[r#"{"mail":true}"#.to_owned()], None, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_each<K: Key>(
+        &self,
+        keys: &[K],
+        values: &[String],
+        delay: Option<Duration>,
+        priority: i16,
+    ) -> Op<()> {
+        let parsed = values.iter().map(|value| RawValue::from_string(value.clone())).collect();
+        match parsed {
+            Ok(values) => self.adds(keys, Some(values), delay, priority, None),
+            Err(e) => Err(EngineError::NotApplied(e.into())).into(),
+        }
     }
 
     fn adds<K: Key>(
         &self,
         keys: &[K],
+        values: Option<Vec<Box<RawValue>>>,
         delay: Option<Duration>,
         priority: i16,
         every: Option<Duration>,
@@ -273,12 +299,20 @@ impl Client {
         self.with(move |office, queue| {
             Box::pin(async move {
                 let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
+                let mut rest = values.as_deref();
                 for keys in keys.chunks(AT_ONCE) {
                     let groups = groups.as_mut().and_then(Iterator::next);
                     let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
                     let (queues, every) =
                         (vec![queue; keys.len()], every.map(|every| vec![every; keys.len()]));
-                    let values: Option<Vec<Option<Json<&RawValue>>>> = None;
+                    let values = rest.map(|all| {
+                        let (these, others) = all.split_at(keys.len().min(all.len()));
+                        rest = Some(others);
+                        these
+                            .iter()
+                            .map(|value| Some(Json(&**value)))
+                            .collect::<Vec<Option<Json<&RawValue>>>>()
+                    });
                     let params: [&dyn Param; 7] = [&queues, &keys, &delays, &ranks, &values, &every, &groups];
                     let told = office.query(ADD, &params).await?;
                     if every.is_some() && told.iter().any(|row| row.get::<_, i16>(2) == LOCKED) {

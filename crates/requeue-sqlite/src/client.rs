@@ -5,7 +5,8 @@ use crate::letters::{Letter, fold, obey};
 use crate::list::{self, Counts, Order, Pending};
 use crate::lock::Writes;
 use crate::look::Look;
-use crate::rows::{queue_number, wall};
+use crate::rows::{queue_number, rule, wall};
+use crate::schedule::Schedule;
 use crate::schema::{Link, about, not_applied};
 use crate::store;
 use requeue::EngineError;
@@ -13,10 +14,13 @@ use requeue::engine::{Key, Listed};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// So long a process that works has to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
+
+/// So many keys are cancelled in one transaction at most.
+const TOGETHER: usize = 1000;
 
 /// A file as a process has it that does not work on it: it adds, lists, cancels, pauses, beside the one that works or
 /// while there is none.
@@ -143,7 +147,8 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.write(queue, &[&key.to_bytes()], |letter| Letter { delay, priority, ..letter }).map(drop)
+        self.write(queue, &[&key.to_bytes()], None, |_, letter| Letter { delay, priority, ..letter })
+            .map(drop)
     }
 
     /// [`add`](Self::add) for each key, in one transaction: all or none.
@@ -168,7 +173,7 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, |letter| Letter { delay, priority, ..letter })
+        self.add_all(queue, keys, |_, letter| Letter { delay, priority, ..letter })
     }
 
     /// [`add_many`](Self::add_many) for keys that come again so long after each run, as
@@ -195,7 +200,7 @@ impl Client {
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, |letter| Letter { delay, priority, every: Some(every), ..letter })
+        self.add_all(queue, keys, |_, letter| Letter { delay, priority, every: Some(every), ..letter })
     }
 
     /// [`add_many`](Self::add_many) for keys that carry a value, as JSON. Values of a key merge, the older first, in the
@@ -222,25 +227,102 @@ impl Client {
         priority: i16,
     ) -> Result<(), EngineError> {
         let value = Some(value.as_bytes().to_vec());
-        self.add_all(queue, keys, move |letter| Letter { delay, priority, value: value.clone(), ..letter })
+        self.add_all(queue, keys, move |_, letter| Letter { delay, priority, value: value.clone(), ..letter })
+    }
+
+    /// [`add_values`](Self::add_values) with a value for each key, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add_values`](Self::add_values).
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// client.add_each("users", &["u7".to_owned(), "u8".to_owned()], &["1".to_owned(), "2".to_owned()], None, 0)?;
+    /// assert_eq!(client.list("users")?[1].value.as_deref(), Some("2"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_each<K: Key>(
+        &mut self,
+        queue: &str,
+        keys: &[K],
+        values: &[String],
+        delay: Option<Duration>,
+        priority: i16,
+    ) -> Result<(), EngineError> {
+        self.add_all(queue, keys, move |nth, letter| {
+            let value = values.get(nth).map(|value| value.as_bytes().to_vec());
+            Letter { delay, priority, value, ..letter }
+        })
+    }
+
+    /// [`add_many`](Self::add_many) for keys that come at these times, the first of them the next one, until they are
+    /// [cancelled](Self::cancel), and whatever their runs take. Times that come during a run, or while nobody works on the
+    /// queue, are one run.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add); and [`EngineError::NotApplied`] if no such time comes.
+    ///
+    /// ```
+    /// # use requeue_sqlite::{Client, Schedule};
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut client = Client::open(dir.path().join("a.db"))?;
+    /// let workdays: Schedule = "cron 0 18 * * 1-5 Europe/Berlin".parse()?;
+    /// client.add_scheduled("jobs", &["report".to_owned()], &workdays, 0)?;
+    /// assert_eq!(client.list("jobs")?[0].schedule.as_deref(), Some("cron 0 18 * * 1-5 Europe/Berlin"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_scheduled<K: Key>(
+        &mut self,
+        queue: &str,
+        keys: &[K],
+        schedule: &Schedule,
+        priority: i16,
+    ) -> Result<(), EngineError> {
+        let now = SystemTime::now();
+        let first =
+            schedule.next(now).ok_or_else(|| not_applied(format!("{schedule}: this time does not come")))?;
+        let delay = first.duration_since(now).ok();
+        self.add_by(queue, keys, Some(schedule), |_, letter| Letter { delay, priority, ..letter })
     }
 
     fn add_all<K: Key>(
         &self,
         queue: &str,
         keys: &[K],
-        how: impl Fn(Letter) -> Letter,
+        how: impl Fn(usize, Letter) -> Letter,
+    ) -> Result<(), EngineError> {
+        self.add_by(queue, keys, None, how)
+    }
+
+    fn add_by<K: Key>(
+        &self,
+        queue: &str,
+        keys: &[K],
+        schedule: Option<&Schedule>,
+        how: impl Fn(usize, Letter) -> Letter,
     ) -> Result<(), EngineError> {
         let keys: Vec<_> = keys.iter().map(Key::to_bytes).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        self.write(queue, &keys, how).map(drop)
+        self.write(queue, &keys, schedule, how).map(drop)
     }
 
     /// Asks for runs of keys: of the process that works on the queue or, where there is none, in their rows at once.
-    fn write(&self, queue: &str, keys: &[&[u8]], how: impl Fn(Letter) -> Letter) -> Result<(), EngineError> {
+    fn write(
+        &self,
+        queue: &str,
+        keys: &[&[u8]],
+        schedule: Option<&Schedule>,
+        how: impl Fn(usize, Letter) -> Letter,
+    ) -> Result<(), EngineError> {
         let is_told = self.in_turn(queue, true, |begun, number, is_worked_on| {
-            for key in keys {
-                let letter = how(Letter::new(number, "add", key));
+            let rule = schedule.map(|schedule| rule(begun, schedule)).transpose()?;
+            for (nth, key) in keys.iter().enumerate() {
+                let letter = how(nth, Letter::new(number, "add", key));
+                let letter = Letter { every: rule.or(letter.every), ..letter };
                 // only who works on the queue can merge values
                 if is_worked_on || letter.value.is_some() {
                     letter.put(begun)?;
@@ -329,6 +411,32 @@ impl Client {
         Ok(self.ask(queue, "cancel", &key.to_bytes())? == "cancelled")
     }
 
+    /// [`cancel`](Self::cancel) for each key: how many there were of which something was taken away.
+    ///
+    /// # Errors
+    ///
+    /// As for [`cancel`](Self::cancel). Some may be cancelled then.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// let keys = ["a".to_owned(), "b".to_owned()];
+    /// client.add_many("orders", &keys, None, 0)?;
+    /// assert_eq!(client.cancel_many("orders", &keys)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_many<K: Key>(&self, queue: &str, keys: &[K]) -> Result<u64, EngineError> {
+        let mut cancelled = 0;
+        for keys in keys.chunks(TOGETHER) {
+            let keys: Vec<_> = keys.iter().map(Key::to_bytes).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
+            let answers = self.ask_all(queue, "cancel", &keys)?;
+            cancelled += answers.iter().filter(|answer| *answer == "cancelled").count() as u64;
+        }
+        Ok(cancelled)
+    }
+
     /// The key runs now: one that waits, or one that is dead. False if nothing is known of it.
     ///
     /// # Errors
@@ -404,22 +512,37 @@ impl Client {
         answer.parse().map_err(|_| EngineError::Unknown(answer.into()))
     }
 
-    /// Has it done: by the process that works on the queue, or where there is none at once.
     fn ask(&self, queue: &str, what: &str, key: &[u8]) -> Result<String, EngineError> {
+        Ok(self.ask_all(queue, what, &[key])?.pop().unwrap_or_default())
+    }
+
+    /// Has it done for each key, in one transaction: by the process that works on the queue, or where there is none at once.
+    fn ask_all(&self, queue: &str, what: &str, keys: &[&[u8]]) -> Result<Vec<String>, EngineError> {
         let asked = self.in_turn(queue, what == "pause", |begun, number, is_worked_on| {
-            let letter = Letter::new(number, what, key);
-            if is_worked_on {
-                return Ok(Err((number, letter.put(begun)?)));
-            }
-            Ok(Ok(obey(begun, &letter, None)?.unwrap_or_default()))
+            let each = keys.iter().map(|key| {
+                let letter = Letter::new(number, what, key);
+                if is_worked_on {
+                    return Ok(Err(letter.put(begun)?));
+                }
+                Ok(Ok(obey(begun, &letter, None)?.unwrap_or_default()))
+            });
+            Ok((number, each.collect::<rusqlite::Result<Vec<_>>>()?))
         })?;
-        let (number, letter) = match asked {
+        let Some((number, asked)) = asked else {
             // there is no such queue
-            None => return Ok(if what == "purge" { "0" } else { "nothing" }.to_owned()),
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(asked)) => asked,
+            let answer = if what == "purge" { "0" } else { "nothing" };
+            return Ok(vec![answer.to_owned(); keys.len()]);
         };
-        bell::ring(&self.path);
+        if asked.iter().any(Result::is_err) {
+            bell::ring(&self.path);
+        }
+        let answers =
+            asked.into_iter().map(|asked| asked.or_else(|letter| self.answer(queue, number, letter)));
+        answers.collect()
+    }
+
+    /// Waits for the answer to a letter.
+    fn answer(&self, queue: &str, number: i64, letter: i64) -> Result<String, EngineError> {
         let begun = Instant::now();
         loop {
             let answer = "select answer from inbox where id = ?1";

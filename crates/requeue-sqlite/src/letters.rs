@@ -22,13 +22,16 @@ pub(crate) struct Letter {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
     pub(crate) every: Option<Duration>,
+    /// The times that `every` stands for, if it does. It is not written.
+    pub(crate) rule: Option<String>,
     pub(crate) value: Option<Vec<u8>>,
 }
 
 impl Letter {
     pub(crate) fn new(queue: i64, what: &str, key: &[u8]) -> Self {
         let (what, key) = (what.to_owned(), key.to_owned());
-        Self { id: 0, queue, what, at: wall(), key, delay: None, priority: 0, every: None, value: None }
+        let at = wall();
+        Self { id: 0, queue, what, at, key, delay: None, priority: 0, every: None, rule: None, value: None }
     }
 
     /// The trigger that this asks for.
@@ -71,7 +74,8 @@ pub(crate) fn unread(
     for queue in queues {
         // all of them to one queue stand together in the index
         let mut letters = connection.prepare_cached(
-            "select id, queue, what, at, key, delay, priority, every, value from inbox
+            "select id, queue, what, at, key, delay, priority, every, value,
+                 (select text from rule where rule.id = every - (1 << 62)) from inbox
              where answer is null and queue = ?1 and (?2 or what <> 'add') order by id limit ?3",
         )?;
         let letters = letters.query_map(params![queue, !closed.contains(queue), most as i64], |row| {
@@ -85,6 +89,7 @@ pub(crate) fn unread(
                 priority: row.get(6)?,
                 every: row.get::<_, Option<i64>>(7)?.map(duration),
                 value: row.get(8)?,
+                rule: row.get(9)?,
             })
         })?;
         for letter in letters {

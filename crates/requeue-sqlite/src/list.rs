@@ -71,7 +71,9 @@ impl Pending {
             _ => None,
         };
         known.priority = known.priority.max(letter.priority);
-        known.every = letter.every.or(known.every);
+        if letter.every.is_some() {
+            (known.every, known.rule) = (letter.every, letter.rule);
+        }
         known.value = letter.value.or(known.value.take());
     }
 
@@ -97,7 +99,9 @@ impl Pending {
         listed.due_in = listed.due_in.into_iter().chain(left).min();
         listed.error = None;
         listed.priority = listed.priority.max(letter.priority);
-        listed.every = letter.every.or(listed.every);
+        if letter.every.is_some() {
+            (listed.every, listed.schedule) = comes_again(letter.every, letter.rule.clone());
+        }
         let value = letter.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned());
         listed.value = listed.value.or(value);
         Some(listed)
@@ -217,12 +221,15 @@ pub(crate) fn state(
     now: Wall,
 ) -> rusqlite::Result<Option<Listed>> {
     let columns = "key, ready, due, failures, attempt, priority, value, first, dead, error";
+    let rule =
+        if version >= 3 { "(select text from rule where rule.id = every - (1 << 62))" } else { "null" };
     let row = if version >= 2 {
         format!(
-            "select {columns}, every from item left join schedule using (queue, key) where queue = ?1 and key = ?2"
+            "select {columns}, every, {rule} from item left join schedule using (queue, key)
+             where queue = ?1 and key = ?2"
         )
     } else {
-        format!("select {columns}, null from item where queue = ?1 and key = ?2")
+        format!("select {columns}, null, null from item where queue = ?1 and key = ?2")
     };
     let mut row = connection.prepare_cached(&row)?;
     let listed = row.query_row(params![queue, key], |row| read(row, now)).optional()?;
@@ -254,8 +261,14 @@ fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
     listed.value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
     listed.age = since(row.get(7)?, now);
     listed.error = row.get(9)?;
-    listed.every = row.get::<_, Option<i64>>(10)?.map(duration);
+    let every = row.get::<_, Option<i64>>(10)?.map(duration);
+    (listed.every, listed.schedule) = comes_again(every, row.get(11)?);
     Ok(listed)
+}
+
+/// So long after each run, or at the times of a rule.
+fn comes_again(every: Option<Duration>, rule: Option<String>) -> (Option<Duration>, Option<String>) {
+    if rule.is_some() { (None, rule) } else { (every, None) }
 }
 
 /// How many keys do what.

@@ -4,7 +4,8 @@ use crate::answer::Writing;
 use crate::key;
 use crate::letters::Letter;
 use crate::lock;
-use crate::rows::{Clocks, EndRow, Image, MergeBytes, Place, Stored, TriggerRow, Wall, wall};
+use crate::rows::{Clocks, EndRow, Image, MergeBytes, Place, Stored, TriggerRow, Wall, micros, wall};
+use crate::schedule::{RULES, Rule};
 use crate::store::{Claimed, Store};
 use crate::writer::{Intake, Obeyed, Told, Writer};
 use requeue::engine::{Answer, Asked, Front, Journal, Key, Known, Source};
@@ -405,12 +406,16 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
             }
             Ok(())
         })?;
-        for (key, every) in store.schedule(number)? {
+        for (key, every, rule) in store.schedule(number)? {
             let Ok(key) = K::from_bytes(key) else { continue };
-            self.pen.runs().every.insert(key.clone(), every);
-            if self.front.state(&key).is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
+            let known = self.front.state(&key);
+            let due = known.as_ref().and_then(|known| known.waiting_until);
+            let due = due.map_or(wall_now, |due| wall_now.saturating_add(micros(clocks.until(due))));
+            self.pen.runs().set_every(&key, every, Rule::stored(rule.as_deref(), due));
+            if known.is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
                 // its last run ended, and the process before the next was noted
-                self.pen.comes_again(&key, None);
+                let next = self.pen.runs().next(&key, wall_now, wall_now).filter(|_| rule.is_some());
+                self.pen.comes_again(&key, next);
             }
         }
         if store.is_paused(number)? {
@@ -516,8 +521,9 @@ struct Pen<K: Key, V> {
 struct Runs<K> {
     /// Why the runs give up that are about to end.
     giving_up: HashMap<K, String>,
-    /// The keys that come again so long after each run.
+    /// The keys that come again so long after each run, or at the times of a rule.
     every: HashMap<K, Duration>,
+    rules: HashMap<K, Rule>,
     /// The keys that run, and since when.
     begun: HashMap<K, Begun>,
     /// Keys that others see as running, and whose runs are over.
@@ -526,7 +532,32 @@ struct Runs<K> {
 
 impl<K> Default for Runs<K> {
     fn default() -> Self {
-        Self { giving_up: HashMap::new(), every: HashMap::new(), begun: HashMap::new(), over: Vec::new() }
+        Self {
+            giving_up: HashMap::new(),
+            every: HashMap::new(),
+            rules: HashMap::new(),
+            begun: HashMap::new(),
+            over: Vec::new(),
+        }
+    }
+}
+
+impl<K: Key> Runs<K> {
+    /// The key comes again so long after each run, or at the times of a rule.
+    fn set_every(&mut self, key: &K, every: Duration, rule: Option<Rule>) {
+        self.every.insert(key.clone(), every);
+        match rule {
+            Some(rule) => self.rules.insert(key.clone(), rule),
+            None => self.rules.remove(key),
+        };
+    }
+
+    /// In how long the key comes again whose run began then; `None` if it does not.
+    fn next(&mut self, key: &K, began: Wall, now: Wall) -> Option<Duration> {
+        match self.rules.get_mut(key) {
+            Some(rule) => rule.next(began, now),
+            None => self.every.get(key).copied().filter(|every| micros(*every) < RULES),
+        }
     }
 }
 
@@ -595,7 +626,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Pen<K, V> {
 
     /// The key does not come again after its runs any more. False if it did not anyway.
     fn unschedule(&self, key: &K) -> bool {
-        let known = self.runs().every.remove(key).is_some();
+        let mut runs = self.runs();
+        let known = runs.every.remove(key).is_some();
+        runs.rules.remove(key);
+        drop(runs);
         if known {
             self.writer.push_unscheduled(self.place(key));
         }
@@ -609,13 +643,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         let held = known.as_ref().is_some_and(|known| known.held);
         let mut runs = self.runs();
         let dead = if held { None } else { runs.giving_up.remove(key) };
-        let every = runs.every.get(key).copied();
-        if !held && runs.begun.remove(key).is_some_and(|begun| begun.is_shown) {
+        let begun = if held { None } else { runs.begun.remove(key) };
+        if begun.as_ref().is_some_and(|begun| begun.is_shown) {
             runs.over.push(key.clone());
         }
-        drop(runs);
         // One that failed comes again by its back-off, and one that is ready runs first.
         let is_over = !held && known.as_ref().is_none_or(|known| known.failures == 0 && !known.ready);
+        let now = (self.clocks.wall)();
+        let next = if is_over { runs.next(key, begun.map_or(now, |begun| begun.at), now) } else { None };
+        drop(runs);
         let image = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
             // what can't be written can't have been added
             let value = value.and_then(|value| key::encode(value).ok());
@@ -628,8 +664,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
             applied,
             clocks: self.clocks.clone(),
         });
-        if let (true, Some(every)) = (is_over, every) {
-            self.comes_again(key, Some(every));
+        if next.is_some() {
+            self.comes_again(key, next);
         }
     }
 
@@ -642,7 +678,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
     }
 
     fn fence(&self, key: &K) -> Fence {
-        let begun = Begun { at: wall(), is_shown: false };
+        let begun = Begun { at: (self.clocks.wall)(), is_shown: false };
         let mut runs = self.runs();
         let is_first = runs.begun.is_empty();
         runs.begun.insert(key.clone(), begun);
@@ -825,7 +861,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             Box::new(move |written| {
                 let applied = match written {
                     Err(error) => Err(AddFailed { key, value, error }),
-                    Ok(()) => queue.apply_every(key, value, asked, ticket, every),
+                    Ok(()) => queue.apply_every(key, value, asked, ticket, every, None),
                 };
                 tells.tell(applied);
             })
@@ -1351,9 +1387,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         asked: Asked,
         ticket: u64,
         every: Option<Duration>,
+        rule: Option<Rule>,
     ) -> Result<Added, AddFailed<K, V>> {
         if let Some(every) = every {
-            self.inner.pen.runs().every.insert(key.clone(), every);
+            self.inner.pen.runs().set_every(&key, every, rule);
         }
         self.apply(key, value, asked, ticket)
     }
@@ -1402,10 +1439,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
         let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
         let asked = Asked { delay, priority };
-        let (queue, every) = (Queue { inner: self }, *every);
+        let due = (*at).saturating_add(letter.delay.map_or(0, micros));
+        let (rule, every) = (Rule::stored(letter.rule.as_deref(), due), *every);
+        let queue = Queue { inner: self };
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
-                drop(queue.apply_every(known, value, asked, ticket, every));
+                drop(queue.apply_every(known, value, asked, ticket, every, rule));
             }
         };
         Ok((row, Box::new(told)))

@@ -1,5 +1,6 @@
 //! The rows of the file: how keys, triggers and ends of runs are written and read.
 
+use crate::schedule::{RULES, Schedule};
 use crate::store::Failed;
 use requeue::{EngineError, Instant};
 use rusqlite::types::FromSql;
@@ -222,6 +223,13 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
         begun.prepare_cached(scheduled)?.execute(params![queue, key, micros(*every)])?;
     }
     Ok(())
+}
+
+/// What stands in `every` for a key that comes again at these times.
+pub(crate) fn rule(begun: &Connection, schedule: &Schedule) -> rusqlite::Result<Duration> {
+    let number = "insert into rule(text) values(?1) on conflict(text) do update set text = text returning id";
+    let number: Option<i64> = written(begun, number, [schedule.to_string()])?;
+    number.map(|number| duration(RULES + number)).ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
 /// The key does not come again after its runs any more. False if it did not anyway.

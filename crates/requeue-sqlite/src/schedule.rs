@@ -1,5 +1,6 @@
 //! Times at which a key comes again.
 
+use crate::rows::{Wall, micros};
 use cronexpr::{Crontab, MakeTimestamp};
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::DateTimeParser;
@@ -7,7 +8,10 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp, Zoned};
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// From here on `every` of a row is not the time between two runs, in microseconds, but the number of a rule.
+pub(crate) const RULES: i64 = 1 << 62;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -169,6 +173,35 @@ fn local_zone() -> String {
     now.time_zone().iana_name().map_or_else(|| now.offset().to_string(), str::to_owned)
 }
 
+/// The times at which a key comes again, and the one for which its timer is set.
+pub(crate) struct Rule {
+    schedule: Schedule,
+    due: Wall,
+}
+
+/// A timer may end so much before its time of day, where the clock was set back by a little.
+const EARLY: i64 = 1_000_000;
+
+impl Rule {
+    /// A rule of a file. Without a zone that this system knows its times are those of UTC.
+    pub(crate) fn stored(text: Option<&str>, due: Wall) -> Option<Self> {
+        let text = text?;
+        let in_utc = || format!("{} UTC", text.rsplit_once(' ')?.0).parse().ok();
+        let schedule = text.parse().ok().or_else(in_utc)?;
+        Some(Self { schedule, due })
+    }
+
+    /// In how long the next time is, after a run that began then: zero if it has come meanwhile. `None` if there is none.
+    pub(crate) fn next(&mut self, began: Wall, now: Wall) -> Option<Duration> {
+        // a run that was asked for by hand stands for no later time
+        let stands_for = if (0..=EARLY).contains(&(self.due - began)) { self.due } else { began };
+        let instant = |at: Wall| UNIX_EPOCH.checked_add(Duration::from_micros(u64::try_from(at).ok()?));
+        let next = self.schedule.next(instant(stands_for)?)?;
+        self.due = micros(next.duration_since(UNIX_EPOCH).ok()?);
+        Some(Duration::from_micros(u64::try_from(self.due - now).unwrap_or(0)))
+    }
+}
+
 impl FromStr for Schedule {
     type Err = String;
 
@@ -281,5 +314,29 @@ mod tests {
             let said = text.parse::<Schedule>().unwrap_err();
             assert!(said.contains(why) && !said.contains('\n'), "{text}: {said}");
         }
+    }
+
+    fn wall(instant: &str) -> Wall {
+        instant.parse::<Timestamp>().unwrap().as_microsecond()
+    }
+
+    #[test]
+    fn e37_the_next_time_is_after_the_beginning_of_a_run_however_long_that_takes() {
+        let daily = "at 2030-03-01T18:00:00+00:00[UTC] every 86400s";
+        let after = |began: &str, ended: &str| {
+            let mut rule = Rule::stored(Some(daily), wall("2030-03-05T18:00:00Z")).unwrap();
+            let now = wall(ended);
+            let next = rule.next(wall(began), now).unwrap();
+            Timestamp::from_microsecond(now + micros(next)).unwrap().to_string()
+        };
+        assert_eq!(after("2030-03-05T18:00:01Z", "2030-03-05T23:00:00Z"), "2030-03-06T18:00:00Z");
+        assert_eq!(
+            after("2030-03-05T17:59:59.5Z", "2030-03-05T17:59:59.9Z"),
+            "2030-03-06T18:00:00Z",
+            "early"
+        );
+        assert_eq!(after("2030-03-05T12:00:00Z", "2030-03-05T12:01:00Z"), "2030-03-05T18:00:00Z", "by hand");
+        // what came meanwhile is one run, now
+        assert_eq!(after("2030-03-05T18:00:01Z", "2030-03-09T11:00:00Z"), "2030-03-09T11:00:00Z");
     }
 }

@@ -38,6 +38,11 @@ create table runner(
     pid integer not null,
     at integer not null     -- since when, in microseconds since 1970
 ) strict;
+-- Times at which keys come again, as `Schedule` reads them: `every` of an inbox or a schedule is 2^62 and the number here.
+create table rule(
+    id integer primary key,
+    text text not null unique
+) strict;
 ",
 ];
 

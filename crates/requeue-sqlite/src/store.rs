@@ -335,11 +335,18 @@ impl Store {
         Ok(last)
     }
 
-    /// The keys of a queue that come again after each run, and after how long.
-    pub(crate) fn schedule(&mut self, queue: i64) -> Result<Vec<(Vec<u8>, Duration)>, EngineError> {
+    /// The keys of a queue that come again, after how long or at which times.
+    pub(crate) fn schedule(
+        &mut self,
+        queue: i64,
+    ) -> Result<Vec<(Vec<u8>, Duration, Option<String>)>, EngineError> {
         self.read_with(|connection| {
-            let mut schedule = connection.prepare("select key, every from schedule where queue = ?1")?;
-            let schedule = schedule.query_map([queue], |row| Ok((row.get(0)?, duration(row.get(1)?))))?;
+            let mut schedule = connection.prepare(
+                "select key, every, (select text from rule where rule.id = every - (1 << 62)) from schedule
+                 where queue = ?1",
+            )?;
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, duration(row.get(1)?), row.get(2)?));
+            let schedule = schedule.query_map([queue], read)?;
             schedule.collect()
         })
     }

@@ -156,6 +156,8 @@ pub struct Listed {
     pub error: Option<String>,
     /// So long after each run it comes again, until it is cancelled.
     pub every: Option<Duration>,
+    /// At these times it comes again, until it is cancelled: as text.
+    pub schedule: Option<String>,
     /// On a server, the process that has the key while it is held; [`age`](Self::age) is for how long.
     pub holder: Option<Holder>,
 }
@@ -212,6 +214,7 @@ impl Listed {
             age,
             error: None,
             every: None,
+            schedule: None,
             holder: None,
         }
     }

@@ -6,10 +6,11 @@ use std::os::fd::BorrowedFd;
 
 use memchr::memchr_iter;
 use requeue::EngineError;
+use requeue_sqlite::Schedule;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::args::Add;
+use super::args::{Add, value};
 use super::at;
 use super::plain;
 use super::store::Store;
@@ -24,9 +25,13 @@ pub(super) struct Adding<'a> {
     client: &'a mut Store,
     queue: &'a str,
     how: &'a Add,
+    /// In a file, times at which the keys come again.
+    schedule: Option<Schedule>,
     /// What the numbers count.
     unit: &'static str,
     batch: Vec<Vec<u8>>,
+    /// Those of the batch, if its keys have some.
+    values: Vec<String>,
     /// The number of the first line that stands in the batch.
     first: u64,
     /// So many lines were taken.
@@ -62,9 +67,26 @@ impl fmt::Display for Broken {
 }
 
 impl<'a> Adding<'a> {
-    pub(super) fn new(client: &'a mut Store, queue: &'a str, how: &'a Add) -> Self {
+    pub(super) fn new(
+        client: &'a mut Store,
+        queue: &'a str,
+        how: &'a Add,
+        schedule: Option<Schedule>,
+    ) -> Self {
         let unit = if how.keys.is_empty() { "line" } else { "key" };
-        Self { client, queue, how, unit, batch: Vec::new(), first: 1, taken: 0, added: 0, refused: 0 }
+        Self {
+            client,
+            queue,
+            how,
+            schedule,
+            unit,
+            batch: Vec::new(),
+            values: Vec::new(),
+            first: 1,
+            taken: 0,
+            added: 0,
+            refused: 0,
+        }
     }
 
     /// Notes a key, and writes if there are enough of them. One that the engine does not keep is named, and the others are
@@ -75,6 +97,14 @@ impl<'a> Adding<'a> {
     /// As for [`write`](Self::write).
     pub(super) fn take(&mut self, key: Vec<u8>) -> Result<(), Broken> {
         self.taken += 1;
+        let (key, value) = match self.value(key) {
+            Ok(read) => read,
+            Err(why) => {
+                refuse(1, &why);
+                self.refused += 1;
+                return Ok(());
+            }
+        };
         if let Some(longest) = self.client.longest_key().filter(|longest| key.len() > *longest) {
             let (name, length) = (crate::show::key(&key), key.len());
             refuse(1, &format!("{name}: this key has {length} bytes, and a server keeps {longest} at most"));
@@ -85,7 +115,22 @@ impl<'a> Adding<'a> {
             self.first = self.taken;
         }
         self.batch.push(key);
+        self.values.extend(value);
         if self.batch.len() >= AT_ONCE { self.write() } else { Ok(()) }
+    }
+
+    /// The key of a line, and its value.
+    fn value(&self, mut line: Vec<u8>) -> Result<(Vec<u8>, Option<String>), String> {
+        if !self.how.values {
+            return Ok((line, self.how.value.clone()));
+        }
+        let unit = format!("{} {}", self.unit, self.taken);
+        let tab = memchr::memchr(b'\t', &line)
+            .ok_or_else(|| format!("{unit}: there is no tab and no value behind the key"))?;
+        let text = line.split_off(tab + 1);
+        line.pop();
+        let text = String::from_utf8(text).map_err(|_| format!("{unit}: the value is no UTF-8"))?;
+        Ok((line, Some(value(&text).map_err(|why| format!("{unit}: {why}"))?)))
     }
 
     /// Writes what is noted.
@@ -98,12 +143,24 @@ impl<'a> Adding<'a> {
             return Ok(());
         }
         let Add { every, after, at, priority, group_by, .. } = self.how;
-        let delay = at.map(at::delay).or(*after);
-        let written = self.client.add(self.queue, &self.batch, *every, delay, *priority, group_by.as_ref());
+        let delay = at.as_ref().map(at::delay).or(*after);
+        let written = match &self.schedule {
+            Some(schedule) => self.client.add_scheduled(self.queue, &self.batch, schedule, *priority),
+            None if !self.values.is_empty() => self.client.add_each(
+                self.queue,
+                &self.batch,
+                &self.values,
+                delay,
+                *priority,
+                group_by.as_ref(),
+            ),
+            None => self.client.add(self.queue, &self.batch, *every, delay, *priority, group_by.as_ref()),
+        };
         match written {
             Ok(()) => {
                 self.added += self.batch.len() as u64;
                 self.batch.clear();
+                self.values.clear();
                 Ok(())
             }
             Err(e) => {

@@ -4,9 +4,9 @@ use std::io::ErrorKind::NotFound;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
+use jiff::Zoned;
 use requeue_postgres::Postgres;
-use requeue_sqlite::Client;
+use requeue_sqlite::{Client, Schedule};
 
 use super::at;
 use super::plain;
@@ -48,11 +48,15 @@ pub(crate) enum Command {
     State(OneKey),
 
     #[command(
-        about = "Take away what asks for a run of a key; a run that is on goes on",
-        long_about = "Take away what asks for a run of a key; a run that is on goes on. The status is 1 if there was nothing.",
+        about = "Take away what asks for a run of a key, or of many; a run that is on goes on",
+        long_about = "Take away what asks for a run of a key; a run that is on goes on. The status is 1 if there was nothing.\n\n\
+                      With --prefix or --all that is done for many keys: those that are ready, wait for a time or a retry, come again by \
+                      themselves, or run and are to run once more. First they are counted. On a terminal it is asked whether they are to be \
+                      cancelled; elsewhere nothing is cancelled without --yes or --expect N, and the status is 1. Keys that gave up are removed \
+                      by `requeue purge`.",
         after_help = ENGINES
     )]
-    Cancel(OneKey),
+    Cancel(Cancel),
 
     #[command(
         about = "Let a key run now that waits, or whose last run gave up",
@@ -129,6 +133,7 @@ Examples:
   requeue add order-4711
   requeue add --after 30m order-4712
   requeue add --at 18:00 --every 1d report
+  requeue add --cron '0 18 * * 1-5' report
   requeue ls";
 
 /// The engine that is named so, or by the environment.
@@ -230,17 +235,29 @@ pub(crate) struct Add {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
     pub(crate) after: Option<Duration>,
 
-    /// At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)
+    /// At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
-    pub(crate) at: Option<Timestamp>,
+    pub(crate) at: Option<Zoned>,
 
-    /// And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now
+    /// And again, until the key is cancelled; also over restarts. In a file with --at: at that time and every DURATION from then on, whatever runs take; whole days are days of the calendar, so that 18:00 stays 18:00 where clocks change. Without --at, and on a server: so long after the end of each run, the first of them now or --after. What was missed while nobody worked on the queue, or during a run, is one run
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
     pub(crate) every: Option<Duration>,
+
+    /// In a file: at the times of this cron expression (minute, hour, day of the month, month, day of the week, and a time zone if it is not yours), such as '0 18 * * 1-5', until the key is cancelled. A time that clocks leave out as they change comes as much later, and one that they show twice comes once; where minute or hour begin with * it comes whenever clocks show it
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = cron, conflicts_with_all = ["after", "at", "every"])]
+    pub(crate) cron: Option<Schedule>,
 
     /// Higher ones run first, in a queue that has priorities
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i16,
+
+    /// The runs of the keys get this value, as JSON; values of a key that come before its run are all given to it
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = value, conflicts_with_all = ["every", "cron", "values"])]
+    pub(crate) value: Option<String>,
+
+    /// A line of standard input is a key, a tab and a value, as JSON. A line without one is named, and the others are added
+    #[arg(long, conflicts_with_all = ["every", "cron", "keys"])]
+    pub(crate) values: bool,
 
     /// On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
@@ -257,6 +274,42 @@ pub(crate) struct Add {
     /// The keys; without any, the lines of standard input
     #[arg(value_name = "KEY")]
     pub(crate) keys: Vec<std::ffi::OsString>,
+}
+
+impl Add {
+    /// The times at which the keys come again, if these do not depend on the ends of runs.
+    ///
+    /// # Errors
+    ///
+    /// They are too far away for a calendar.
+    pub(crate) fn schedule(&self) -> Result<Option<Schedule>, String> {
+        match (&self.cron, &self.at, self.every) {
+            (Some(cron), ..) => Ok(Some(cron.clone())),
+            (None, Some(at), Some(every)) => {
+                format!("at {at} every {}s", every.as_secs_f64()).parse().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Reads a value: JSON, of which nothing is changed.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn value(text: &str) -> Result<String, String> {
+    let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(text);
+    parsed
+        .map(|value| value.get().to_owned())
+        .map_err(|e| format!("it is no JSON: {e}; text stands in double quotes"))
+}
+
+fn cron(text: &str) -> Result<Schedule, String> {
+    format!("cron {text}").parse().map_err(|why: String| {
+        // the parser of the command line has named it
+        why.split_once(": ").map_or_else(|| why.clone(), |(_, why)| why.to_owned())
+    })
 }
 
 /// `requeue pause`, `requeue resume`
@@ -281,6 +334,33 @@ pub(crate) struct OneKey {
     pub(crate) key: std::ffi::OsString,
 }
 
+/// `requeue cancel`
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// The key
+    #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
+    pub(crate) key: Option<std::ffi::OsString>,
+
+    /// All keys that begin with PREFIX
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all")]
+    pub(crate) prefix: Option<std::ffi::OsString>,
+
+    /// All keys of the queue
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// With --prefix or --all, do not ask
+    #[arg(long, short = 'y', conflicts_with = "key")]
+    pub(crate) yes: bool,
+
+    /// With --prefix or --all, cancel the keys if there are N
+    #[arg(long, value_name = "N", conflicts_with_all = ["yes", "key"])]
+    pub(crate) expect: Option<u64>,
+}
+
 /// `requeue ls`
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
@@ -291,12 +371,16 @@ pub(crate) struct Ls {
     #[arg(long)]
     pub(crate) dead: bool,
 
-    /// The names of the queues
+    /// Only keys that run now
     #[arg(long, conflicts_with = "dead")]
+    pub(crate) running: bool,
+
+    /// The names of the queues
+    #[arg(long, conflicts_with_all = ["dead", "running"])]
     pub(crate) queues: bool,
 
     /// On a server, the groups that are paused or have a weight or a cap of their own
-    #[arg(long, conflicts_with_all = ["dead", "queues"])]
+    #[arg(long, conflicts_with_all = ["dead", "queues", "running"])]
     pub(crate) groups: bool,
 }
 

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 /// Reads a time that is still to come.
@@ -10,30 +12,34 @@ use jiff::{Timestamp, Zoned};
 /// # Errors
 ///
 /// What it is instead.
-pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse(text: &str) -> Result<Zoned, String> {
     let now = Zoned::now();
     let at = read(text, &now)?;
-    if at <= now.timestamp() {
-        return Err(format!("{at} has passed"));
+    if at <= now {
+        return Err(format!("{} has passed", at.timestamp()));
     }
     Ok(at)
 }
 
-fn read(text: &str, now: &Zoned) -> Result<Timestamp, String> {
-    let local = |at: DateTime| at.to_zoned(now.time_zone().clone()).map(|at| at.timestamp());
+fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
+    let local = |at: DateTime| at.to_zoned(now.time_zone().clone());
     // A date alone would be midnight, which nobody means.
     let has_time = text.contains(':');
-    if let Some(at) = text.parse::<Timestamp>().ok().filter(|_| has_time) {
+    if let Some(at) = text.parse::<Zoned>().ok().filter(|_| has_time) {
         return Ok(at);
     }
-    let read = || -> Result<Timestamp, jiff::Error> {
+    if let Some(at) = text.parse::<Timestamp>().ok().filter(|_| has_time) {
+        let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
+        return Ok(at.to_zoned(offset.map_or(TimeZone::UTC, TimeZone::fixed)));
+    }
+    let read = || -> Result<Zoned, jiff::Error> {
         // A time is read out of a date and time as well, so that is the second to be tried.
         if let Ok(at) = text.parse::<DateTime>() {
             return local(at);
         }
         let time = text.parse::<Time>()?;
         let today = local(now.date().to_datetime(time))?;
-        let is_over = today <= now.timestamp();
+        let is_over = today <= *now;
         if is_over { local(now.date().tomorrow()?.to_datetime(time)) } else { Ok(today) }
     };
     // the largest `Timestamp` is in the evening of that day
@@ -42,8 +48,8 @@ fn read(text: &str, now: &Zoned) -> Result<Timestamp, String> {
 }
 
 /// How long it is until then.
-pub(crate) fn delay(at: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
+pub(crate) fn delay(at: &Zoned) -> Duration {
+    Duration::try_from(at.timestamp().duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
 }
 
 #[cfg(test)]
@@ -53,7 +59,7 @@ mod tests {
     #[test]
     fn times_are_local_but_where_they_say_otherwise() {
         let now: Zoned = "2030-03-30T12:00[+01:00]".parse().unwrap();
-        let read = |text: &str| read(text, &now).map(|at| at.to_string());
+        let read = |text: &str| read(text, &now).map(|at| at.timestamp().to_string());
         let well = [
             ("18:00", "2030-03-30T17:00:00Z"),
             ("18:00:30", "2030-03-30T17:00:30Z"),
@@ -63,6 +69,7 @@ mod tests {
             ("2031-12-24 18:00:01", "2031-12-24T17:00:01Z"),
             ("2031-12-24T18:00:00Z", "2031-12-24T18:00:00Z"),
             ("2031-12-24T18:00:00-08:00", "2031-12-25T02:00:00Z"),
+            ("2031-12-24T18:00:00[Europe/Berlin]", "2031-12-24T17:00:00Z"),
         ];
         for (text, at) in well {
             assert_eq!(read(text), Ok(at.to_owned()), "{text}");

@@ -3,6 +3,7 @@
 mod add;
 mod args;
 mod at;
+mod cancel;
 mod store;
 mod top;
 
@@ -102,7 +103,7 @@ pub(crate) fn run(command: Command) -> u8 {
         Command::Add(args) => add(&args),
         Command::Ls(args) => ls(&args),
         Command::State(args) => state(args),
-        Command::Cancel(args) => cancel(args),
+        Command::Cancel(args) => cancel::cancel(args),
         Command::Retry(args) => retry(args),
         Command::Pause(args) => pauses(args, true),
         Command::Resume(args) => pauses(args, false),
@@ -125,12 +126,18 @@ fn add(args: &Add) -> u8 {
         if args.group_by.is_some() && !client.keeps_groups() {
             return Err(no_groups("--group-by"));
         }
+        let schedule = args.schedule().map_err(|why| Ended::With(USAGE, why))?;
+        if args.cron.is_some() && !client.keeps_schedules() {
+            let why = "--cron: a server keeps no times of the calendar: use a file, or have cron itself call `requeue add`";
+            return Err(Ended::With(USAGE, why.to_owned()));
+        }
+        let schedule = schedule.filter(|_| client.keeps_schedules());
         if args.make || name == DEFAULT {
             client.make(name).map_err(|e| Ended::With(1, plain(&e)))?;
         } else {
             client.takes_keys(name).map_err(|e| Ended::With(1, plain(&e)))?;
         }
-        let mut adding = Adding::new(client, name, args);
+        let mut adding = Adding::new(client, name, args, schedule);
         let done = if args.keys.is_empty() {
             adding.read(if args.null { b'\0' } else { b'\n' })
         } else {
@@ -171,7 +178,8 @@ fn ls(args: &Ls) -> u8 {
             return Ok(0);
         }
         client.list(name, |key| {
-            if !args.dead || key.status == Status::Dead || key.error.is_some() {
+            let is_dead = key.status == Status::Dead || key.error.is_some();
+            if (!args.dead || is_dead) && (!args.running || key.status == Status::Held) {
                 tell(out, &key, args.queue.place.json)?;
             }
             Ok(())
@@ -199,23 +207,6 @@ fn unknown(out: &mut dyn Write, as_json: bool) -> Result<u8, Ended> {
         writeln!(out, "unknown")?;
     }
     Ok(1)
-}
-
-fn cancel(args: OneKey) -> u8 {
-    let OneKey { queue, key } = args;
-    with(&queue, Makes::Changes, |client, name, out| {
-        let key = key.into_vec();
-        if client.cancel(name, &key)? {
-            return done(out, "cancelled", queue.place.json);
-        }
-        let is_held = client.state(name, &key)?.is_some_and(|known| known.status == Status::Held);
-        if is_held && !queue.place.json {
-            let key = quoted(&key);
-            writeln!(out, "nothing to cancel: {key} is running, and no further run is asked for")?;
-            return Ok(1);
-        }
-        unknown(out, queue.place.json)
-    })
 }
 
 fn retry(args: OneKey) -> u8 {
@@ -424,7 +415,7 @@ fn word(status: Status) -> &'static str {
 
 fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
     let Listed {
-        status, dirty, due_in, failures, attempt, priority, value, age, error, every, holder, ..
+        status, dirty, due_in, failures, attempt, priority, value, age, error, every, schedule, holder, ..
     } = key;
     let status = word(*status);
     if as_json {
@@ -433,10 +424,11 @@ fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
         let error = error.as_deref().map_or("null".to_owned(), json);
         let every = every.map_or("null".to_owned(), |every| every.as_secs_f64().to_string());
         let holder = holder.as_ref().map_or("null".to_owned(), |it| format!("{{{}}}", who(Some(it))));
+        let schedule = schedule.as_deref().map_or("null".to_owned(), json);
         return writeln!(
             out,
             "{{{},\"status\":\"{status}\",\"dirty\":{dirty},\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
-             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every},\"holder\":{holder}}}",
+             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every},\"schedule\":{schedule},\"holder\":{holder}}}",
             json_key(&key.key),
             age.as_secs_f64(),
         );
@@ -453,6 +445,9 @@ fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
     }
     if let Some(every) = every {
         write!(out, "  every {}", duration::show(*every))?;
+    }
+    if let Some(schedule) = schedule {
+        write!(out, "  {schedule}")?;
     }
     if *failures > 0 {
         write!(out, "  {failures} failed")?;

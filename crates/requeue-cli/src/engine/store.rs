@@ -6,10 +6,13 @@ use std::time::Duration;
 use requeue::EngineError;
 use requeue::engine::Listed;
 use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process};
-use requeue_sqlite::Client;
+use requeue_sqlite::{Client, Schedule};
 
 use crate::group_by::GroupBy;
 use crate::show::quoted;
+
+/// So many calls to a server are on their way at once.
+const ON_THE_WAY: usize = 64;
 
 /// An engine, opened.
 #[derive(Debug)]
@@ -109,6 +112,64 @@ impl Store {
                 added.wait()
             }
         }
+    }
+
+    /// Adds keys that come at these times. Only a file keeps them.
+    pub(crate) fn add_scheduled(
+        &mut self,
+        queue: &str,
+        keys: &[Vec<u8>],
+        schedule: &Schedule,
+        priority: i16,
+    ) -> Asked<()> {
+        match self {
+            Self::File(file) => file.add_scheduled(queue, keys, schedule, priority),
+            Self::Server(_) => Err(EngineError::NotApplied("a server keeps no times of the calendar".into())),
+        }
+    }
+
+    /// Adds keys, each with its value.
+    pub(crate) fn add_each(
+        &mut self,
+        queue: &str,
+        keys: &[Vec<u8>],
+        values: &[String],
+        delay: Option<Duration>,
+        priority: i16,
+        group_by: Option<&GroupBy>,
+    ) -> Asked<()> {
+        match self {
+            Self::File(file) => file.add_each(queue, keys, values, delay, priority),
+            Self::Server(server) => {
+                let client = group_by.cloned().into_iter().fold(server.client(queue), |client, group_by| {
+                    client.group_by(move |key| group_by.group(key))
+                });
+                client.add_each(keys, values, delay, priority).wait()
+            }
+        }
+    }
+
+    /// Cancels each key: how many there were of which something was taken away.
+    pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> Asked<u64> {
+        match self {
+            Self::File(file) => file.cancel_many(queue, keys),
+            Self::Server(server) => {
+                let client = server.client(queue);
+                let mut cancelled = 0;
+                for keys in keys.chunks(ON_THE_WAY) {
+                    let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
+                    for op in asked {
+                        cancelled += u64::from(op.wait()?);
+                    }
+                }
+                Ok(cancelled)
+            }
+        }
+    }
+
+    /// Whether it keeps times of the calendar at which keys come again.
+    pub(crate) fn keeps_schedules(&self) -> bool {
+        matches!(self, Self::File(_))
     }
 
     /// Whoever only looks, or changes what is there, makes no queue: a name that was misspelt is told of.

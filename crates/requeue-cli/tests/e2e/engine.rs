@@ -88,10 +88,11 @@ fn a_key_comes_at_a_time_of_day_and_again_until_it_is_cancelled() {
     let keys: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let due = |key: &serde_json::Value| key["due_in_seconds"].as_f64().unwrap();
     assert_eq!((&keys[0]["key"], &keys[0]["every_seconds"]), (&"b".into(), &serde_json::Value::Null));
-    assert_eq!((&keys[1]["key"], keys[1]["every_seconds"].as_f64()), (&"a".into(), Some(5400.0)));
+    let schedule = "at 2999-12-31T12:00:00+00:00[UTC] every 5400s";
+    assert_eq!((&keys[1]["key"], &keys[1]["schedule"]), (&"a".into(), &schedule.into()));
     // a day may have 25 hours
     assert!((0.0..=90_000.0).contains(&due(&keys[0])) && due(&keys[1]) > 9e8, "{json}");
-    assert!(well(dir, &["state", "a"]).ends_with("  every 1h30m\n"));
+    assert!(well(dir, &["state", "a"]).ends_with(&format!("  {schedule}\n")));
     assert_eq!(well(dir, &["cancel", "a"]), "cancelled\n");
     let (status, _, err) = requeue(dir, &["add", "--at", "2001-01-01T00:00:00Z", "c"], b"");
     assert!(status == 2 && err.contains("has passed"), "{err}");

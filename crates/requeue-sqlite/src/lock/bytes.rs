@@ -40,6 +40,11 @@ impl Bytes {
         Ok((Self(file), metadata))
     }
 
+    /// Those of a folder, which has only locks that are shared.
+    pub(super) fn of_folder(path: &Path) -> io::Result<Self> {
+        File::open(path).map(Self)
+    }
+
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         Ok(self.0.into())
     }

@@ -50,7 +50,7 @@ const YIELDS: Duration = Duration::from_millis(20);
 
 const GATE: i64 = 1 << 61;
 const TURN: i64 = GATE + 1;
-/// Of SQLite's log, for each queue: a lock that outlives the process that works on it.
+/// Of the file's folder, from here on a byte for each queue: a lock that outlives the process that works on it.
 const HEIRS: i64 = 1 << 61;
 const NAMES: i64 = GATE + (1 << 32);
 const QUEUES: i64 = GATE + (1 << 40);
@@ -423,24 +423,28 @@ fn name_of(path: &Path) -> io::Result<i64> {
     Ok(NAMES + i64::from(u32::try_from(hash(&name) >> 32).unwrap_or(0)))
 }
 
-/// A lock on a queue that others may inherit. It is one of SQLite's log, which nobody else locks: a descriptor of the database
-/// itself could not be closed in this process.
+/// A lock on a queue that others may inherit. It is one of the file's folder, which nobody else locks: a descriptor of the
+/// database itself could not be closed in this process, and SQLite's log goes with the last who has the file open.
 pub(crate) fn bequeath(path: &Path, queue: i64) -> io::Result<OwnedFd> {
-    let log = match Bytes::open(&beside(path, "-wal"), false) {
-        Ok((log, _)) => log,
-        // the disk is full, and the log could not be made
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(std::fs::File::open("/dev/null")?.into()),
-        Err(e) => return Err(e),
-    };
+    let (folder, byte) = heirs(path, queue)?;
     // somebody may have one already, and both are kept then
-    log.share(HEIRS + queue)?;
-    log.into_fd()
+    folder.share(byte)?;
+    folder.into_fd()
 }
 
 /// Whether somebody has inherited a lock on a queue.
 pub(crate) fn has_heir(path: &Path, queue: i64) -> bool {
-    let Ok((log, _)) = Bytes::open(&beside(path, "-wal"), false) else { return false };
-    log.locked(HEIRS + queue..HEIRS + queue + 1).is_ok_and(|locked| locked.is_some())
+    let Ok((folder, byte)) = heirs(path, queue) else { return false };
+    folder.locked(byte..byte + 1).is_ok_and(|locked| locked.is_some())
+}
+
+/// The folder of a file, and the byte of it that stands for a queue.
+fn heirs(path: &Path, queue: i64) -> io::Result<(Bytes, i64)> {
+    let path = path.canonicalize()?;
+    let (dev, ino) = id(&path.metadata()?);
+    let queue = [dev.to_le_bytes(), ino.to_le_bytes(), queue.to_le_bytes()].concat();
+    let byte = HEIRS + i64::try_from(hash(&queue) >> 24).unwrap_or(0);
+    Ok((Bytes::of_folder(path.parent().unwrap_or(&path))?, byte))
 }
 
 /// Whether there is no process of this number. One that nobody has asked for its exit status has ended.

@@ -1,0 +1,125 @@
+//! Keys that come at times of day, and by cron expressions.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::harness::{Done, dir, read, run, start, until};
+
+fn requeue(dir: &Path, zone: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+    command.args(args).env("REQUEUE_ENGINE", format!("sqlite:{}", dir.join("q.db").display()));
+    command.env("D", dir).env("TZ", zone);
+    command
+}
+
+fn well(dir: &Path, args: &[&str]) -> Done {
+    let done = run(requeue(dir, "Europe/Berlin", args), b"");
+    assert_eq!(done.status, 0, "{args:?}: {done:?}");
+    done
+}
+
+/// The seconds since 1970 between which the key `k` is due, and what is listed of it.
+fn due(dir: &Path) -> ((f64, f64), serde_json::Value) {
+    let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let before = now();
+    let listed = well(dir, &["ls", "--json"]);
+    let after = now();
+    let key: serde_json::Value = serde_json::from_str(listed.text()).unwrap();
+    let due = key["due_in_seconds"].as_f64().unwrap_or_else(|| panic!("{key}"));
+    // the file has microseconds
+    ((before + due - 0.001, after + due + 0.001), key)
+}
+
+/// Works in this zone until the key has run once.
+fn works(dir: &Path, zone: &str) {
+    let job = start(requeue(dir, zone, &["work", "sh", "-c", "echo ran >>$D/ran"]));
+    until("a run", || read(dir.join("ran")) == "ran\n");
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+    std::fs::remove_file(dir.join("ran")).unwrap();
+}
+
+#[test]
+fn e37_a_key_comes_at_its_time_of_day_also_after_a_run_that_was_asked_for_at_another() {
+    let dir = dir();
+    let dir = dir.path();
+    // three hours from now, as clocks there show it
+    let mut date = Command::new("date");
+    let at = run(
+        {
+            date.args(["-d", "3 hours", "+%H:%M"]).env("TZ", "Europe/Berlin");
+            date
+        },
+        b"",
+    );
+    well(dir, &["add", "--at", at.text().trim(), "--every", "1d", "k"]);
+    let ((first, _), key) = due(dir);
+    let schedule = key["schedule"].as_str().unwrap();
+    assert!(schedule.starts_with("at ") && schedule.ends_with("[Europe/Berlin] every 86400s"), "{key}");
+    assert_eq!(key["every_seconds"], serde_json::Value::Null);
+    for add in [&["retry", "k"][..], &["add", "k"]] {
+        well(dir, add);
+        works(dir, "America/New_York");
+        let ((from, to), key) = due(dir);
+        assert!(
+            from - 0.01 <= first + 0.01 && first <= to + 0.01,
+            "{first} is not from {from} to {to}: {key}"
+        );
+    }
+    assert_eq!(well(dir, &["cancel", "k"]).text(), "cancelled\n");
+    assert_eq!(well(dir, &["ls"]).text(), "");
+}
+
+#[test]
+fn e37_a_key_comes_by_a_cron_expression_until_it_is_cancelled() {
+    let dir = dir();
+    let dir = dir.path();
+    well(dir, &["add", "--cron", "30 2 1 1 *", "k"]);
+    let listed = well(dir, &["ls"]);
+    assert!(listed.text().starts_with("waiting k  due in "), "{listed:?}");
+    assert!(listed.text().ends_with("  cron 30 2 1 1 * Europe/Berlin\n"), "{listed:?}");
+    let ((first, _), _) = due(dir);
+    well(dir, &["retry", "k"]);
+    works(dir, "America/New_York");
+    let ((from, to), key) = due(dir);
+    assert!(from - 0.01 <= first + 0.01 && first <= to + 0.01, "{first} is not from {from} to {to}: {key}");
+    well(dir, &["cancel", "k"]);
+    assert_eq!(well(dir, &["ls"]).text(), "");
+}
+
+#[test]
+fn e37_while_somebody_works_a_key_gets_its_times_and_other_ones_in_their_place() {
+    let dir = dir();
+    let dir = dir.path();
+    well(dir, &["add", "other"]);
+    let job = start(requeue(dir, "UTC", &["work", "sh", "-c", "echo $REQUEUE_KEY >>$D/ran"]));
+    until("a run", || read(dir.join("ran")) == "other\n");
+    well(dir, &["add", "--cron", "0 0 1 1 * UTC", "k"]);
+    until("its first time", || well(dir, &["ls"]).text().contains("cron 0 0 1 1 * UTC"));
+    well(dir, &["add", "--every", "1h", "k"]);
+    until("its run", || read(dir.join("ran")) == "other\nk\n");
+    until("the next", || well(dir, &["ls"]).text().ends_with("  every 1h\n"));
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+}
+
+#[test]
+fn e37_what_is_no_cron_expression_is_told_in_one_line() {
+    let dir = dir();
+    let dir = dir.path();
+    for (expression, why) in [
+        ("0 25 * * *", "such as '0 18 * * 1-5'"),
+        ("0 18 * *", "it has 4 fields"),
+        ("0 18 * * * Mars/Olympus", "there is no time zone Mars/Olympus"),
+        ("0 0 30 2 *", "does not come within four years"),
+    ] {
+        let done = run(requeue(dir, "UTC", &["add", "--cron", expression, "k"]), b"");
+        let line = done.err.lines().next().unwrap_or_default();
+        assert!(done.status == 2 && line.contains(expression) && line.contains(why), "{done:?}");
+    }
+    let done = run(requeue(dir, "UTC", &["add", "--cron", "0 18 * * *", "--every", "1d", "k"]), b"");
+    assert_eq!(done.status, 2, "{done:?}");
+    assert!(!dir.join("q.db").exists());
+}
