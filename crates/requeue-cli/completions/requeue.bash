@@ -133,7 +133,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --json --queue --after --at --every --priority --group-by --make --null --help"
+            opts="-0 -h --engine --json --queue --after --at --every --cron --priority --value --values --group-by --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -159,7 +159,15 @@ _requeue() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cron)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --value)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -175,7 +183,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__cancel)
-            opts="-h --engine --json --queue --help"
+            opts="-y -h --engine --json --queue --prefix --all --yes --expect --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -186,6 +194,14 @@ _requeue() {
                     return 0
                     ;;
                 --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expect)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -457,7 +473,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__ls)
-            opts="-h --engine --json --queue --dead --queues --groups --help"
+            opts="-h --engine --json --queue --dead --running --queues --groups --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

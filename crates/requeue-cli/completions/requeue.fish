@@ -32,7 +32,7 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "work" -d 'Run PROGR
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "add" -d 'Add keys to a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "state" -d 'Tell what is known of a key of a durable queue'
-complete -c requeue -n "__fish_requeue_needs_command" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_needs_command" -f -a "cancel" -d 'Take away what asks for a run of a key, or of many; a run that is on goes on'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "resume" -d 'End a pause'
@@ -209,18 +209,21 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -s h -l help -d 'P
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), or 2031-12-24T18:00:00Z (RFC 3339)' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'And again so long after each run, until the key is cancelled; also over restarts. What was missed while nobody worked on the queue is one run. Without --after and --at the first run is now' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'And again, until the key is cancelled; also over restarts. In a file with --at: at that time and every DURATION from then on, whatever runs take; whole days are days of the calendar, so that 18:00 stays 18:00 where clocks change. Without --at, and on a server: so long after the end of each run, the first of them now or --after. What was missed while nobody worked on the queue, or during a run, is one run' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l cron -d 'In a file: at the times of this cron expression (minute, hour, day of the month, month, day of the week, and a time zone if it is not yours), such as \'0 18 * * 1-5\', until the key is cancelled. A time that clocks leave out as they change comes as much later, and one that they show twice comes once; where minute or hour begin with * it comes whenever clocks show it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Higher ones run first, in a queue that has priorities' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l value -d 'The runs of the keys get this value, as JSON; values of a key that come before its run are all given to it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l make -d 'On a server, make the queue if it is not there. Without it, a name that no process has worked on is an error; the queue `default` is always made'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l values -d 'A line of standard input is a key, a tab and a value, as JSON. A line without one is named, and the others are added'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l running -d 'Only keys that run now'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l groups -d 'On a server, the groups that are paused or have a weight or a cap of their own'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
@@ -230,7 +233,11 @@ complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'One J
 complete -c requeue -n "__fish_requeue_using_subcommand state" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l prefix -d 'All keys that begin with PREFIX' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l expect -d 'With --prefix or --all, cancel the keys if there are N' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l all -d 'All keys of the queue'
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s y -l yes -d 'With --prefix or --all, do not ask'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'The name of the queue' -r
@@ -273,7 +280,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_see
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "add" -d 'Add keys to a durable queue'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "ls" -d 'List the keys of a durable queue, in the order of its line'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "state" -d 'Tell what is known of a key of a durable queue'
-complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "cancel" -d 'Take away what asks for a run of a key; a run that is on goes on'
+complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "cancel" -d 'Take away what asks for a run of a key, or of many; a run that is on goes on'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "retry" -d 'Let a key run now that waits, or whose last run gave up'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "pause" -d 'Hand out no key of a durable queue, until it is resumed'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "resume" -d 'End a pause'

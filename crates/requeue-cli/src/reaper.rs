@@ -3,7 +3,7 @@
 //! A killed command can do nothing any more, and its programs would go on while the next command runs their keys. So a
 //! process of its own waits for the command's end: this program again, started under the name [`NAME`]. Only the command
 //! has the other end of its standard input, a pipe that is closed by any end of the command. Which programs run stands in
-//! a file in memory, its standard output. Its standard error is the lock of the queue's file, so that no other command
+//! a file in memory, its standard output. Its standard error has a lock of the queue's file, so that no other command
 //! works on the queue until the programs have ended.
 //!
 //! The pipe tells that the command has ended only when every program that was being started has been executed, because

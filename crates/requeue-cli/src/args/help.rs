@@ -60,8 +60,8 @@ Keeping:
   the status is 0 unless a run failed for good, a second signal stopped programs, or input
   was unread.
   If requeue itself is killed (kill -9, out of memory) its programs get TERM, and KILL after
-  --grace; until they have ended no other requeue works on FILE. A process `run-reaper` does
-  that. A program that has left its process group (a daemon) is not ended, nor is one that a
+  --grace; until they have ended no other requeue works on FILE (on Linux). A process
+  `run-reaper` does that. A program that has left its process group (a daemon) is not ended, nor is one that a
   program left behind whose run has ended.
   While FILE can't be written to (a full disk) runs go on, and no more input is read.
 

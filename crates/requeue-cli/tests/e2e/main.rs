@@ -20,6 +20,7 @@ mod keys;
 mod left;
 mod listen;
 mod many;
+mod on_server;
 mod operators;
 mod orphans;
 mod outcomes;
