@@ -127,6 +127,9 @@ fn has_no_room(_: &Path) -> bool {
     false
 }
 
+/// A key that comes again, after how long, and the times that this stands for.
+pub(crate) type Scheduled = (Vec<u8>, Duration, Option<String>);
+
 impl Store {
     /// Opens the file, or makes it. On a full disk it is read until there is room.
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
@@ -336,10 +339,7 @@ impl Store {
     }
 
     /// The keys of a queue that come again, after how long or at which times.
-    pub(crate) fn schedule(
-        &mut self,
-        queue: i64,
-    ) -> Result<Vec<(Vec<u8>, Duration, Option<String>)>, EngineError> {
+    pub(crate) fn schedule(&mut self, queue: i64) -> Result<Vec<Scheduled>, EngineError> {
         self.read_with(|connection| {
             let mut schedule = connection.prepare(
                 "select key, every, (select text from rule where rule.id = every - (1 << 62)) from schedule

@@ -35,7 +35,7 @@ pub(crate) enum Command {
                       lines behind it are there all or none. To add a key twice is no harm.",
         after_help = ENGINES
     )]
-    Add(Add),
+    Add(Box<Add>),
 
     #[command(about = "List the keys of a durable queue, in the order of its line", after_help = ENGINES)]
     Ls(Ls),

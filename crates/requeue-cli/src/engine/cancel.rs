@@ -13,19 +13,19 @@ use crate::show::quoted;
 pub(super) fn cancel(args: Cancel) -> u8 {
     let Cancel { queue, key, prefix, yes, expect, .. } = args;
     match key {
-        Some(key) => one(&queue, key.into_vec()),
+        Some(key) => one(&queue, &key.into_vec()),
         None => many(&queue, &prefix.unwrap_or_default().into_vec(), yes, expect),
     }
 }
 
-fn one(queue: &Queue, key: Vec<u8>) -> u8 {
+fn one(queue: &Queue, key: &Vec<u8>) -> u8 {
     with(queue, Makes::Changes, |client, name, out| {
-        if client.cancel(name, &key)? {
+        if client.cancel(name, key)? {
             return done(out, "cancelled", queue.place.json);
         }
-        let is_held = client.state(name, &key)?.is_some_and(|known| known.status == Status::Held);
+        let is_held = client.state(name, key)?.is_some_and(|known| known.status == Status::Held);
         if is_held && !queue.place.json {
-            let key = quoted(&key);
+            let key = quoted(key);
             writeln!(out, "nothing to cancel: {key} is running, and no further run is asked for")?;
             return Ok(1);
         }
