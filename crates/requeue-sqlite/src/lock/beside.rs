@@ -24,7 +24,10 @@ impl Bytes {
         Ok((Self { path: path.to_owned(), has: Mutex::default() }, path.metadata()?))
     }
 
-    #[cfg_attr(any(target_os = "linux", target_os = "android"), expect(dead_code, reason = "nobody inherits its locks"))]
+    #[cfg_attr(
+        any(target_os = "linux", target_os = "android"),
+        expect(dead_code, reason = "nobody inherits its locks")
+    )]
     pub(super) fn of_folder(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), has: Mutex::default() })
     }
