@@ -133,7 +133,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --json --queue --after --at --every --cron --priority --value --values --group-by --null --help"
+            opts="-0 -h --engine --json --queue --after --at --every --cron --priority --value --values --group-by --make --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

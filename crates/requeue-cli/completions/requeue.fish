@@ -217,6 +217,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand add" -l value -d 'The ru
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l values -d 'A line of standard input is a key, a tab and a value, as JSON. A line without one is named, and the others are added'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l make -d 'On a server, make the queue if it is not there. Without it, a name that no process has worked on is an error; the queue `default` is always made'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r

@@ -415,7 +415,19 @@ fn word(status: Status) -> &'static str {
 
 fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
     let Listed {
-        status, dirty, due_in, failures, attempt, priority, value, age, error, every, schedule, holder, ..
+        status,
+        dirty,
+        due_in,
+        failures,
+        attempt,
+        priority,
+        value,
+        age,
+        error,
+        every,
+        schedule,
+        holder,
+        ..
     } = key;
     let status = word(*status);
     if as_json {

@@ -28,8 +28,12 @@ fn due(dir: &Path) -> ((f64, f64), serde_json::Value) {
     let after = now();
     let key: serde_json::Value = serde_json::from_str(listed.text()).unwrap();
     let due = key["due_in_seconds"].as_f64().unwrap_or_else(|| panic!("{key}"));
-    // the file has microseconds
-    ((before + due - 0.001, after + due + 0.001), key)
+    ((before + due, after + due), key)
+}
+
+/// Whether both are the same time: another one would be a day away, or an hour where a clock was read wrongly.
+fn is_alike(first: (f64, f64), again: (f64, f64)) -> bool {
+    first.0 <= again.1 + 600.0 && again.0 <= first.1 + 600.0
 }
 
 /// Works in this zone until the key has run once.
@@ -55,7 +59,7 @@ fn e37_a_key_comes_at_its_time_of_day_also_after_a_run_that_was_asked_for_at_ano
         b"",
     );
     well(dir, &["add", "--at", at.text().trim(), "--every", "1d", "k"]);
-    let ((first, _), key) = due(dir);
+    let (first, key) = due(dir);
     let schedule = key["schedule"].as_str().unwrap();
     assert!(schedule.starts_with("at ") && schedule.ends_with("[Europe/Berlin] every 86400s"), "{key}");
     assert_eq!(key["every_seconds"], serde_json::Value::Null);
@@ -80,11 +84,11 @@ fn e37_a_key_comes_by_a_cron_expression_until_it_is_cancelled() {
     let listed = well(dir, &["ls"]);
     assert!(listed.text().starts_with("waiting k  due in "), "{listed:?}");
     assert!(listed.text().ends_with("  cron 30 2 1 1 * Europe/Berlin\n"), "{listed:?}");
-    let ((first, _), _) = due(dir);
+    let (first, _) = due(dir);
     well(dir, &["retry", "k"]);
     works(dir, "America/New_York");
-    let ((from, to), key) = due(dir);
-    assert!(from - 0.01 <= first + 0.01 && first <= to + 0.01, "{first} is not from {from} to {to}: {key}");
+    let (again, key) = due(dir);
+    assert!(is_alike(first, again), "{first:?} and {again:?}: {key}");
     well(dir, &["cancel", "k"]);
     assert_eq!(well(dir, &["ls"]).text(), "");
 }
