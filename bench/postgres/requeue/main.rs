@@ -92,6 +92,7 @@ fn one(pg: &Postgres, callers: u64, time: Duration, redundant: bool) -> Res {
 
 /// Distinct keys, in statements of 200.
 fn many(pg: &Postgres, keys: u64, name: &str) -> Res {
+    let _is_there = open(pg, name)?;
     let client = pg.client(name);
     let begun = Instant::now();
     let all: Vec<u64> = (0..keys).collect();
