@@ -2,7 +2,7 @@
 
 use crate::bell;
 use crate::letters::{Letter, fold, obey};
-use crate::list::{self, Counts, Order, Pending};
+use crate::list::{self, Counts, Order, Pending, Seen};
 use crate::lock::Writes;
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
@@ -698,19 +698,23 @@ impl Client {
             Ok(Some((number, pending, order)))
         })?;
         let Some((number, pending, order)) = read else { return Ok(()) };
-        for page in order.pages() {
-            let (running, now) = (self.running(), wall());
-            let listed: Vec<Listed> = self.look(|connection, version| {
-                let known = page
-                    .iter()
-                    .map(|key| list::state(connection, version, number, key, &pending, &running, now));
-                known.filter_map(Result::transpose).collect()
-            })?;
-            if !listed.into_iter().all(&mut each) {
-                break;
+        let (mut begin, mut size) = (0, list::Size::first());
+        loop {
+            let keys = order.page(begin, size.next());
+            if keys.is_empty() {
+                return Ok(());
             }
+            let seen = Seen { pending: &pending, running: &self.running(), now: wall() };
+            let listed = self.look(|connection, version| {
+                list::page(connection, version, number, &keys, &seen, &mut size)
+            })?;
+            let Some(listed) = listed else { continue };
+            if !listed.into_iter().all(&mut each) {
+                return Ok(());
+            }
+            begin += keys.len();
+            size.grow();
         }
-        Ok(())
     }
 
     /// What is known of a key.
@@ -734,7 +738,13 @@ impl Client {
         self.look(|connection, version| {
             let Some(number) = list::number(connection, version, queue)? else { return Ok(None) };
             let pending = Pending::read(connection, version, number, Some(&key))?;
-            list::state(connection, version, number, &key, &pending, &running, now)
+            list::state(
+                connection,
+                version,
+                number,
+                &key,
+                &Seen { pending: &pending, running: &running, now },
+            )
         })
     }
 

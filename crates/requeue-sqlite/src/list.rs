@@ -5,7 +5,7 @@ use crate::letters::{Letter, unread};
 use crate::lock::Running;
 use crate::rows::{Wall, duration, micros};
 use requeue::engine::{Listed, Status};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -14,8 +14,52 @@ use std::time::Duration;
 pub(crate) const MOST_COUNTED: u64 = 1_000_000;
 /// Letters are looked at as far as this.
 const MOST_LETTERS: usize = 100_000;
-/// So many keys are read in one look.
+/// So many keys are read in the first look of a list.
 pub(crate) const PAGE: usize = 1000;
+/// So many keys are read in one look at most.
+const LARGEST_PAGE: usize = 32 * PAGE;
+/// The values of a page that is larger than the first have so many bytes at most.
+const MOST_BYTES: usize = 16 << 20;
+
+/// What of a key's row says where it stands.
+struct Place<'a> {
+    key: &'a [u8],
+    ord: i64,
+    ready: bool,
+    due: Option<Wall>,
+    first: Wall,
+    dead: bool,
+}
+
+/// Reads where each key of a queue stands, in the order of the file, until `each` returns false. No values are read.
+///
+/// SQLite reads all of a value for what stands behind it, as `dead` does, which is false for what is ready or waits. It does so
+/// for a row that it compares, too: the end of the queue is looked for here.
+fn places(
+    connection: &Connection,
+    queue: i64,
+    mut each: impl FnMut(Place<'_>) -> bool,
+) -> rusqlite::Result<()> {
+    let rows = "select queue, key, ord, ready, due, first,
+                       case when ready or due is not null then 0 else dead end
+                from item where queue >= ?1 order by queue, key";
+    let mut rows = connection.prepare(rows)?;
+    let mut rows = rows.query([queue])?;
+    while let Some(row) = rows.next()? {
+        let place = Place {
+            key: row.get_ref(1)?.as_bytes()?,
+            ord: row.get(2)?,
+            ready: row.get(3)?,
+            due: row.get(4)?,
+            first: row.get(5)?,
+            dead: row.get(6)?,
+        };
+        if row.get::<_, i64>(0)? != queue || !each(place) {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// The number of the queue of this name, if there is one.
 pub(crate) fn number(connection: &Connection, version: u32, name: &str) -> rusqlite::Result<Option<i64>> {
@@ -158,9 +202,6 @@ impl Order {
         now: Wall,
     ) -> rusqlite::Result<Self> {
         let mut order = Self::default();
-        let keys = "select key, ord, ready, due, dead from item where queue = ?1";
-        let mut keys = connection.prepare(keys)?;
-        let mut rows = keys.query([queue])?;
         let mut alone: Vec<_> = pending.keys().collect();
         if !alone.is_empty() {
             let known = "select exists(select 1 from item where queue = ?1 and key = ?2)";
@@ -175,17 +216,16 @@ impl Order {
             });
             failed.map_or(Ok(()), Err)?;
         }
-        while let Some(row) = rows.next()? {
-            let (key, due) = (row.get_ref(0)?.as_bytes()?, row.get::<_, Option<i64>>(3)?);
-            let (ready, dead): (bool, bool) = (row.get(2)?, row.get(4)?);
+        places(connection, queue, |Place { key, ord, ready, due, dead, .. }| {
             let (rank, place) = match due {
-                _ if ready => (0, row.get(1)?),
+                _ if ready => (0, ord),
                 _ if pending.makes_ready(key, now) => (1, 0),
-                Some(due) if !dead => (2, due),
-                _ => (if dead { 4 } else { 3 }, 0),
+                Some(due) => (2, due),
+                None => (if dead { 4 } else { 3 }, 0),
             };
             order.push(rank, place, key);
-        }
+            true
+        })?;
         for (key, letter) in alone {
             let rank = if pending.makes_ready(key, now) { 1 } else { 2 };
             order.push(rank, due(letter).unwrap_or(letter.id), key);
@@ -204,10 +244,67 @@ impl Order {
         self.keys.push((rank, place, begin..self.bytes.len()));
     }
 
-    /// Its pages.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = Vec<&[u8]>> {
-        self.keys.chunks(PAGE).map(|page| page.iter().map(|(_, _, key)| &self.bytes[key.clone()]).collect())
+    /// The keys from this place in the order on, this many at most.
+    pub(crate) fn page(&self, begin: usize, most: usize) -> Vec<&[u8]> {
+        let page = self.keys.iter().skip(begin).take(most);
+        page.map(|(_, _, key)| &self.bytes[key.clone()]).collect()
     }
+}
+
+/// How many keys are read in the next look. It grows, as each look opens the file and reads about all of its pages for keys
+/// that stand anywhere in it.
+pub(crate) struct Size {
+    next: usize,
+    most: usize,
+}
+
+impl Size {
+    pub(crate) fn first() -> Self {
+        Self { next: PAGE, most: LARGEST_PAGE }
+    }
+
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
+    pub(crate) fn grow(&mut self) {
+        self.next = (2 * self.next).min(self.most);
+    }
+
+    /// The values of so many keys take too much memory.
+    fn shrink(&mut self) {
+        self.most = (self.next / 2).max(PAGE);
+        self.next = PAGE;
+    }
+}
+
+/// What is known of the keys of a page, in the order of `keys`; without those that are gone. `None` if their values are too
+/// large for a page of this size.
+pub(crate) fn page(
+    connection: &Connection,
+    version: u32,
+    queue: i64,
+    keys: &[&[u8]],
+    seen: &Seen<'_>,
+    size: &mut Size,
+) -> rusqlite::Result<Option<Vec<Listed>>> {
+    // in the order in which they stand in the file: each of its pages is read once
+    let mut sorted: Vec<(usize, &[u8])> = keys.iter().copied().enumerate().collect();
+    sorted.sort_unstable_by_key(|(_, key)| *key);
+    let mut row = connection.prepare(&row_of(version))?;
+    let mut listed: Vec<(usize, Listed)> = Vec::with_capacity(keys.len());
+    let mut bytes = 0;
+    for (place, key) in sorted {
+        let Some(known) = seen.state(&mut row, queue, key)? else { continue };
+        bytes += known.value.as_ref().map_or(0, String::len);
+        if bytes > MOST_BYTES && keys.len() > PAGE {
+            size.shrink();
+            return Ok(None);
+        }
+        listed.push((place, known));
+    }
+    listed.sort_unstable_by_key(|(place, _)| *place);
+    Ok(Some(listed.into_iter().map(|(_, listed)| listed).collect()))
 }
 
 /// What is known of a key.
@@ -216,31 +313,46 @@ pub(crate) fn state(
     version: u32,
     queue: i64,
     key: &[u8],
-    pending: &Pending,
-    running: &Running,
-    now: Wall,
+    seen: &Seen<'_>,
 ) -> rusqlite::Result<Option<Listed>> {
+    seen.state(&mut connection.prepare(&row_of(version))?, queue, key)
+}
+
+/// The statement that reads a key's row.
+fn row_of(version: u32) -> String {
     let columns = "key, ready, due, failures, attempt, priority, value, first, dead, error";
     let rule =
         if version >= 3 { "(select text from rule where rule.id = every - (1 << 62))" } else { "null" };
-    let row = if version >= 2 {
+    if version >= 2 {
         format!(
             "select {columns}, every, {rule} from item left join schedule using (queue, key)
              where queue = ?1 and key = ?2"
         )
     } else {
         format!("select {columns}, null, null from item where queue = ?1 and key = ?2")
-    };
-    let mut row = connection.prepare_cached(&row)?;
-    let listed = row.query_row(params![queue, key], |row| read(row, now)).optional()?;
-    let Some(mut listed) = pending.over(key, listed, now) else { return Ok(None) };
-    if let Some(held) = running.since(queue, key, now) {
-        // a trigger that nobody has read is for the run after this
-        listed.dirty = pending.makes_ready(key, now);
-        listed.status = Status::Held;
-        listed.age = held;
     }
-    Ok(Some(listed))
+}
+
+/// What stands beside the rows of keys: what the inbox asks for, what runs, and the time of the look.
+pub(crate) struct Seen<'a> {
+    pub(crate) pending: &'a Pending,
+    pub(crate) running: &'a Running,
+    pub(crate) now: Wall,
+}
+
+impl Seen<'_> {
+    fn state(&self, row: &mut Statement<'_>, queue: i64, key: &[u8]) -> rusqlite::Result<Option<Listed>> {
+        let Self { pending, running, now } = *self;
+        let listed = row.query_row(params![queue, key], |row| read(row, now)).optional()?;
+        let Some(mut listed) = pending.over(key, listed, now) else { return Ok(None) };
+        if let Some(held) = running.since(queue, key, now) {
+            // a trigger that nobody has read is for the run after this
+            listed.dirty = pending.makes_ready(key, now);
+            listed.status = Status::Held;
+            listed.age = held;
+        }
+        Ok(Some(listed))
+    }
 }
 
 fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
@@ -289,20 +401,19 @@ impl Counts {
         pending: &Pending,
         now: Wall,
     ) -> rusqlite::Result<Self> {
-        let counts = "select coalesce(sum(not dead and (ready or coalesce(due <= ?2, 0))), 0),
-                             coalesce(sum(not dead and not ready and due > ?2), 0), coalesce(sum(dead), 0),
-                             min(case when not dead and (ready or due <= ?2) then first end), count(*)
-                      from (select ready, due, dead, first from item where queue = ?1 limit ?3)";
-        let most = i64::try_from(MOST_COUNTED).unwrap_or(i64::MAX);
-        let count = |row: &Row<'_>, nth| row.get(nth).map(i64::unsigned_abs);
-        let mut counts = connection.query_row(counts, params![queue, now, most], |row| {
-            Ok(Self {
-                ready: count(row, 0)?,
-                waiting: count(row, 1)?,
-                dead: count(row, 2)?,
-                oldest: row.get(3)?,
-                is_cut: count(row, 4)? >= MOST_COUNTED || pending.is_cut,
-            })
+        let mut counts = Self { is_cut: pending.is_cut, ..Self::default() };
+        let mut counted = 0;
+        places(connection, queue, |Place { ready, due, first, dead, .. }| {
+            if ready || due.is_some_and(|due| due <= now) {
+                counts.ready += 1;
+                counts.oldest = Some(counts.oldest.map_or(first, |oldest| oldest.min(first)));
+            } else {
+                counts.waiting += u64::from(due.is_some());
+                counts.dead += u64::from(dead);
+            }
+            counted += 1;
+            counts.is_cut |= counted >= MOST_COUNTED;
+            counted < MOST_COUNTED
         })?;
         let known = "select ready or coalesce(due <= ?3, 0), due is not null, dead from item
                      where queue = ?1 and key = ?2";

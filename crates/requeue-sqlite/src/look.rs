@@ -113,9 +113,8 @@ impl Look {
             None => Failed::Engine(e),
         })?;
         connection.execute_batch("begin")?;
-        let result = read(&connection, version);
-        connection.execute_batch("commit")?;
-        Ok(result?)
+        // the transaction ends with the connection; after an error SQLite may have ended it already
+        Ok(read(&connection, version)?)
     }
 }
 

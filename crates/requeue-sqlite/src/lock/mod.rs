@@ -137,6 +137,10 @@ impl Database {
 
     /// The database of this name, which is there or is made: an empty file.
     pub(crate) fn open(path: &Path, makes: bool) -> io::Result<Self> {
+        // a FIFO would be waited for
+        if path.metadata().is_ok_and(|it| !it.is_file()) {
+            return Err(io::Error::other("it is not a regular file; name a file to keep the queue in"));
+        }
         let mut databases = DATABASES.lock();
         if let Some(known) = path.metadata().ok().and_then(|it| databases.get(&id(&it))) {
             return Ok(Self(Some(known.clone())));
