@@ -14,6 +14,7 @@
 use crate::lock::{Database, beside};
 use crate::schema::{CACHE_OF_A_SCAN, about, not_applied, version_of};
 use requeue::EngineError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -90,10 +91,11 @@ impl Look {
             }
             let looked = self.once(route, &mut read);
             let is_late = begun.elapsed() > TRIES;
+            let is_still = Route::of(path).is_ok_and(|after| after == route);
             match looked {
-                Ok(read) if is_late || Route::of(path).is_ok_and(|after| after == route) => return Ok(read),
-                Err(Failed::Engine(e)) => return Err(e),
-                Err(Failed::Sqlite(e)) if is_late || !may_pass(&e) => return Err(about(path)(e)),
+                Ok(read) if is_late || is_still => return Ok(read),
+                Err(Failed::Engine(e)) if is_late || is_still => return Err(e),
+                Err(Failed::Sqlite(e)) if is_late || is_still && !may_pass(&e) => return Err(about(path)(e)),
                 Ok(_) | Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
         }
@@ -158,6 +160,9 @@ fn connect(path: &Path, route: Route) -> rusqlite::Result<Connection> {
         // first, before anything is read: then the index of the log is in memory
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     }
+    // otherwise SQLite removes a log without locks as it closes, if nothing was written to that yet: a process that has just
+    // made it would write to one that nobody finds
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     // sorts in memory: a full disk has no room for files
     connection.pragma_update(None, "temp_store", "MEMORY")?;

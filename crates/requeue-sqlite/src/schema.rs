@@ -100,12 +100,12 @@ pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_
 
 /// Which version of our schema a file has; 0 if there is nothing in it.
 pub(crate) fn version_of(connection: &Connection, path: &Path) -> Result<u32, EngineError> {
-    let pragma = |name: &str| -> Result<i64, EngineError> {
-        connection.pragma_query_value(None, name, |row| row.get(0)).map_err(about(path))
-    };
-    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
-    let tables = "select count(*) from sqlite_schema";
-    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(about(path))?;
+    // in one statement, which sees one state of the file: another process may be making it
+    let known = "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),
+                        (select count(*) from sqlite_schema)";
+    let (application, version, tables): (i64, i64, i64) = connection
+        .query_row(known, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .map_err(about(path))?;
     let is_new = application == 0 && version == 0 && tables == 0;
     if !is_new && application != i64::from(APPLICATION) {
         return Err(not_applied(format!("{}: it is a database of another program", path.display())));

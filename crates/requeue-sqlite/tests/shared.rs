@@ -224,6 +224,20 @@ fn e33_looks_write_nothing_and_make_nothing_whatever_stands_beside_the_file() {
     drop(world.open());
     assert_eq!(world.files().len(), 1);
     look("without a log");
+    // as a process leaves it that is about to write, or was killed then
+    std::fs::write(world.0.path().join("q.db-wal"), []).unwrap();
+    look("with a log that nothing was written to");
+}
+
+#[test]
+fn what_is_no_regular_file_is_said_so() {
+    let world = World::new();
+    let refused = |path: &Path| {
+        let refused = [Client::open(path).unwrap_err(), Sqlite::open(path).unwrap_err()];
+        assert!(refused.iter().all(|e| e.to_string().contains("not a regular file")), "{refused:?}");
+    };
+    refused(world.0.path());
+    refused(Path::new("/dev/null"));
 }
 
 #[test]
