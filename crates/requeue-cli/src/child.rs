@@ -24,6 +24,7 @@ use crate::group::Group;
 use crate::linger::Linger;
 use crate::log::{Log, Subject};
 use crate::lookup;
+use crate::order::Order;
 use crate::output::{Console, Meanwhile, Relay, Stream};
 use crate::process_group::has_process;
 use crate::reaper::{Mark, RUN, Reaper};
@@ -86,6 +87,8 @@ pub(crate) struct Keeper {
     pub(crate) reaper: Option<Reaper>,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
+    /// The output of runs comes in the order of their keys.
+    pub(crate) order: Option<Arc<Order>>,
     /// PROGRAM is a script without `#!`, for `sh`.
     pub(crate) by_shell: AtomicBool,
     /// PROGRAM has been started at least once.
@@ -211,7 +214,8 @@ impl Keeper {
         // It holds our copies of the write ends; with them the outputs would never end.
         drop(command);
         let [tag, err_tag] = tags.map_or([None, None], |tags| tags.map(Some));
-        let together = self.groups.then(|| Arc::new(Group::new()));
+        let option = if self.order.is_some() { "--keep-order" } else { "--group" };
+        let together = (self.groups || self.order.is_some()).then(|| Arc::new(Group::new(option)));
         let until = self.timeout.and_then(|d| Instant::now().checked_add(d));
         let course = Course {
             keeper: self,
@@ -235,8 +239,14 @@ impl Keeper {
             course,
         };
         let status = run.see_through(scratch);
-        if let Some(together) = together {
-            together.end(&self.console, &mut run.course);
+        match (together, &self.order) {
+            (None, _) => {}
+            (Some(together), None) => together.end(&self.console, &mut run.course),
+            (Some(together), Some(order)) => {
+                if let Some(kept) = together.take_kept() {
+                    order.keep(subject.key, kept, &self.console, &mut run.course);
+                }
+            }
         }
         let status = status?;
         let Course { phase, exited, lost, .. } = run.course;
@@ -612,6 +622,7 @@ mod tests {
             room: Room::default(),
             reaper: None,
             groups: false,
+            order: None,
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
             console,

@@ -12,21 +12,33 @@ use tempfile::SpooledTempFile;
 use crate::output::{Console, Meanwhile, Stream};
 
 /// So much of each output is kept in memory.
-const IN_MEMORY: usize = 256 * 1024;
+pub(crate) const IN_MEMORY: usize = 256 * 1024;
 
 /// The output of one run.
 #[derive(Debug)]
-pub(crate) struct Group(Mutex<Option<Kept>>);
+pub(crate) struct Group {
+    kept: Mutex<Option<Kept>>,
+    /// The option that it is for.
+    option: &'static str,
+}
 
 /// What was kept so far; none of it any more once it was let go.
 #[derive(Debug)]
-struct Kept {
+pub(crate) struct Kept {
     out: Spool,
     err: Spool,
 }
 
+impl Kept {
+    /// Both outputs, in the order in which they are passed on.
+    pub(crate) fn into_outputs(self) -> [(Stream, Spool); 2] {
+        [(Stream::Out, self.out), (Stream::Err, self.err)]
+    }
+}
+
+/// What was kept of one output.
 #[derive(Debug)]
-struct Spool {
+pub(crate) struct Spool {
     file: SpooledTempFile,
     length: u64,
 }
@@ -42,19 +54,31 @@ impl Spool {
         Ok(())
     }
 
-    fn pour(mut self, stream: Stream, console: &Console, meanwhile: &mut dyn Meanwhile) {
-        // What was kept only in part is not in the length.
-        match self.file.rewind() {
-            _ if self.length == 0 => {}
-            Ok(()) => console.pour(stream, &mut BufReader::new(self.file.take(self.length)), meanwhile),
+    /// What was kept only in part is not in the length.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn read(&mut self) -> io::Result<impl io::Read> {
+        self.file.rewind()?;
+        Ok((&mut self.file).take(self.length))
+    }
+
+    pub(crate) fn pour(mut self, stream: Stream, console: &Console, meanwhile: &mut dyn Meanwhile) {
+        if self.length == 0 {
+            return;
+        }
+        match self.read() {
+            Ok(read) => console.pour(stream, &mut BufReader::new(read), meanwhile),
             Err(_) => meanwhile.loses(stream),
         }
     }
 }
 
 impl Group {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Some(Kept { out: Spool::new(), err: Spool::new() })))
+    pub(crate) fn new(option: &'static str) -> Self {
+        let kept = Mutex::new(Some(Kept { out: Spool::new(), err: Spool::new() }));
+        Self { kept, option }
     }
 
     /// Keeps whole lines. Where there is no room for them (a full disk) the run's output
@@ -79,7 +103,7 @@ impl Group {
         }
         let_go(kept, console, meanwhile);
         if let Some(Err(e)) = taken {
-            let line = format!("requeue: --group: {e}: the output of this run is not in one piece");
+            let line = format!("requeue: {}: {e}: the output of this run is not in one piece", self.option);
             console.line_while(&line, meanwhile);
         }
         console.write(stream, lines, meanwhile);
@@ -90,8 +114,13 @@ impl Group {
         let_go(self.kept(), console, meanwhile);
     }
 
+    /// The run has ended: what was kept, and what comes now goes through.
+    pub(crate) fn take_kept(&self) -> Option<Kept> {
+        self.kept().take()
+    }
+
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

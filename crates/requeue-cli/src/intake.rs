@@ -17,6 +17,7 @@ use crate::args::Run;
 use crate::control::Control;
 use crate::line::Beside;
 use crate::log::Log;
+use crate::order::Order;
 use crate::payload::Payload;
 use crate::queue::Queue;
 use crate::state::State;
@@ -102,11 +103,14 @@ pub(crate) struct Intake {
     set_aside: Mutex<Vec<(Key, Option<Payload>)>>,
     has_payloads: bool,
     distinct: Mutex<Distinct>,
+    /// The places of keys, where their runs' output is kept in order.
+    pub(crate) order: Option<Arc<Order>>,
 }
 
 impl Intake {
     pub(crate) fn new(queue: Queue, state: Option<Arc<State>>, args: &Run) -> Self {
         Self {
+            order: args.keep_order.then(|| Arc::new(Order::new())),
             queue,
             watched: Watched::new(args),
             one: args.one_key().map(<[u8]>::to_vec),
@@ -130,6 +134,10 @@ impl Intake {
     /// only begun, and [`settle`](Self::settle) counts it.
     pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
         let key = self.key(key);
+        if let Some(order) = &self.order {
+            // Before a worker can have it. Where the queue refuses it the end is near, which passes all on.
+            order.comes(key);
+        }
         if let Some(state) = &self.state {
             let cause = beside.payload.map(|payload| self.cause(None, Some(payload)));
             state.begin(key, cause, beside.priority);
@@ -320,6 +328,7 @@ mod tests {
             set_aside: Mutex::default(),
             has_payloads: false,
             distinct: Mutex::default(),
+            order: None,
         };
         Setting { clock, queue, intake, tally: Tally::default() }
     }

@@ -32,6 +32,7 @@ mod listen;
 mod log;
 mod lookup;
 mod loops;
+mod order;
 mod outcome;
 mod output;
 mod payload;

@@ -179,6 +179,7 @@ fn control(
             room: Room::default(),
             reaper,
             groups: args.group,
+            order: intake.order.clone(),
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
         },
@@ -265,10 +266,11 @@ fn control(
         let fault = shop.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));
         (input, error.or(fault))
     });
+    let output_lost = shop.keeper.order.as_ref().is_some_and(|order| order.finish(&console));
     shop.keeper.linger.end();
     signals.messages_said();
     drop(server);
-    let ending = Ending { input, read_error, signal: signals.first(), took: began.elapsed() };
+    let ending = Ending { input, read_error, signal: signals.first(), output_lost, took: began.elapsed() };
     let status = report(&shop, &ending, exports.as_deref());
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
@@ -390,6 +392,8 @@ struct Ending {
     input: End,
     read_error: Option<io::Error>,
     signal: Option<i32>,
+    /// Some of what --keep-order kept.
+    output_lost: bool,
     took: Duration,
 }
 
@@ -407,6 +411,9 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     }
     if let Some(e) = console.take_failure() {
         trouble.push(format!("standard output: {e}"));
+    }
+    if ending.output_lost && !console.closed() {
+        trouble.push("--keep-order: output of runs that have ended is lost".to_owned());
     }
     let in_file = shop.state.as_ref().map(|state| state.finish()).transpose();
     if let Err(why) = &in_file {

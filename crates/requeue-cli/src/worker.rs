@@ -124,11 +124,17 @@ impl Shop {
             Begin::Run(seen) => seen,
             Begin::Nothing => {
                 self.tally.forget(job.key());
+                if let Some(order) = &self.keeper.order {
+                    order.forgets(job.key(), &self.keeper.console);
+                }
                 return Outcome::Done;
             }
         };
         if self.is_put_off(job.key(), &cause, job.priority()) {
             return Outcome::Done;
+        }
+        if let Some(order) = &self.keeper.order {
+            order.begins(job.key());
         }
         let mut turn = Try { attempt: job.attempt(), failures, seen };
         loop {
@@ -289,6 +295,12 @@ impl Shop {
     /// which may hand the key out again at once.
     fn settle(&self, job: &Job, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
         let Subject { key, attempt } = subject;
+        // A run that fails keeps its place for its retry. What is left at the end is passed on then.
+        let is_over =
+            matches!(verdict, Verdict::Done | Verdict::Again(_) | Verdict::GiveUp(_) | Verdict::Gone(_));
+        if let Some(order) = self.keeper.order.as_ref().filter(|_| is_over) {
+            order.ends(key, &self.keeper.console);
+        }
         match verdict {
             Verdict::Done => {
                 self.tally.done(key);

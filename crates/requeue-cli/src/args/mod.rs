@@ -133,6 +133,10 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) group: bool,
 
+    /// Print the output of each run in one piece, in the order in which keys were read. What comes after a key that waits for a retry is kept until that key is done or gives up; a key that comes again after its run began has its next place at the end
+    #[arg(short = 'k', long)]
+    pub(crate) keep_order: bool,
+
     /// Print what would be run, once for each key, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

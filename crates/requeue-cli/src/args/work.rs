@@ -77,7 +77,7 @@ pub(super) fn for_work(arg: Arg) -> Arg {
         }
         "state" | "stay" | "priority" | "merge" | "watch" | "stdin" | "dirs" | "glob" | "ignore"
         | "no_gitignore" | "on" | "no_initial" | "one" | "resync" | "dry_run" | "resume" | "left_to"
-        | "bound" | "debounce" | "debounce_max" | "in_backoff" => arg.hide(true),
+        | "bound" | "keep_order" | "debounce" | "debounce_max" | "in_backoff" => arg.hide(true),
         _ => arg,
     }
 }
@@ -97,6 +97,7 @@ impl Work {
             (run.priority, "--priority", "keys have the priorities that `requeue add` gave them"),
             (run.merge.is_some(), "--merge", "the values are those of the engine"),
             (!run.watch.is_empty(), "--watch", input),
+            (run.keep_order, "--keep-order", "keys come in the order of the queue"),
             (run.dry_run, "--dry-run", "see `requeue ls`"),
             (run.resume, "--resume", "the engine knows what has ended"),
             (run.left_to.is_some(), "--left-to", "what is left stays in the queue"),

@@ -16,6 +16,7 @@ mod group;
 mod groups;
 mod harness;
 mod joblog;
+mod keep_order;
 mod keys;
 mod left;
 mod listen;

@@ -1,0 +1,272 @@
+//! `--keep-order`: what runs write comes out in the order in which their keys were read.
+//!
+//! A trigger makes a place at the end, unless a run of its key is owed that has one already. A run takes the place of its key, and
+//! keeps it over all its attempts. What an attempt has written is kept at its end, and the place is closed when the key is done or
+//! gives up. The first place is passed on once it is closed, by the worker that closed it; all others keep what they have.
+//! So no run waits for another one's output.
+//!
+//! All that is kept is in one file, in memory as long as it is little. A place has its offsets alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tempfile::SpooledTempFile;
+
+use crate::group::{IN_MEMORY, Kept, Spool};
+use crate::output::{Console, Meanwhile, Stream};
+use crate::tally::Key;
+
+/// The order of places, and what they keep.
+#[derive(Debug)]
+pub(crate) struct Order(Mutex<Places>);
+
+#[derive(Debug)]
+struct Places {
+    /// By number: those that are open, and those that wait for their turn.
+    places: BTreeMap<u64, Place>,
+    /// The open places of each key.
+    open: HashMap<Key, Open>,
+    /// The next number.
+    next: u64,
+    file: SpooledTempFile,
+    /// How long the file is.
+    length: u64,
+    /// How many bytes of it are still to be passed on.
+    owed: u64,
+    /// Somebody passes on.
+    passing: bool,
+    /// Of which output something was lost.
+    lost: [bool; 2],
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    closed: bool,
+    pieces: Vec<Piece>,
+}
+
+/// What one attempt wrote on one output.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    stream: Stream,
+    offset: u64,
+    length: u64,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// The place of the run that is on, or waits for a retry.
+    now: Option<u64>,
+    /// The place of the run that is owed.
+    owed: Option<u64>,
+}
+
+/// Nothing to look after, but a note of what is lost.
+struct Notes([bool; 2]);
+
+impl Meanwhile for Notes {
+    fn until(&self) -> Option<Instant> {
+        None
+    }
+    fn look(&mut self) {}
+    fn loses(&mut self, stream: Stream) {
+        self.0[stream as usize] = true;
+    }
+    fn has_lost(&self, stream: Stream) -> bool {
+        self.0[stream as usize]
+    }
+}
+
+/// A piece as it is read. Others write to the file meanwhile.
+struct Reading<'a> {
+    order: &'a Order,
+    piece: Piece,
+    failed: bool,
+}
+
+impl Read for Reading<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = into.len().min(usize::try_from(self.piece.length).unwrap_or(usize::MAX));
+        let read = self.order.places().read(self.piece.offset, &mut into[..most]);
+        // A file that can't be read is no fault of the output.
+        let read = read.unwrap_or(0);
+        self.failed |= read == 0 && most > 0;
+        self.piece.offset += read as u64;
+        self.piece.length -= read as u64;
+        Ok(read)
+    }
+}
+
+impl Order {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Places {
+            places: BTreeMap::new(),
+            open: HashMap::new(),
+            next: 0,
+            file: SpooledTempFile::new(IN_MEMORY),
+            length: 0,
+            owed: 0,
+            passing: false,
+            lost: [false; 2],
+        }))
+    }
+
+    /// A key is about to be added.
+    pub(crate) fn comes(&self, key: &[u8]) {
+        let mut places = self.places();
+        if places.open.get(key).is_some_and(|open| open.owed.is_some()) {
+            return;
+        }
+        let number = places.make();
+        places.open.entry(key.to_vec()).or_default().owed = Some(number);
+    }
+
+    /// A run of this key begins. What was owed is served by it: a trigger whose run comes later all the same, because it came
+    /// in the same moment, gets its place when that begins.
+    pub(crate) fn begins(&self, key: &[u8]) {
+        let mut places = self.places();
+        let Open { now, owed } = places.open.remove(key).unwrap_or_default();
+        let number = match now.or(owed) {
+            Some(number) => number,
+            None => places.make(),
+        };
+        places.close(owed.filter(|owed| *owed != number));
+        places.open.insert(key.to_vec(), Open { now: Some(number), owed: None });
+    }
+
+    /// Keeps what an attempt has written. Where there is no room for it (a full disk) it is passed on at once, and that is said.
+    pub(crate) fn keep(&self, key: &[u8], kept: Kept, console: &Console, meanwhile: &mut dyn Meanwhile) {
+        let mut refused = None;
+        let mut places = self.places();
+        let number = places.open.get(key).and_then(|open| open.now);
+        let unkept = kept.into_outputs().map(|(stream, mut spool)| {
+            let kept = places.append(number, stream, &mut spool).map_err(|e| refused = Some(e));
+            kept.is_err().then_some((stream, spool))
+        });
+        drop(places);
+        if let Some(e) = refused {
+            let line = format!("requeue: --keep-order: {e}: the output of this run is not in its order");
+            console.line_while(&line, meanwhile);
+        }
+        for (stream, spool) in unkept.into_iter().flatten() {
+            spool.pour(stream, console, meanwhile);
+        }
+    }
+
+    /// The key is done, or gives up: its place is closed, and what is at the front passed on.
+    pub(crate) fn ends(&self, key: &[u8], console: &Console) {
+        let mut places = self.places();
+        let now = places.open.get_mut(key).and_then(|open| open.now.take());
+        places.close(now);
+        places.tidy(key);
+        drop(places);
+        self.pass_on(console);
+    }
+
+    /// There is nothing to run the key for.
+    pub(crate) fn forgets(&self, key: &[u8], console: &Console) {
+        self.begins(key);
+        self.ends(key, console);
+    }
+
+    /// No run is to come: all that is left is passed on. Whether something of what was kept is lost.
+    pub(crate) fn finish(&self, console: &Console) -> bool {
+        let mut places = self.places();
+        places.open.clear();
+        for place in places.places.values_mut() {
+            place.closed = true;
+        }
+        drop(places);
+        self.pass_on(console);
+        self.places().lost.contains(&true)
+    }
+
+    /// Passes on what is closed at the front. Whoever does it already goes on to the end.
+    fn pass_on(&self, console: &Console) {
+        let mut places = self.places();
+        if places.passing {
+            return;
+        }
+        while let Some(place) = places.take_first() {
+            places.passing = true;
+            let mut notes = Notes(places.lost);
+            drop(places);
+            let whole: u64 = place.pieces.iter().map(|piece| piece.length).sum();
+            console.in_turn(&mut notes, |meanwhile| {
+                for piece in place.pieces {
+                    let mut reading = Reading { order: self, piece, failed: false };
+                    console.pour(piece.stream, &mut BufReader::new(&mut reading), meanwhile);
+                    if reading.failed {
+                        meanwhile.loses(piece.stream);
+                    }
+                }
+            });
+            places = self.places();
+            places.lost = notes.0;
+            places.passed(whole);
+        }
+        places.passing = false;
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    /// A place at the end.
+    fn make(&mut self) -> u64 {
+        self.next += 1;
+        self.places.insert(self.next, Place::default());
+        self.next
+    }
+
+    fn close(&mut self, number: Option<u64>) {
+        if let Some(place) = number.and_then(|number| self.places.get_mut(&number)) {
+            place.closed = true;
+        }
+    }
+
+    /// Forgets a key that has no place.
+    fn tidy(&mut self, key: &[u8]) {
+        if self.open.get(key).is_some_and(|open| open.now.is_none() && open.owed.is_none()) {
+            self.open.remove(key);
+        }
+    }
+
+    fn take_first(&mut self) -> Option<Place> {
+        let first = self.places.first_entry()?;
+        first.get().closed.then(|| first.remove())
+    }
+
+    fn append(&mut self, number: Option<u64>, stream: Stream, spool: &mut Spool) -> io::Result<()> {
+        let (offset, length) = (self.length, spool.length());
+        if length == 0 {
+            return Ok(());
+        }
+        let place = number.and_then(|number| self.places.get_mut(&number));
+        let place = place.ok_or_else(|| io::Error::other("it has no place"))?;
+        self.file.seek(SeekFrom::Start(offset))?;
+        io::copy(&mut spool.read()?, &mut self.file)?;
+        self.length += length;
+        self.owed += length;
+        place.pieces.push(Piece { stream, offset, length });
+        Ok(())
+    }
+
+    fn read(&mut self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.read(into)
+    }
+
+    /// So much was passed on. A file of which nothing is owed begins anew.
+    fn passed(&mut self, length: u64) {
+        self.owed -= length;
+        if self.owed == 0 && self.length > 0 {
+            self.file = SpooledTempFile::new(IN_MEMORY);
+            self.length = 0;
+        }
+    }
+}
