@@ -91,7 +91,7 @@ fn of_work() {
         ),
         (
             &["work", "--engine=sqlite:q.db", "--lease", "5s", "echo"],
-            "--lease has no meaning for a file: one process works on it",
+            "--lease has no meaning for a file: one process works on each of its queues",
             Some(WORK),
         ),
         (&["run", "--queue", "x", "echo"], "--queue needs --state FILE", Some(RUN)),
