@@ -355,13 +355,37 @@ pub enum Waiters {
     RunNow,
     /// Waits for them, and for the retries of holders (Q14).
     Wait,
+    /// What a drain does that is told nothing: with a deadline it waits for keys that wait out a failure, and drops the
+    /// other timers; without one it drops all.
+    Retries,
+}
+
+/// A key that a drain left unfinished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfinishedKey {
+    /// The key.
+    pub key: u64,
+    /// What its next run would have got.
+    pub value: Option<Vec<u32>>,
+    /// The limiter's record.
+    pub failures: u32,
+    /// What its next run would have been.
+    pub attempt: u32,
+    /// When it would have been due, if that is known.
+    pub due: Option<Instant>,
+    /// The priority of its next run.
+    pub priority: i16,
+    /// Its retry was refused; else its timer was dropped.
+    pub refused: bool,
 }
 
 /// What a drain answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Nothing was left.
+    /// Nothing was left, and no key is unfinished.
     pub complete: bool,
+    /// Keys in the list of unfinished ones.
+    pub unfinished: usize,
     /// Runs that ended since it began.
     pub done: usize,
     /// Waiting keys that were dropped since.
@@ -486,6 +510,8 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn shut_down(&self) -> Fallible<Down>;
     /// Begins a drain, which is then waited for by polling.
     fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained>;
+    /// Takes the list of unfinished keys.
+    fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>>;
     /// Waits for a drain in this front's own manner.
     fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained>;
 }
@@ -976,6 +1002,13 @@ impl<A: Adapter> Subject<A> {
     /// `shut_down_with_drain`, waited for in this front's own manner.
     pub fn drain_wait(&self, waiters: Waiters) -> Drained {
         sound(self.queue.drain_wait(waiters, None))
+    }
+
+    /// The list of unfinished keys, which is taken, in the order of the keys.
+    pub fn take_unfinished(&self) -> Vec<UnfinishedKey> {
+        let mut list = sound(self.queue.take_unfinished());
+        list.sort_by_key(|unfinished| unfinished.key);
+        list
     }
 
     /// A drain that is polled by hand. It has begun when this returns.

@@ -4,11 +4,11 @@
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Failed, Fallible, LeftOut, Nothing, Page,
-    Polled, Rejected, Restored, Said, Seen, Waiters, When,
+    Polled, Rejected, Restored, Said, Seen, UnfinishedKey, Waiters, When,
 };
 use crate::fronts::{
     Bare, Guard, Guards, Manner, Threads, accepted, cancelled, configure, counts, down, drained, guard,
-    guards, hands_out_and_looks, how, no_key, options, seen,
+    guards, hands_out_and_looks, how, no_key, options, seen, unfinished,
 };
 use crate::probe::{Key, Value};
 use requeue::{AddFailed, Added, Cursor, EngineError, Only, Phase, Refused, TryGetError, Unfinished};
@@ -235,6 +235,10 @@ impl<M: Manner> Adapter for Durable<M> {
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
         let took = M::op(if forget { self.0.cancel_and_forget(key) } else { self.0.cancel(key) });
         Ok(took.map_err(|error| failed(&error))?.map(cancelled))
+    }
+
+    fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>> {
+        Ok(unfinished(self.0.in_memory().take_unfinished()))
     }
 
     hands_out_and_looks!();

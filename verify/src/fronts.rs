@@ -6,7 +6,7 @@
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Exponential, Failed, Fair, Fallible, Held,
     InBackoff, Line, Many, MaxWait, Nothing, OwnOrder, Page, Policy, Polled, Rate, Rejected, Restored, Said,
-    Seen, Waiters, When,
+    Seen, UnfinishedKey, Waiters, When,
 };
 use crate::probe::{Key, Value};
 use requeue::{
@@ -293,6 +293,7 @@ pub(crate) fn options(waiters: Waiters, deadline: Option<Duration>) -> DrainOpti
         Waiters::Drop => WaitingKeys::Drop,
         Waiters::RunNow => WaitingKeys::RunNow,
         Waiters::Wait => WaitingKeys::Wait,
+        Waiters::Retries => WaitingKeys::WaitForRetries,
     });
     match deadline {
         Some(deadline) => options.timeout(deadline),
@@ -337,6 +338,7 @@ pub(crate) fn down(left: requeue::ShutDown) -> Down {
 pub(crate) fn drained(answer: requeue::Drained) -> Drained {
     Drained {
         complete: answer.complete,
+        unfinished: answer.unfinished,
         done: count(answer.done),
         dropped: count(answer.dropped),
         refused: count(answer.refused),
@@ -345,6 +347,19 @@ pub(crate) fn drained(answer: requeue::Drained) -> Drained {
         held: answer.held,
         waiting: answer.waiting,
     }
+}
+
+pub(crate) fn unfinished(list: Vec<requeue::UnfinishedKey<Key, Value>>) -> Vec<UnfinishedKey> {
+    let one = |left: requeue::UnfinishedKey<Key, Value>| UnfinishedKey {
+        key: left.key.id,
+        value: left.value.map(|value| value.items.clone()),
+        failures: left.failures,
+        attempt: left.attempt,
+        due: left.due,
+        priority: left.priority,
+        refused: left.reason == requeue::UnfinishedReason::RetryRefused,
+    };
+    list.into_iter().map(one).collect()
 }
 
 pub(crate) fn no_key(error: GetError) -> Nothing {
@@ -561,6 +576,10 @@ pub(crate) use hands_out_and_looks;
 impl<M: Manner> Adapter for Front<M> {
     type Held<'q> = Guard<'q, M>;
     type Many<'q> = Guards<'q, M>;
+
+    fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>> {
+        Ok(unfinished(self.0.take_unfinished()))
+    }
 
     fn build(config: Config) -> Fallible<Self> {
         let builder = configure(WorkQueue::merging(Value::merge), config)?;

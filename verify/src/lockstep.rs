@@ -13,7 +13,7 @@ use crate::adapter::{
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
-use crate::reference::{debounce, down, drained, in_backoff, rate};
+use crate::reference::{debounce, down, drained, in_backoff, rate, unfinished};
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
 use requeue::{Debounce, Instant, Only, RunEnd};
@@ -91,6 +91,8 @@ pub enum Op {
     Drain(Waiters, Option<u64>),
     /// Nobody waits for that drain any more.
     LeaveDrain(usize),
+    /// The list of unfinished keys is taken.
+    TakeUnfinished,
 }
 
 /// A trigger as it is drawn.
@@ -321,8 +323,8 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     }
     both.look();
     // Whatever is left ends without a panic, guards before queues.
-    both.guards.clear();
-    both.batches.clear();
+    both.drop_guards();
+    both.take_unfinished();
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -352,6 +354,18 @@ impl<'q, A: Adapter> Step<'q, A> {
             reads || self.setup.metered || ages || self.setup.rate.is_some() || self.setup.debounce.is_some();
         self.model.hold(reads.then(|| self.clock.at().as_nanos()));
         &mut self.model
+    }
+
+    /// All guards that are out are dropped, each by itself.
+    fn drop_guards(&mut self) {
+        for (guard, run) in std::mem::take(&mut self.guards) {
+            self.dropping().drop_guard(&run);
+            drop(guard);
+        }
+        for (guards, runs) in std::mem::take(&mut self.batches) {
+            runs.iter().for_each(|run| self.dropping().drop_guard(run));
+            drop(guards);
+        }
     }
 
     /// The model for guards that are dropped.
@@ -527,6 +541,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                     drop(self.drains.remove(index % self.drains.len()));
                 }
             }
+            Op::TakeUnfinished => self.take_unfinished(),
         }
     }
 
@@ -814,7 +829,8 @@ impl<'q, A: Adapter> Step<'q, A> {
                 assert_eq!((key.id, items(value.as_ref())), (run.key, run.value.clone()), "detach");
             }
             Word::Next => {
-                self.model().end(&run);
+                // it drops the value first
+                self.model().end(&Run { value: None, ..run });
                 let expected = self.model().try_get();
                 let mut next = guard.nexting();
                 match Count::new().poll(&mut next) {
@@ -862,6 +878,7 @@ impl<'q, A: Adapter> Step<'q, A> {
             Waiters::Drop => model::Waiters::Drop,
             Waiters::RunNow => model::Waiters::RunNow,
             Waiters::Wait => model::Waiters::Wait,
+            Waiters::Retries => model::Waiters::Retries,
         };
         let id = self.model().drain(theirs, deadline);
         let drain = self.q.queue.drain(waiters, deadline.map(Duration::from_nanos));
@@ -870,6 +887,17 @@ impl<'q, A: Adapter> Step<'q, A> {
 }
 
 impl<A: Adapter> Step<'_, A> {
+    /// Takes the list of unfinished keys, but those that a guard still reads.
+    fn take_unfinished(&mut self) {
+        let singles = self.guards.iter().map(|(_, run)| run.key);
+        let batches = self.batches.iter().flat_map(|(_, runs)| runs.iter().map(|run| run.key));
+        let lent: Vec<u64> = singles.chain(batches).collect();
+        let counts = !self.setup.own_limiter;
+        let expected = self.model().take_unfinished(counts, |key| lent.contains(&key));
+        let expected: Vec<_> = expected.into_iter().map(unfinished).collect();
+        assert_eq!(self.q.take_unfinished(), expected, "the list of unfinished keys");
+    }
+
     /// Who waits, and has something to be woken for, was woken.
     fn wakes(&mut self) {
         let (ready, over) = {
@@ -1012,7 +1040,7 @@ fn expect(model: &mut Model, wish: Wish, value: Option<u32>) -> Result<model::Ad
 }
 
 /// Lets a panic unwind through something, without a message.
-pub(crate) fn unwind_through<T>(something: T) {
+pub fn unwind_through<T>(something: T) {
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         let _inside = something;
         resume_unwind(Box::new(()));

@@ -4,7 +4,7 @@
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Exponential, Failed, Fallible,
     Held, Line, Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock,
-    Waiters, When,
+    UnfinishedKey, Waiters, When,
 };
 use crate::fronts::{Ordered, in_backoff};
 use crate::model::{Fair, MaxWait};
@@ -127,8 +127,13 @@ impl Hand<'_> {
     /// Ends the run; a refused retry gives the guard back.
     fn end(mut self, how: How<'_>) -> Result<Duration, Self> {
         let Some(run) = self.run.take() else { return Ok(Duration::ZERO) };
-        let value = if matches!(how, How::Retry(_)) { self.value.take() } else { None };
         let inner = Arc::clone(&self.inner);
+        let goes_back = match how {
+            How::Retry(_) => true,
+            How::Done => inner.hold(false, |core| core.was_refused(&run)),
+            _ => false,
+        };
+        let value = if goes_back { self.value.take() } else { None };
         let reads = matches!(how, How::Retry(_) | How::Again(_));
         match inner.hold(reads, |core| core.end(run, how, value)) {
             Ok(ended) => Ok(ended.delay),
@@ -666,6 +671,7 @@ impl Adapter for Machine {
             Waiters::Drop => WaitingKeys::Drop,
             Waiters::RunNow => WaitingKeys::RunNow,
             Waiters::Wait => WaitingKeys::Wait,
+            Waiters::Retries => WaitingKeys::WaitForRetries,
         };
         let deadline = deadline.map_or(Instant::NEVER, |limit| self.0.clock.at() + limit);
         let base = self.0.with(|core| core.begin_drain(waiting, deadline));
@@ -678,6 +684,12 @@ impl Adapter for Machine {
                 Poll::Pending
             })
         }))
+    }
+
+    fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>> {
+        let mut list = Vec::new();
+        self.0.with(|core| core.take_unfinished(0, usize::MAX, |key| list.push(key)));
+        Ok(crate::fronts::unfinished(list))
     }
 
     fn drain_wait(&self, _: Waiters, _: Option<Duration>) -> Fallible<Drained> {
@@ -730,7 +742,8 @@ impl<'q> Held<'q> for Hand<'q> {
         let machine = Machine(Arc::clone(&self.inner));
         let mut ending = Some(self);
         Box::pin(poll_fn(move |_| {
-            if let Some(hand) = ending.take() {
+            if let Some(mut hand) = ending.take() {
+                hand.value = None;
                 // one call, which is a look: what is due fires before the run ends
                 machine.0.with(|_| ());
                 hand.done()?;

@@ -7,7 +7,8 @@
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, Line,
-    Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock, Waiters, When,
+    Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock, UnfinishedKey,
+    Waiters, When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
@@ -539,6 +540,7 @@ impl Adapter for Reference {
             Waiters::Drop => model::Waiters::Drop,
             Waiters::RunNow => model::Waiters::RunNow,
             Waiters::Wait => model::Waiters::Wait,
+            Waiters::Retries => model::Waiters::Retries,
         };
         let id = shared.change(|model| model.drain(waiters, deadline.map(nanos)));
         let mut alarm = None;
@@ -547,6 +549,11 @@ impl Adapter for Reference {
                 .poll(context, &mut alarm, until, |model| model.drained(id))
                 .map(|answer| Ok(drained(answer)))
         }))
+    }
+
+    fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>> {
+        let list = self.handle.0.change(|model| model.take_unfinished(true, |_| false));
+        Ok(list.into_iter().map(unfinished).collect())
     }
 
     fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
@@ -617,8 +624,24 @@ pub(crate) fn down(left: model::Down) -> Down {
 
 /// The model's answer to a drain.
 pub(crate) fn drained(answer: model::Drained) -> Drained {
-    let model::Drained { complete, done, dropped, refused, refused_retries, ready, held, waiting } = answer;
-    Drained { complete, done, dropped, refused, refused_retries, ready, held, waiting }
+    let model::Drained {
+        complete,
+        unfinished,
+        done,
+        dropped,
+        refused,
+        refused_retries,
+        ready,
+        held,
+        waiting,
+    } = answer;
+    Drained { complete, unfinished, done, dropped, refused, refused_retries, ready, held, waiting }
+}
+
+/// A key of the model's list.
+pub(crate) fn unfinished(left: model::Unfinished) -> UnfinishedKey {
+    let model::Unfinished { key, value, failures, attempt, due, priority, refused } = left;
+    UnfinishedKey { key, value, failures, attempt, due: due.map(Instant::from_nanos), priority, refused }
 }
 
 fn accepted(added: model::Added) -> Accepted {

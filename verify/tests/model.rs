@@ -101,7 +101,7 @@ fn batch() -> impl Strategy<Value = Op> {
 }
 
 fn waiters() -> impl Strategy<Value = Waiters> {
-    prop_oneof![Just(Waiters::Drop), Just(Waiters::RunNow), Just(Waiters::Wait)]
+    prop_oneof![Just(Waiters::Drop), Just(Waiters::RunNow), Just(Waiters::Wait), Just(Waiters::Retries)]
 }
 
 /// What ends the queue: seldom, for afterwards little happens.
@@ -112,6 +112,7 @@ fn end() -> impl Strategy<Value = Op> {
         1 => (0..16_usize).prop_map(Op::LeaveDrain),
         3 => (waiters(), proptest::option::weighted(0.3, delay()))
             .prop_map(|(waiters, deadline)| Op::Drain(waiters, deadline)),
+        1 => Just(Op::TakeUnfinished),
     ]
 }
 

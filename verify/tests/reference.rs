@@ -8,6 +8,7 @@ requeue_verify::q_get!(Reference);
 requeue_verify::q_shut!(Reference);
 requeue_verify::q_drain!(Reference);
 requeue_verify::q_done!(Reference);
+requeue_verify::q_unfinished!(Reference);
 requeue_verify::q_unwind!(Reference);
 requeue_verify::q_close!(Reference);
 requeue_verify::d_timers!(Reference);

@@ -62,7 +62,8 @@ pub use line::{Ahead, GroupGauges, GroupRules, MaxWait, Order, Rate, ReadyOrder,
 pub use machine::{
     Accepted, Added, Asking, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase, Drained,
     Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NotHeld, Only, Paused, Policy,
-    Refused, RefusedEnd, Restored, RetryDelay, RunEnd, RunRef, ShutDown, Stats, Trigger, WaitingKeys,
+    Refused, RefusedEnd, Restored, RetryDelay, RunEnd, RunRef, ShutDown, Stats, Trigger, UnfinishedKey,
+    UnfinishedReason, WaitingKeys,
 };
 #[doc(hidden)]
 pub use map::Map;

@@ -45,6 +45,13 @@ pub(crate) struct Place {
     seq: u32,
 }
 
+impl Place {
+    /// What places are ordered by.
+    pub(crate) fn rank(self) -> (Instant, u32) {
+        (self.due, self.seq)
+    }
+}
+
 /// What [`Timers::next`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {

@@ -90,16 +90,20 @@ fn a_key_that_is_put_back_keeps_its_attempt_unless_it_was_triggered_during_the_r
 }
 
 #[test]
-fn a_run_that_is_put_back_when_all_is_over_is_done_and_counts_as_a_refused_retry() {
+fn a_run_that_is_put_back_when_all_is_over_is_in_line_and_the_queue_is_not_over() {
     let mut core = queue();
     add(&mut core, 1, &[]);
     let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
     let item = get(&mut core);
+    assert!(core.is_over());
     let ended = core.put_back(item.run, Some(vec![1]));
-    assert_eq!((ended.key, ended.value), (Some(1), Some(vec![1])));
+    assert_eq!((ended.key, ended.value), (None, None));
+    assert!(!core.is_over() && !core.drain_is_over(&base));
+    let item = get(&mut core);
+    assert_eq!((item.value, item.attempt), (Some(vec![1]), 1));
+    let _ = core.finish(item.run, true);
     let counted = core.drain_counts(&base);
-    assert_eq!((counted.complete, counted.done, counted.refused_retries), (true, 1, 1));
-    assert_eq!(counts(&core), [0; 4]);
+    assert_eq!((counted.complete, counted.done, counted.refused_retries), (true, 1, 0));
 }
 
 #[test]

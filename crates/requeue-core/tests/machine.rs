@@ -664,7 +664,10 @@ fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     assert_eq!(q.core.releases(), 1);
     assert!(q.core.drain_is_over(&base), "it releases drains");
     assert!(q.core.advance(q.now), "64 a hold");
-    assert_eq!(q.on().take_trash().len(), 200);
+    assert!(q.on().take_trash().is_empty());
+    let mut list = Vec::new();
+    assert_eq!(q.core.take_unfinished(0, 1_000, |key| list.push(key)), None);
+    assert_eq!((list.len(), &list[0].value), (200, &Some(vec![list[0].key])), "a drain has begun");
     assert!(q.core.shutting_down());
     assert_eq!(q.add(3, NOW), Err(Refused::ShutDown));
     assert_eq!(q.core.add_known(&2, 2), Err(Refused::ShutDown));
@@ -695,7 +698,7 @@ fn q10_shut_down_refuses_drops_timers_and_hands_out_the_rest() {
     let again = q.on().shut_down();
     assert_eq!((again.ready, again.dropped, q.core.releases()), (0, 0, 2));
     assert_eq!((again.refused, again.refused_retries), (2, 2), "all that were refused so far");
-    assert!(q.core.drain_counts(&base).complete);
+    assert!(q.core.is_drained());
 }
 
 #[test]
@@ -758,7 +761,7 @@ fn q14_a_drain_that_waits_shuts_down_at_its_deadline() {
     assert!(matches!(q.on().get(), Got::Empty));
     q.pass(SEC);
     // what is due at the deadline still counts as due
-    assert_eq!(q.counts(), [1, 0, 0, 0, 1]);
+    assert_eq!(q.counts(), [1, 0, 0, 0, 2], "the list keeps its key");
     assert_eq!(q.core.drain_counts(&base).dropped, 1);
     let item = q.get();
     assert!(matches!(q.on().get(), Got::ShutDown));
@@ -790,7 +793,7 @@ fn q11_a_drain_runs_waiting_keys_now_or_drops_them() {
     let base = q.drain(WaitingKeys::Drop, Instant::NEVER);
     assert!(q.core.drain_is_over(&base));
     let counts = q.core.drain_counts(&base);
-    assert_eq!((counts.complete, counts.dropped, counts.done), (true, 1, 0));
+    assert_eq!((counts.complete, counts.unfinished, counts.dropped, counts.done), (false, 1, 1, 0));
 }
 
 #[test]
@@ -1088,7 +1091,8 @@ fn users_a_limiter_that_was_asked_before_a_shutdown_counts_neither_then_nor_late
     assert!(!q.core.unask(trigger));
     assert_eq!(q.core.drain_counts(&base).waiting, 0);
     let retry = How::Retry(RetryDelay::Asked(SEC, retry));
-    assert_eq!(q.end(run, retry).key, Some(1), "the run has ended, and its retry is gone");
+    assert_eq!(q.end(run, retry).key, None, "the run has ended, and its retry is gone");
+    assert_eq!(q.core.unfinished(), 1, "it is in the list");
     let _ = q.end(other, How::Done);
     q.core.conclude();
     assert!(q.core.is_drained());

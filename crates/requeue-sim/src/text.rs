@@ -10,8 +10,12 @@ use std::time::Duration;
 const IN_BACKOFF: [(InBackoff, &str); 3] =
     [(InBackoff::Run, "run"), (InBackoff::Respect, "respect"), (InBackoff::Reset, "reset")];
 
-const WAITING: [(WaitingKeys, &str); 3] =
-    [(WaitingKeys::Drop, "drop"), (WaitingKeys::RunNow, "run-now"), (WaitingKeys::Wait, "wait")];
+const WAITING: [(WaitingKeys, &str); 4] = [
+    (WaitingKeys::Drop, "drop"),
+    (WaitingKeys::RunNow, "run-now"),
+    (WaitingKeys::Wait, "wait"),
+    (WaitingKeys::WaitForRetries, "retries"),
+];
 
 const CALLS: &str = "add, add-when-room, add-many, restore, cancel, cancel-and-forget, forget, pause, resume, \
                      pause-group, resume-group, lift-rate, close, shut-down, drain, workers or cancel-get";
@@ -169,7 +173,7 @@ pub(crate) fn read_call<K: FromStr, V: Value>(text: &str) -> Result<Call<K, V>, 
                 match name {
                     "waiting" => {
                         let say = WAITING.iter().find(|(_, name)| *name == value);
-                        waiting = say.ok_or(format!("{value} is not drop, run-now or wait"))?.0;
+                        waiting = say.ok_or(format!("{value} is not drop, run-now, wait or retries"))?.0;
                     }
                     "timeout" => timeout = time(&value)?,
                     _ => return Err(format!("drain has no option {name}")),

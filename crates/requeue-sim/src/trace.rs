@@ -176,7 +176,7 @@ mod tests {
         ends("seed 1\n1s add \"1\", \"2\"", "add is about one key");
         ends("seed 1\n1s add-many \"1\" keep, two", "a key in quotes is missing");
         ends("seed 1\n1s add \"1\" timeout=1s", "add has no option timeout");
-        ends("seed 1\n1s drain waiting=long", "long is not drop, run-now or wait");
+        ends("seed 1\n1s drain waiting=long", "long is not drop, run-now, wait or retries");
         ends("seed 1\n1s workers", "workers wants a number");
         ends("seed 1\n1s pause-group \"1\" tier=one", "one is no number");
         ends("seed 1\n1s close now", "close has no option now");

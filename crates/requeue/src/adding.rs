@@ -320,9 +320,18 @@ impl<K, V> Shared<K, V> {
     /// Asks a limiter that keeps its own counts, without the lock. A shutdown
     /// may overtake it, and it may panic: the state machine is told before and
     /// after. It is not asked for a run whose retry will be a fresh start.
-    pub(crate) fn ask(&self, run: &RunRef<K>, now: Instant) -> Result<(Duration, Asking), Refused> {
+    pub(crate) fn ask(
+        &self,
+        run: &RunRef<K>,
+        instead: Option<Duration>,
+        now: Instant,
+    ) -> Result<(Duration, Asking), Refused> {
         let (asking, afresh) = self.hold(Some(now)).with(|hold| {
-            let asking = hold.core.ask(Some(run))?;
+            let asking = hold.core.ask(Some(run)).inspect_err(|_| {
+                if let Some(delay) = instead {
+                    hold.core.refused_to_come_after(run, delay);
+                }
+            })?;
             Ok((asking, hold.core.starts_afresh(run)))
         })?;
         if afresh {

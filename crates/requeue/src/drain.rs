@@ -7,13 +7,15 @@ use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Step};
-use requeue_core::DrainBase;
+use crate::worker::{Failure, Hook};
+use requeue_core::{Core, DrainBase};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use requeue_core::{Drained, ShutDown, WaitingKeys};
+pub use requeue_core::{Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
 
 /// What a drain does with waiting keys, and how long it waits.
 ///
@@ -33,8 +35,10 @@ pub struct DrainOptions {
 }
 
 impl DrainOptions {
-    /// What becomes of keys that wait for their timers: dropped by default. The
-    /// latest drain decides for all.
+    /// What becomes of keys that wait for their timers. By default a drain with a
+    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline) works off keys that wait out a failure until then,
+    /// and drops all other timers; without one all are dropped. Keys whose timers are dropped are
+    /// [unfinished](crate::WorkQueue::take_unfinished). The latest drain decides for all.
     ///
     /// ```
     /// # use requeue::*;
@@ -49,7 +53,7 @@ impl DrainOptions {
     }
 
     /// How long the drain waits at most, on the queue's clock, from the call that
-    /// begins it; for ever by default. The queue stays shut down past it.
+    /// begins it; for ever by default, and with [`Duration::MAX`]. The queue stays shut down past it.
     ///
     /// ```
     /// # use requeue::*;
@@ -111,6 +115,9 @@ pub struct Drain<'q, K, V = ()> {
     alarm: Option<Alarm>,
 }
 
+/// So many unfinished keys are told of, or taken, in one lock hold.
+const LENT_AT_ONCE: usize = 256;
+
 impl<K, V> Shared<K, V> {
     /// Begins a drain; returns where the counts stood, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
@@ -121,6 +128,53 @@ impl<K, V> Shared<K, V> {
         hold.close();
         self.finish_sweep(now);
         (base, deadline)
+    }
+
+    /// What a drain has to tell now.
+    pub(crate) fn drained(&self, core: &Core<K, V>, base: &DrainBase) -> Drained {
+        let mut drained = core.drain_counts(base);
+        drained.durable = self.journal.is_some();
+        drained
+    }
+
+    /// Tells the workers of this queue which keys are unfinished, each once. What a run that ends `late`, after the
+    /// answer of a drain, has left unfinished is told by that run.
+    pub(crate) fn tell_unfinished(&self, late: bool) {
+        let hooks: Vec<Hook<K>> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
+        // without a hook nothing is lent, and the list is only noted to have been told
+        let most = if hooks.is_empty() { 0 } else { LENT_AT_ONCE };
+        loop {
+            let mut lent = Vec::with_capacity(most);
+            let mut hold = self.lock();
+            hold.core.lend_unfinished(late, most, |loan, reason| lent.push((loan, reason)));
+            hold.close();
+            if lent.is_empty() {
+                return;
+            }
+            for (loan, reason) in &lent {
+                let why = Failure::Unfinished(*reason);
+                for hook in &hooks {
+                    quietly(|| hook(loan.get(), &why));
+                }
+            }
+            let mut hold = self.lock();
+            lent.into_iter().for_each(|(loan, _)| hold.core.take_back(loan));
+            hold.close();
+        }
+    }
+
+    /// The keys that drains have left unfinished, which are handed out once.
+    pub(crate) fn take_unfinished(&self) -> Vec<UnfinishedKey<K, V>> {
+        self.tell_unfinished(false);
+        let (mut from, mut all) = (Some(0), Vec::new());
+        while let Some(at) = from {
+            // there is room before the lock is taken
+            all.reserve(LENT_AT_ONCE);
+            from = self
+                .enter(&mut None)
+                .with(|hold| hold.core.take_unfinished(at, LENT_AT_ONCE, |key| all.push(key)));
+        }
+        all
     }
 
     /// Gives up a place among those who wait for drains; returns its waker, to be dropped.
@@ -178,10 +232,11 @@ impl<'q, K, V> Drain<'q, K, V> {
         loop {
             let mut hold = shared.enter_at(now);
             if hold.core.drain_is_over(&self.base) || now >= self.deadline {
-                let answer = hold.core.drain_counts(&self.base);
+                let answer = shared.drained(&hold.core, &self.base);
                 let old = self.place.take().and_then(|place| hold.drains().leave(place));
                 hold.close();
                 quietly(|| drop(old));
+                shared.tell_unfinished(false);
                 return Step::Ready(answer);
             }
             match clone.take() {
@@ -189,7 +244,7 @@ impl<'q, K, V> Drain<'q, K, V> {
                     let old = hold.drains().set(&mut self.place, clone);
                     // the deadline of the latest drain ends this one too, and
                     // there may be nobody else to notice that it has come
-                    let until = hold.core.drain_wake().map_or(self.deadline, |at| at.min(self.deadline));
+                    let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
                     hold.close();
                     quietly(|| drop(old));
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));

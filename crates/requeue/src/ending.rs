@@ -119,7 +119,7 @@ impl<K> Ending<'_, K> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
         let now = *reading.get_or_insert_with(|| shared.now());
         let ended = if shared.keeps_own() {
-            let (delay, asking) = shared.ask(run, now)?;
+            let (delay, asking) = shared.ask(run, instead, now)?;
             asked.set(Some(delay));
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
             self.end(shared, how, payload.take(), Some(now))
@@ -170,7 +170,7 @@ impl<K> Ending<'_, K> {
     pub(crate) fn succeed<V>(&mut self, shared: &Shared<K, V>) {
         let panic = self.forget_own(shared);
         match self {
-            Self::Taking(run) => finish(shared, run, true, None),
+            Self::Taking(run) => finish(shared, run, true, None, &mut None),
             Self::Keeping(_) => _ = self.end(shared, How::Succeed, None::<V>, None),
         }
         panic.resume();
@@ -196,20 +196,27 @@ impl<K> Ending<'_, K> {
         panic
     }
 
-    /// Ends a run whose retry was refused: in memory it is done. The journal does not hear of it, so that an engine
-    /// goes on to have the key as it was before the run, and the next process runs it again.
-    pub(crate) fn end_refused<V>(&mut self, shared: &Shared<K, V>, reading: Option<Instant>) {
-        let _ = self.end_as(shared, How::Done, None::<V>, reading, false);
+    /// Ends a run whose retry was refused: in memory it is done, and unfinished if a drain has begun. The journal hears
+    /// that it was refused, so that an engine goes on to have the key as it was before the run, and the next process runs
+    /// it again.
+    pub(crate) fn end_refused<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        reading: Option<Instant>,
+        payload: &mut Option<V>,
+    ) {
+        let _ = self.end_as(shared, How::Done, payload.take(), reading, false);
     }
 }
 
-/// Ends a run as done or as succeeded, if it was not ended.
+/// Ends a run as done or as succeeded, if it was not ended. The payload stays, but where the key is unfinished.
 #[inline(always)]
 pub(crate) fn finish<K, V>(
     shared: &Shared<K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
     reading: Option<Instant>,
+    payload: &mut Option<V>,
 ) {
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
@@ -221,7 +228,7 @@ pub(crate) fn finish<K, V>(
             return drop(key);
         }
     }
-    finish_in_full(shared, hold, slot, succeeded);
+    finish_in_full(shared, hold, slot, succeeded, payload);
 }
 
 /// The same where more is known of the key than this run (perhaps only its group), or will be. A function of its
@@ -232,6 +239,7 @@ fn finish_in_full<K, V>(
     mut hold: Hold<'_, K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
+    payload: &mut Option<V>,
 ) {
     if shared.journal.is_none() {
         if let Some((key, worked)) = hold.core.finish_grouped(slot) {
@@ -239,7 +247,7 @@ fn finish_in_full<K, V>(
             return drop(key);
         }
     }
-    finish_known(shared, hold, slot, succeeded);
+    finish_known(shared, hold, slot, succeeded, payload);
 }
 
 /// A further function of its own, because its result is large, and would be moved through memory in the other
@@ -250,8 +258,9 @@ fn finish_known<K, V>(
     mut hold: Hold<'_, K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
+    payload: &mut Option<V>,
 ) {
-    let ended = finish_told(shared, &mut hold, slot, succeeded);
+    let ended = finish_told(shared, &mut hold, slot, succeeded, payload);
     hold.close();
     if let Some(ended) = ended {
         after_end(shared, ended);
@@ -259,15 +268,25 @@ fn finish_known<K, V>(
 }
 
 /// In a hold: ends a run that was not [finished at once](requeue_core::Core::finish_at_once), if there is one, as done or as succeeded,
-/// and tells the journal, if there is one.
+/// and tells the journal, if there is one. Takes the payload of a run whose retry was refused.
 pub(crate) fn finish_told<K, V>(
     shared: &Shared<K, V>,
     hold: &mut Hold<'_, K, V>,
     run: &mut Option<RunRef<K>>,
     succeeded: bool,
+    payload: &mut Option<V>,
 ) -> Option<Ended<K, V>> {
-    let slot = run.as_ref()?.slot();
-    let mut ended = hold.core.finish_in_full(run, succeeded);
+    let on = run.as_ref()?;
+    if hold.core.is_inert(on) {
+        // the journal has heard of its end, or that it was refused: nothing has ended now
+        return Some(hold.core.finish_in_full(run, succeeded, None));
+    }
+    if !succeeded && hold.core.was_refused(on) {
+        shared.tell_journal(|journal| journal.refused(on.key()));
+        return Some(hold.core.finish_in_full(run, succeeded, payload.take()));
+    }
+    let slot = on.slot();
+    let mut ended = hold.core.finish_in_full(run, succeeded, None);
     shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
     Some(ended)
 }
@@ -332,12 +351,12 @@ fn abandon<K, V>(
     mut reading: Option<Instant>,
 ) {
     if shared.unfinished == Unfinished::Done {
-        return finish(shared, run, false, reading);
+        return finish(shared, run, false, reading, payload);
     }
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
     if ending.retry(shared, None, payload, &mut reading, &Cell::new(None)).is_err() {
-        ending.end_refused(shared, reading);
+        ending.end_refused(shared, reading, payload);
     }
 }
 

@@ -85,7 +85,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         left: &mut Self::Left,
     ) -> Took<Self::Taken> {
         if !self.ends_at_once(hold, left) {
-            left.in_full = finish_told(hold.shared(), hold, &mut self.ending, false);
+            left.in_full = finish_told(hold.shared(), hold, &mut self.ending, false, &mut None);
         }
         match hold.get() {
             Got::Item(handout) => Took::Keys(handout),
@@ -228,7 +228,7 @@ impl<'q, K, V> Get<'q, K, V> {
     #[cold]
     fn end(&mut self) {
         let shared = self.waiting.shared();
-        end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None));
+        end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None, &mut None));
     }
 
     /// Blocks until there is a key, or the queue is shut down and worked off.

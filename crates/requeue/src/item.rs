@@ -157,7 +157,7 @@ impl<'q, K, V> Item<'q, K, V> {
     /// ```
     #[inline]
     pub fn done(mut self) {
-        finish(self.guard.owner.shared(), &mut self.guard.run, false, None);
+        finish(self.guard.owner.shared(), &mut self.guard.run, false, None, &mut self.value);
     }
 
     /// Ends the run and forgets the key's failures.

@@ -22,9 +22,8 @@ use std::vec;
 /// When a panic unwinds through it, the items that are still in it are put back, whatever
 /// the queue was built with: their keys go to the back of the line, with their values,
 /// attempts and failures, as if they had not been handed out. So a panic over one key of
-/// a batch does not say done of the others. An item that was taken out ends by itself. On a
-/// queue that is over (shut down, and nothing ready) nobody may be left to take them: there they
-/// are done, as a retry that is refused, and counted as one.
+/// a batch does not say done of the others. An item that was taken out ends by itself. It is so while a
+/// drain goes on too, which waits for these keys: getters that were told the end before are to come again.
 ///
 /// While it exists nobody else gets these keys: those behind a slow one wait for
 /// it, so take as many as are worked off together.
@@ -198,18 +197,25 @@ pub(crate) fn end_in<K, V>(
     let leaves = leaves_something(shared);
     if told && shared.journal.is_some() {
         for item in items {
-            let ended = finish_told(shared, hold, &mut item.take_run(shared), succeeded);
+            let (mut run, mut value) = (item.take_run(shared), item.take_value());
+            let ended = finish_told(shared, hold, &mut run, succeeded, &mut value);
+            value.into_iter().for_each(|value| drop(item.set_value(value)));
             left.extend(ended.filter(|_| leaves));
         }
         return;
     }
     let core = &mut hold.core;
+    let any_refused = core.has_refusals();
     for item in items {
         if let Some(run) = item.take_run(shared) {
             if !told {
                 shared.tell_journal(|journal| journal.refused(run.key()));
             }
-            let ended = core.finish(run, succeeded);
+            let ended = if any_refused && core.was_refused(&run) {
+                core.finish_in_full(&mut Some(run), succeeded, item.take_value())
+            } else {
+                core.finish(run, succeeded)
+            };
             if leaves {
                 left.push(ended);
             }
@@ -287,13 +293,8 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
                 let Some(run) = item.take_run(shared) else { continue };
                 let slot = run.slot();
                 let mut ended = hold.core.put_back(run, item.take_value());
-                // a queue that is over has put nothing back
-                if !hold.core.is_over() {
-                    shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
-                } else if let Some(key) = &ended.key {
-                    shared.tell_journal(|journal| journal.refused(key));
-                }
-                // only where the run had been ended under its guard, or the queue is over
+                shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
+                // only where the run had been ended under its guard
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {
                     left.push(ended);
                 }
@@ -358,11 +359,8 @@ fn retry_all<K, V>(
                         }
                         Err((run, refused)) => {
                             retried -= 1;
-                            if let Some(value) = refused.value {
-                                item.set_value(value);
-                            }
                             shared.tell_journal(|journal| journal.refused(run.key()));
-                            core.finish(run, false)
+                            core.finish_in_full(&mut Some(run), false, refused.value)
                         }
                     };
                     if leaves {

@@ -63,7 +63,7 @@ pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use clock::{TokioClock, TokioClockError};
-pub use drain::{Drain, DrainOptions, Drained, ShutDown, WaitingKeys};
+pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
 pub use error::{AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
 pub use get::{Get, GetTimeout};

@@ -2,7 +2,7 @@
 
 use crate::add::{Add, When};
 use crate::add_many::AddedMany;
-use crate::drain::{Drain, DrainOptions, ShutDown};
+use crate::drain::{Drain, DrainOptions, ShutDown, UnfinishedKey};
 use crate::ending::after_end;
 use crate::error::{AddError, AddResult, NotHeld, Refused, TryGetError};
 use crate::explain::Explanation;
@@ -784,7 +784,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
     }
 
     /// Refuses triggers at once, drops the timers, and can be waited on until
-    /// nothing is ready, dirty or held: await it or call [`wait`](Drain::wait).
+    /// nothing is ready, dirty or held: await it or call [`wait`](Drain::wait). Keys whose timers are dropped, or whose
+    /// retry is refused, are in the [list](Self::take_unfinished) of unfinished keys.
     ///
     /// The keys are worked off by whoever calls [`get`](Self::get): without a
     /// worker this waits for ever.
@@ -816,6 +817,36 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
         Drain::begin(Owner::Borrowed(&self.shared), options)
+    }
+
+    /// Takes the keys that drains of this queue have left unfinished, in the order in which they became so: keys whose run
+    /// failed and whose retry was refused, and keys whose timer was dropped. Each is handed out once, and goes on in
+    /// another queue by [`restore`](Self::restore). Nothing is in the list before the first drain.
+    ///
+    /// A key that is ready or held as well stays in the list until its run has ended, and one that a guard still reads
+    /// until that is dropped. Workers hear of keys of which they have not heard ([`on_give_up`]).
+    ///
+    /// On the front of an engine the keys are in the store too, where the next process finds them: they are not lost if
+    /// nobody takes them, and would run twice if they went on in another queue.
+    ///
+    /// ```
+    /// # use requeue::*;
+    /// # let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// let item = q.try_get()?;
+    /// let drain = q.shut_down_with_drain();
+    /// drop(item.retry().expect_err("it does not wait for retries"));
+    /// let drained = drain.wait();
+    /// assert!(!drained.complete && drained.unfinished == 1);
+    /// let list = q.take_unfinished();
+    /// assert_eq!((list[0].key, list[0].attempt, list[0].reason), ("a", 2, UnfinishedReason::RetryRefused));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`on_give_up`]: crate::WorkerBuilder::on_give_up
+    #[must_use = "the keys that are taken are in no list any more"]
+    pub fn take_unfinished(&self) -> Vec<UnfinishedKey<K, V>> {
+        self.shared.take_unfinished()
     }
 
     /// How many locks this thread has taken and how often this queue has looked a

@@ -2,7 +2,7 @@
 
 use crate::hold::Shared;
 use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
-use requeue_core::Restored;
+use requeue_core::{Restored, UnfinishedKey};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -122,6 +122,27 @@ impl<K, V> Restore<K, V> {
     pub fn value(mut self, value: V) -> Self {
         self.value = Some(value);
         self
+    }
+}
+
+/// An unfinished key of another queue goes on here as it would have there.
+///
+/// ```
+/// use requeue::{DrainOptions, WorkQueue};
+/// use std::time::Duration;
+/// let (old, new) = (WorkQueue::new(), WorkQueue::new());
+/// old.add_after("a", Duration::from_secs(3600))?;
+/// assert_eq!(old.shut_down_with(DrainOptions::default().timeout(Duration::ZERO)).wait().unfinished, 1);
+/// for key in old.take_unfinished() {
+///     new.restore(key.into())?;
+/// }
+/// assert_eq!(new.stats().waiting, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<K, V> From<UnfinishedKey<K, V>> for Restore<K, V> {
+    fn from(unfinished: UnfinishedKey<K, V>) -> Self {
+        let UnfinishedKey { key, value, failures, attempt, due, priority, .. } = unfinished;
+        Self { key, value, priority, known: Restored { failures, attempt, due } }
     }
 }
 

@@ -81,6 +81,7 @@ impl Model {
         if forget {
             self.forget(key);
         }
+        self.unlist(key);
         let entry = self.keys.get_mut(&key)?;
         let (ready, dirty) = (std::mem::take(&mut entry.ready), std::mem::take(&mut entry.dirty));
         let due = entry.due();

@@ -1,5 +1,6 @@
 //! Closing, shutting down and draining (Q10, Q11, Q14, D9).
 
+use super::unfinished::List;
 use super::{Kind, Model, Nanos, Phase};
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ pub enum Waiters {
     RunNow,
     /// Waits for them.
     Wait,
+    /// "A drain with a deadline works off keys that wait out a failure until the deadline", and drops the others.
+    Retries,
 }
 
 /// What `shut_down` answers.
@@ -39,8 +42,10 @@ pub struct Down {
 /// ready, held and waiting as it returns" (Q11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
-    /// Nothing was left.
+    /// Nothing was left, and no key is unfinished.
     pub complete: bool,
+    /// Keys in the list.
+    pub unfinished: usize,
     /// Runs that ended.
     pub done: usize,
     /// Waiting keys that were dropped.
@@ -104,7 +109,7 @@ impl Model {
         self.lift_pauses();
         let dropped = self.drop_timers();
         self.phase = Phase::ShutDown;
-        self.drain_waits = None;
+        (self.drain_waits, self.only_retries) = (None, false);
         let left = self.counts();
         let answers: Vec<DrainId> = self.drains.all.keys().copied().collect();
         for id in answers {
@@ -120,11 +125,16 @@ impl Model {
     }
 
     fn drop_timers(&mut self) -> usize {
-        let (timers, windows): (Vec<_>, Vec<_>) =
+        self.drop_timers_but(|_| false)
+    }
+
+    /// Drops all timers but those that are kept.
+    fn drop_timers_but(&mut self, kept: impl Fn(&super::Timer) -> bool) -> usize {
+        let (mut timers, windows): (Vec<_>, Vec<_>) =
             self.timers().into_iter().partition(|(.., kind)| *kind == Kind::Timer);
+        timers.retain(|(_, _, key, _)| self.keys[key].timer.as_ref().is_some_and(|timer| !kept(timer)));
         for (_, _, key, _) in &timers {
-            self.keys.get_mut(key).expect("a timer belongs to a key").timer = None;
-            self.tidy(*key);
+            self.drop_timer(*key);
         }
         // "An open debounce window is no timer: it closes and its key becomes ready" (D9)
         for (_, _, key, _) in windows {
@@ -144,10 +154,22 @@ impl Model {
         self.drains.all.insert(id, drain);
         // "The queue's phases only move forward: a drain that waits, called on a queue
         // that is shut down, waits for what is left and takes no retries" (Q14).
-        let waits = waiters == Waiters::Wait && self.phase != Phase::ShutDown;
+        let asked = match waiters {
+            Waiters::Wait => true,
+            Waiters::Retries => deadline.is_some_and(|deadline| deadline < Nanos::MAX),
+            Waiters::Drop | Waiters::RunNow => false,
+        };
+        let waits = asked && self.phase != Phase::ShutDown;
         self.drain_waits = waits.then(|| deadline.unwrap_or(Nanos::MAX));
+        self.only_retries = waits && waiters == Waiters::Retries;
+        // "it accounts for every key"
+        self.list.get_or_insert_with(List::default);
         match waiters {
-            Waiters::Drop => {
+            Waiters::Retries if waits => {
+                self.drop_timers_but(|timer| timer.back_off);
+                self.phase = Phase::Closed;
+            }
+            Waiters::Drop | Waiters::Retries => {
                 self.drop_timers();
                 self.phase = Phase::ShutDown;
             }
@@ -177,12 +199,22 @@ impl Model {
         // "Shuts down when nothing is ready, dirty, held or waiting, or at its
         // deadline" (Q14); of several drains that wait, the latest decides.
         if self.drain_waits.is_some_and(|deadline| deadline <= self.now) {
-            self.drain_waits = None;
+            (self.drain_waits, self.only_retries) = (None, false);
             self.phase = Phase::ShutDown;
             self.drop_timers();
         }
         let left = self.counts();
-        let idle = left.ready == 0 && left.held == 0 && (self.drain_waits.is_none() || left.waiting == 0);
+        // "a window of a debounce that owes no run is not waited for"
+        let waiting = self
+            .keys
+            .values()
+            .any(|entry| entry.timer.is_some() || entry.window.as_ref().is_some_and(|window| window.owes));
+        let idle = left.ready == 0 && left.held == 0 && (self.drain_waits.is_none() || !waiting);
+        if idle && self.drain_waits.is_some() {
+            (self.drain_waits, self.only_retries) = (None, false);
+            self.phase = Phase::ShutDown;
+            self.drop_timers();
+        }
         let now = self.now;
         let ids: Vec<DrainId> =
             self.drains.all.iter().filter(|(_, drain)| !drain.over).map(|(id, _)| *id).collect();
@@ -191,10 +223,6 @@ impl Model {
             if idle || passed {
                 self.end_drain(id);
             }
-        }
-        if idle && self.drain_waits.is_some() {
-            self.drain_waits = None;
-            self.phase = Phase::ShutDown;
         }
     }
 
@@ -211,6 +239,10 @@ impl Model {
         drain.answer.ready = left.ready;
         drain.answer.held = left.held;
         drain.answer.waiting = left.waiting;
-        drain.answer.complete = left.ready == 0 && left.held == 0 && left.waiting == 0;
+        let nothing = left.ready == 0 && left.held == 0 && left.waiting == 0;
+        let list = self.list.as_ref().expect("a drain has begun");
+        drain.answer.unfinished = list.len();
+        // "`complete` is true only if that list is empty and nothing is left"
+        drain.answer.complete = nothing && !list.had_any();
     }
 }

@@ -11,6 +11,7 @@ mod fair;
 mod overdue;
 mod pause;
 mod rate;
+mod unfinished;
 mod window;
 
 pub use bound::Dropped;
@@ -19,6 +20,7 @@ pub use drain::{Down, DrainId, Drained, Waiters};
 pub use fair::{Fair, Tier};
 pub use overdue::MaxWait;
 pub use rate::Rate;
+pub use unfinished::Unfinished;
 pub use window::Debounce;
 
 use std::cmp::Reverse;
@@ -275,6 +277,8 @@ struct Entry {
     reset: bool,
     timer: Option<Timer>,
     window: Option<window::Window>,
+    /// What the run that is on asked for was refused.
+    refused: Option<unfinished::Left>,
     /// The value slot (B1).
     slot: Option<Vec<u32>>,
     /// Runs in a row that failed before the next one.
@@ -361,6 +365,10 @@ pub struct Model {
     /// A drain that waits for waiting keys is under way, until this deadline.
     drain_waits: Option<Nanos>,
     drains: drain::Drains,
+    /// That drain works failed keys off and drops other timers.
+    only_retries: bool,
+    /// The keys that are unfinished, once a drain has begun.
+    list: Option<unfinished::List>,
     /// Triggers from outside that were refused.
     refused: usize,
     /// Retries of holders that were refused.
@@ -400,6 +408,8 @@ impl Model {
             phase: Phase::Open,
             drain_waits: None,
             drains: drain::Drains::default(),
+            only_retries: false,
+            list: None,
             refused: 0,
             refused_retries: 0,
             adders: Vec::new(),
@@ -644,7 +654,10 @@ impl Model {
         // and so does a window
         if let Some(window) = entry.window.take_if(|window| window.owes && (window.respects || reset)) {
             joins = joins.max(Some(window.priority));
-            self.join_timer(key, window.priority);
+            // a fresh start is a run of its own, and a timer that stays beside it another one
+            if !reset {
+                self.join_timer(key, window.priority);
+            }
         }
         let entry = self.keys.get_mut(&key).expect("it is held");
         if reset {
@@ -946,6 +959,7 @@ impl Model {
             // a run that was put back through the limiter has failed
             let timer = self.keys.get(&run.key).and_then(|entry| entry.timer.as_ref());
             let failed = timer.is_some_and(|timer| timer.back_off);
+            self.may_be_unfinished(run);
             self.settle(run.key, failed, None);
         }
         self.end_as(run, End::Done);
@@ -976,6 +990,10 @@ impl Model {
     /// Forgets a key that nothing refers to. "The slot dies with the key's last
     /// reason to run" (B1).
     fn tidy(&mut self, key: u64) {
+        // the list has its value
+        if self.is_listed(key) {
+            return;
+        }
         let Some(entry) = self.keys.get_mut(&key) else { return };
         if !entry.ready && !entry.dirty && entry.timer.is_none() && entry.window.is_none() {
             entry.slot = None;
@@ -992,13 +1010,9 @@ impl Model {
         if !self.holds(run) {
             return;
         }
-        // getters were told that all is over: nobody may be left to take it
-        if self.is_over() {
-            self.refused_retries += 1;
-            return self.end(run);
-        }
+        // "also while a drain goes on or the queue is shut down": getters that were told the end come again
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
-        entry.run = None;
+        (entry.run, entry.refused) = (None, None);
         // a trigger that made it dirty restarted the attempts (W)
         if std::mem::take(&mut entry.dirty) {
             entry.priority = entry.priority.max(run.priority);
@@ -1030,6 +1044,7 @@ impl Model {
     /// `done` by key; whether the key was held.
     pub fn done(&mut self, key: u64) -> bool {
         let Some(id) = self.keys.get(&key).and_then(|entry| entry.run) else { return false };
+        // the guard has the value
         self.end(&Run { id, key, value: None, attempt: 0, priority: 0 });
         true
     }
@@ -1048,6 +1063,8 @@ impl Model {
 
     fn end_well(&mut self, run: &Run, end: End) {
         if self.holds(run) {
+            // it was done after all, or given up
+            self.keys.get_mut(&run.key).expect("it is held").refused = None;
             self.settle(run.key, false, None);
         }
         self.end_as(run, end);
@@ -1060,7 +1077,7 @@ impl Model {
     ///
     /// Refused where holders' triggers are; the run goes on.
     pub fn retry(&mut self, run: &Run, own: Option<Nanos>) -> Result<Nanos, Refused> {
-        self.holders(run)?;
+        self.holders(run, true, own)?;
         // "a fresh start: ready at once, no failure counted, the limiter not asked" (B5)
         let fresh = self.keys.get(&run.key).is_some_and(|entry| entry.reset);
         let delay = if fresh {
@@ -1080,7 +1097,7 @@ impl Model {
     ///
     /// Refused where holders' triggers are; the run goes on.
     pub fn again(&mut self, run: &Run, delay: Nanos) -> Result<(), Refused> {
-        self.holders(run)?;
+        self.holders(run, false, Some(delay))?;
         self.forget(run.key);
         self.back(run, delay, false);
         Ok(())
@@ -1114,16 +1131,16 @@ impl Model {
         self.end_as(run, if failed { End::Retry } else { End::Again });
     }
 
-    fn holders(&mut self, run: &Run) -> Result<(), Refused> {
+    fn holders(&mut self, run: &Run, failed: bool, after: Option<Nanos>) -> Result<(), Refused> {
         // "A guard whose run was ended that way is inert" (Q12).
         if !self.holds(run) {
             return Err(Refused::Over);
         }
-        if self.phase == Phase::ShutDown {
-            self.refused_retries += 1;
-            return Err(Refused::Over);
-        }
-        Ok(())
+        let refused = match after {
+            Some(after) if !failed => self.refuses_again(after),
+            _ => self.phase == Phase::ShutDown,
+        };
+        if refused { Err(self.refuse(run, failed, after)) } else { Ok(()) }
     }
 
     /// A guard that is dropped without a word.
@@ -1182,7 +1199,8 @@ impl Model {
     #[must_use]
     pub fn state(&self, key: u64) -> Option<Seen> {
         let entry = self.keys.get(&key)?;
-        Some(Seen {
+        let known = entry.ready || entry.run.is_some() || entry.due().is_some() || entry.paused;
+        known.then(|| Seen {
             ready: entry.ready,
             held: entry.run.is_some(),
             dirty: entry.dirty,

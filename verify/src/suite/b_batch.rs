@@ -277,7 +277,7 @@ pub fn b9_items_that_are_dropped_retry_each_by_option<A: Adapter>() {
     drop(items);
     let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is held") };
     let answer = sound(answer);
-    assert_eq!((answer.complete, answer.done, answer.refused_retries), (true, 2, 2));
+    assert_eq!((answer.unfinished, answer.done, answer.refused_retries), (2, 2, 2));
 }
 
 pub fn b9_done_and_get_the_next_hands_out_the_next<A: Adapter>() {

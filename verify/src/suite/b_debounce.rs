@@ -427,14 +427,67 @@ pub fn b4_a_drain_that_waits_waits_until_windows_end<A: Adapter>() {
     run(&q, 1);
     let std::task::Poll::Ready(drained) = count.poll(&mut drain) else { panic!("all is worked off") };
     assert!(sound(drained).complete);
-    // and where one owes no run
+}
+
+pub fn b4_the_priority_of_a_window_goes_to_the_fresh_start_and_to_no_timer_that_stays<A: Adapter>() {
+    for reset in [true, false] {
+        let q = Subject::<A>::with_priorities(None);
+        q.add_at(1, 1);
+        q.ask_at(1, after(500), -3);
+        let one = q.take(1);
+        // a window of the run that fails: it joins the retry, which is a fresh start after a reset
+        let how = if reset { InBackoff::Reset } else { InBackoff::Respect };
+        let said = Said::from((1.into(), When::NowIn(how), None)).priority(9);
+        assert!(q.say(said.debounce(Some(debounce()))).is_ok());
+        assert!(sound(one.retry_after(ms(50))).is_ok());
+        if !reset {
+            q.clock.advance(ms(50));
+        }
+        let again = q.take(1);
+        assert_eq!(again.priority(), 9);
+        sound(again.done());
+        if reset {
+            q.has(0, 0, 0, 1);
+            q.clock.advance(ms(500));
+            assert_eq!(q.take(1).priority(), -3, "the timer is another trigger's");
+        }
+    }
+}
+
+pub fn b4_a_drain_waits_for_no_window_that_owes_no_run<A: Adapter>() {
+    for waiters in [Waiters::Wait, Waiters::Retries, Waiters::Drop, Waiters::RunNow] {
+        for runs in [true, false] {
+            let q = leading::<A>();
+            q.add(1);
+            if runs {
+                run(&q, 1);
+            }
+            let (count, mut drain) = (Count::new(), q.queue.drain(waiters, Some(ms(1_000))));
+            let mut over = count.poll(&mut drain);
+            assert_eq!(over.is_ready(), runs);
+            if !runs {
+                // the run ends, and its window is still open
+                run(&q, 1);
+                assert!(count.wakes() > 0, "nobody told the drain");
+                over = count.poll(&mut drain);
+            }
+            let std::task::Poll::Ready(drained) = over else { panic!("nothing is owed") };
+            let drained = sound(drained);
+            assert!(drained.complete && drained.waiting == 0 && drained.dropped == 0, "{drained:?}");
+            q.is_over();
+        }
+    }
+    // beside one that owes a run, which is waited for
     let q = leading::<A>();
     q.add(1);
+    q.add(2);
     run(&q, 1);
-    let mut drain = q.drain(Waiters::Wait);
+    run(&q, 2);
+    q.add(2);
+    let (count, mut drain) = (Count::new(), q.drain(Waiters::Wait));
     assert!(count.poll(&mut drain).is_pending());
     q.clock.advance(QUIET);
-    q.is_over();
+    run(&q, 2);
     assert!(count.poll(&mut drain).is_ready());
 }
 

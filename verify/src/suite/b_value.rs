@@ -1,7 +1,7 @@
 //! B1, B7's `state`, and of B10 FIFO, LIFO and the user's own order.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Held, Line, OwnOrder, Policy, Seen, Subject, Waiters, When, ms, sound,
+    Accepted, Adapter, Config, Held, Line, OwnOrder, Policy, Seen, Subject, When, ms, sound,
 };
 use crate::probe::{Probe, Value};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub fn b1_the_slot_dies_with_the_keys_last_reason_to_run<A: Adapter>() {
     let two = q.take(2);
     let probe = Probe::new();
     q.trigger(2, after(10), Some(Value::probed(2, &probe))).unwrap();
-    let _drain = q.drain(Waiters::Drop);
+    q.shut_down();
     assert_eq!(probe.drop.runs(), 1, "the slot died with the timer");
     sound(two.done());
     q.is_over();

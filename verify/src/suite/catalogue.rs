@@ -263,6 +263,8 @@ macro_rules! b_debounce {
             b4_an_open_window_is_waiting_and_a_cancel_takes_it,
             b4_the_end_closes_windows_and_their_keys_become_ready,
             b4_a_drain_that_waits_waits_until_windows_end,
+            b4_the_priority_of_a_window_goes_to_the_fresh_start_and_to_no_timer_that_stays,
+            b4_a_drain_waits_for_no_window_that_owes_no_run,
             b4_who_waits_is_woken_when_a_window_ends,
             b4_a_window_that_is_due_ends_before_a_trigger_for_its_key,
             b4_a_run_that_a_panic_puts_back_is_the_windows_too,
@@ -724,10 +726,36 @@ macro_rules! q_unwind {
             q12_what_is_put_back_keeps_its_attempt_and_its_failures,
             q12_what_is_put_back_merges_its_payload_in_front_of_what_came_meanwhile,
             q12_what_is_put_back_leaves_a_timer_alone,
-            q12_on_a_queue_that_is_over_what_cannot_be_put_back_is_done_and_counted,
+            q12_what_is_put_back_on_a_queue_that_is_over_is_in_line_and_gets_its_run,
+            q12_a_getter_that_is_told_the_end_before_comes_again_for_what_is_put_back,
             q12_what_is_put_back_counts_as_no_run_that_was_done,
             q12_what_is_put_back_wakes_who_waits_for_keys,
             q12_a_run_that_was_ended_by_key_is_not_put_back,
+        }
+    };
+}
+
+/// Q11: keys that a drain leaves unfinished.
+#[macro_export]
+macro_rules! q_unfinished {
+    ($adapter:ty) => {
+        $crate::tests! {
+            $adapter, q_unfinished:
+            q11_a_drain_with_a_deadline_works_off_keys_that_wait_out_a_failure,
+            q11_what_still_waits_out_a_failure_at_the_deadline_is_in_the_list,
+            q11_timers_that_no_failure_set_are_dropped_and_in_the_list,
+            q11_without_a_deadline_keys_that_wait_out_a_failure_are_dropped_too,
+            q11_a_drain_that_is_told_to_drop_drops_keys_that_wait_out_a_failure,
+            q11_a_refused_retry_is_in_the_list_unless_its_run_ends_well_all_the_same,
+            q11_a_dropped_guard_whose_retry_is_refused_leaves_its_key_unfinished,
+            q11_where_a_key_is_dirty_its_next_run_decides_after_a_refused_retry,
+            q11_a_drain_that_works_failed_keys_off_refuses_again_after_a_time,
+            q11_a_key_that_is_ready_as_well_stays_in_the_list_until_its_run_has_ended,
+            q11_several_drains_have_one_list_which_is_handed_out_once,
+            q11_shut_down_during_a_drain_lists_what_it_drops,
+            q11_a_drain_that_nobody_waits_for_keeps_its_list_for_the_next,
+            q11_a_cancelled_key_leaves_the_list,
+            q11_the_list_goes_on_in_another_queue_by_restore,
         }
     };
 }
@@ -1066,6 +1094,7 @@ macro_rules! conformance {
         $crate::q_get!($adapter);
         $crate::q_line!($adapter);
         $crate::q_shut!($adapter);
+        $crate::q_unfinished!($adapter);
         $crate::q_unwind!($adapter);
         $crate::r_limit!($adapter);
         $crate::rules!($adapter);

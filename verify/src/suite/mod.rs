@@ -38,6 +38,7 @@ pub mod q_drain;
 pub mod q_get;
 pub mod q_line;
 pub mod q_shut;
+pub mod q_unfinished;
 pub mod q_unwind;
 pub mod r_limit;
 pub mod rules;

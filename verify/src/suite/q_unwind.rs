@@ -107,21 +107,47 @@ pub fn q12_what_is_put_back_counts_as_no_run_that_was_done<A: Adapter>() {
     }
 }
 
-pub fn q12_on_a_queue_that_is_over_what_cannot_be_put_back_is_done_and_counted<A: Adapter>() {
-    for q in both::<A>() {
-        q.add_many([1, 2, 3]);
-        let items = q.take_many(2);
-        let three = q.take(3);
-        let mut drain = q.drain(Waiters::Drop);
-        q.is_over();
-        unwind_through(items);
-        q.has(0, 1, 0, 0);
-        assert!(poll_once(&mut drain).is_pending(), "key 3 is held");
-        sound(three.done());
-        let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is left") };
-        let expected = Drained { complete: true, done: 3, refused_retries: 2, ..Drained::default() };
-        assert_eq!(sound(answer), expected);
+pub fn q12_what_is_put_back_on_a_queue_that_is_over_is_in_line_and_gets_its_run<A: Adapter>() {
+    for ends in [Some(Waiters::Drop), Some(Waiters::Wait), Some(Waiters::Retries), None] {
+        for q in both::<A>() {
+            for key in 1..=3 {
+                q.add_value(key, 10);
+            }
+            let items = q.take_many(2);
+            let three = q.take(3);
+            let count = Count::new();
+            let mut drain = q.queue.drain(ends.unwrap_or_default(), Some(ms(1_000)));
+            if ends.is_none() {
+                q.shut_down();
+            }
+            unwind_through(items);
+            q.has(2, 1, 0, 0);
+            sound(three.done());
+            assert_eq!(count.poll(&mut drain).is_pending(), ends.is_some(), "two keys are in line");
+            let put_back = q.take_many(9);
+            assert_eq!(put_back.keys(), [1, 2]);
+            for item in put_back.singles() {
+                assert_eq!((item.attempt(), numbers(item.value())), (1, vec![10]), "with its payload");
+                sound(item.done());
+            }
+            if ends.is_some() {
+                let Poll::Ready(answer) = count.poll(&mut drain) else { panic!("nothing is left") };
+                assert_eq!(sound(answer), Drained { complete: true, done: 3, ..Drained::default() });
+            }
+            q.is_over();
+        }
     }
+}
+
+pub fn q12_a_getter_that_is_told_the_end_before_comes_again_for_what_is_put_back<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_many([1, 2]);
+    let items = q.take_many(2);
+    q.shut_down();
+    q.is_over();
+    unwind_through(items);
+    assert_eq!(q.work_off(), [1, 2]);
+    q.is_over();
 }
 
 pub fn q12_what_is_put_back_wakes_who_waits_for_keys<A: Adapter>() {

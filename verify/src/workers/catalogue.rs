@@ -54,6 +54,19 @@ macro_rules! w_runs {
     };
 }
 
+/// W, Q11: what a drain leaves unfinished.
+#[macro_export]
+macro_rules! w_drains {
+    ($front:ty) => {
+        $crate::worker_tests! {
+            $front, w_drains:
+            w_a_drain_accounts_for_every_key_and_on_give_up_hears_of_the_unfinished_ones,
+            w_a_drain_with_a_deadline_works_failed_keys_off,
+            w_a_drain_of_the_queue_tells_its_workers_of_unfinished_keys,
+        }
+    };
+}
+
 /// Time limits, and how workers end.
 #[macro_export]
 macro_rules! w_ends {
@@ -146,6 +159,7 @@ macro_rules! worker_conformance {
     ($front:ty) => {
         $crate::w_runs!($front);
         $crate::w_ends!($front);
+        $crate::w_drains!($front);
         $crate::w_resize!($front);
         $crate::w_demand!($front);
     };

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 pub mod catalogue;
 pub mod w_demand;
+pub mod w_drains;
 pub mod w_dropped;
 pub mod w_ends;
 pub mod w_resize;

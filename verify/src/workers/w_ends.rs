@@ -165,7 +165,8 @@ pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {
     puppets.run(3, 1);
     puppets.end(Outcome::Done);
     let report = F::report(drain);
-    assert_eq!((report.complete, report.done, report.ready, report.waiting), (true, 3, 0, 0));
+    assert_eq!((report.complete, report.done, report.ready, report.waiting), (false, 3, 0, 0));
+    assert_eq!(report.unfinished, 2, "the waiting key, and the one whose retry was refused");
     assert_eq!(
         (report.dropped, report.refused, report.refused_retries),
         (1, 1, 1),

@@ -151,8 +151,19 @@ fn scenario(waiting: WaitingKeys, bounded: bool, batch: usize) -> Sim<u64, Strin
             Event::Drained(drained) => {
                 over = true;
                 let drops = waiting == WaitingKeys::Drop;
-                if !drained.complete || left > 0 || drained.dropped > 0 && !drops {
+                let unfinished = drained.unfinished as u64;
+                let accounts = drained.complete == (unfinished == 0)
+                    && unfinished <= drained.dropped + drained.refused_retries
+                    && (unfinished > 0 || drained.dropped == 0);
+                if !accounts || left > 0 || unfinished > 0 && !drops {
                     return Err(format!("{drained:?}, {stats:?}"));
+                }
+                let mut list: Vec<u64> =
+                    world.queue().take_unfinished().into_iter().map(|left| left.key).collect();
+                list.sort_unstable();
+                list.dedup();
+                if list.len() as u64 != unfinished {
+                    return Err(format!("{drained:?}, and the list has {list:?}"));
                 }
             }
             Event::Began(run) if over => return Err(format!("{} ran", run.key)),
@@ -200,7 +211,8 @@ fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, Strin
         0 => Call::Close,
         1 => Call::ShutDown,
         n => {
-            let waiting = [WaitingKeys::Drop, WaitingKeys::RunNow, WaitingKeys::Wait, WaitingKeys::Wait];
+            let waiting =
+                [WaitingKeys::Drop, WaitingKeys::RunNow, WaitingKeys::Wait, WaitingKeys::WaitForRetries];
             let timeout = if rng.one_in(3) { Duration::MAX } else { rng.between(ms(0)..=ms(40)) };
             Call::Drain(waiting[n as usize - 2], timeout)
         }

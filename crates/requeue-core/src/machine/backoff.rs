@@ -189,7 +189,8 @@ impl<K, V> Core<K, V> {
             if let Some(joins) = self.window_joins(slot, resets) {
                 priority = priority.max(joins);
                 self.line.join_run(slot, joins);
-                if self.own_due(slot).is_some() {
+                // a fresh start is a run of its own: a timer that stays beside it is another one's
+                if !resets && self.own_due(slot).is_some() {
                     self.line.time(slot, joins, true);
                 }
             }

@@ -129,6 +129,7 @@ impl<K, V> Core<K, V> {
         let flags = self.arena.flags(slot);
         let left = self.leave_line(slot, withdraw);
         let waiting_until = self.timers.due(slot);
+        let unlisted = self.unlist(slot);
         self.clear_window(slot);
         self.clear_timer(slot);
         // what triggers said in a back-off goes with them
@@ -144,6 +145,10 @@ impl<K, V> Core<K, V> {
             let (ready, dirty) = (flags & READY != 0, flags & DIRTY != 0);
             Cancelled { ready, dirty, waiting_until, value: self.dead_value(slot) }
         });
+        if unlisted && cancelled.is_none() {
+            let value = self.dead_value(slot);
+            self.discard(None, value);
+        }
         (cancelled, self.release(slot))
     }
 }

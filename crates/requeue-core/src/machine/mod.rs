@@ -28,6 +28,7 @@ mod run;
 mod shutdown;
 mod snapshot;
 mod trigger;
+mod unfinished;
 mod window;
 
 pub use self::backoff::InBackoff;
@@ -40,11 +41,13 @@ pub use self::run::{Ended, Got, Handout, How, NotHeld, RefusedEnd, RetryDelay, R
 pub use self::shutdown::{DrainBase, Drained, ShutDown, WaitingKeys};
 pub use self::snapshot::Only;
 pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, Trigger};
+pub use self::unfinished::{UnfinishedKey, UnfinishedReason};
 pub use self::window::Debounce;
 
 use self::bound::Room;
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
+use self::unfinished::{Ledger, Refusal};
 use self::window::Windows;
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
@@ -331,6 +334,12 @@ pub struct Core<K, V = ()> {
     refused_retries: u64,
     /// Calls of `shut_down`: each releases the drains begun before it.
     releases: u64,
+    /// The drain that waits works off failed keys alone: it drops other timers.
+    only_retries: bool,
+    /// The keys that are unfinished, once a drain has begun.
+    ledger: Option<Box<Ledger>>,
+    /// By slot, what was refused of runs that go on.
+    refusals: BTreeMap<u32, Refusal>,
 
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
@@ -396,6 +405,9 @@ impl<K, V> Core<K, V> {
             refused: 0,
             refused_retries: 0,
             releases: 0,
+            only_retries: false,
+            ledger: None,
+            refusals: BTreeMap::new(),
             counts: Counts::default(),
             inert: BTreeMap::new(),
             hand: 0,
@@ -567,6 +579,9 @@ impl<K, V> Core<K, V> {
         if flags & (NOTED | GROUPED) == 0 {
             return self.arena.remove(slot).map(|removed| self.forget_slot(removed));
         }
+        if self.is_listed(slot) {
+            return None;
+        }
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
@@ -619,7 +634,11 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn dead_value(&mut self, slot: u32) -> Option<V> {
         let flags = self.arena.flags(slot);
-        if flags & (READY | DIRTY) != 0 || flags & NOTED == 0 || self.timers.due(slot).is_some() {
+        if flags & (READY | DIRTY) != 0
+            || flags & NOTED == 0
+            || self.timers.due(slot).is_some()
+            || self.is_listed(slot)
+        {
             return None;
         }
         self.values.take(slot)

@@ -519,6 +519,7 @@ impl<K, V> Core<K, V> {
         }
         if let How::Again(_) | How::Retry(_) = how {
             if !self.takes_end(how) {
+                self.note_refusal(slot, &how);
                 return Err((run, self.refuse_end(how, value, Refused::ShutDown)));
             }
         }
@@ -549,7 +550,7 @@ impl<K, V> Core<K, V> {
         let mut run = Some(run);
         match self.finish_at_once(&mut run) {
             Some((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
-            None => self.finish_in_full(&mut run, succeeded),
+            None => self.finish_in_full(&mut run, succeeded, None),
         }
     }
 
@@ -586,16 +587,21 @@ impl<K, V> Core<K, V> {
         Some((key, worked))
     }
 
-    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) left. If there is none nothing has
-    /// ended.
+    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) left, with its payload where a retry
+    /// [was refused](Self::was_refused). If there is no run nothing has ended.
     #[doc(hidden)]
     #[inline(never)]
-    pub fn finish_in_full(&mut self, run: &mut Option<RunRef<K>>, succeeded: bool) -> Ended<K, V> {
+    pub fn finish_in_full(
+        &mut self,
+        run: &mut Option<RunRef<K>>,
+        succeeded: bool,
+        value: Option<V>,
+    ) -> Ended<K, V> {
         if let Some((key, worked)) = self.finish_grouped(run) {
-            return Ended { key: Some(key), worked, ..Ended::default() };
+            return Ended { key: Some(key), value, worked, ..Ended::default() };
         }
-        let Some(run) = run.take() else { return Ended::default() };
-        match self.end(run, if succeeded { How::Succeed } else { How::Done }, None) {
+        let Some(run) = run.take() else { return Ended { value, ..Ended::default() } };
+        match self.end(run, if succeeded { How::Succeed } else { How::Done }, value) {
             Ok(ended) => ended,
             Err(_) => unreachable!("only retries are refused"),
         }
@@ -607,8 +613,8 @@ impl<K, V> Core<K, V> {
     /// run.) It counts as neither an end nor an add. For a run that was ended already this is
     /// [`give_back`](Self::give_back).
     ///
-    /// On a queue that [is over](Self::is_over) getters have been told so, and nobody may be
-    /// left to take the key: there the run is done, and counted as a refused retry.
+    /// It is so on a queue that is shut down too, also where getters have been told that it [is over](Self::is_over):
+    /// it is not any more, and who comes for a key gets this one.
     ///
     /// # Panics
     ///
@@ -628,10 +634,6 @@ impl<K, V> Core<K, V> {
         if self.is_inert(&run) {
             return Ended { value, ..self.give_back(run) };
         }
-        if self.is_over() {
-            self.refused_retries += 1;
-            return Ended { value, ..self.finish(run, false) };
-        }
         let (slot, mut priority) = (run.key.slot(), run.priority());
         self.arena.give_back(run.key);
         if self.arena.flags(slot) & WINDOW != 0 {
@@ -639,6 +641,7 @@ impl<K, V> Core<K, V> {
         }
         let flags = self.arena.flags(slot);
         self.held -= 1;
+        self.refusals.remove(&slot);
         self.line.ended(slot);
         if flags & DIRTY != 0 {
             self.dirty -= 1;
@@ -694,6 +697,7 @@ impl<K, V> Core<K, V> {
         }
         if let How::Again(_) | How::Retry(_) = how {
             if !self.takes_end(how) {
+                self.note_refusal(run.slot(), &how);
                 return Err(self.refuse_end(how, value, Refused::ShutDown));
             }
         }
@@ -821,7 +825,12 @@ impl<K, V> Core<K, V> {
     /// Whether a holder's retry is taken: one whose limiter is being asked was
     /// taken before.
     fn takes_end(&self, how: How<'_>) -> bool {
-        matches!(how, How::Retry(RetryDelay::Asked(..))) || self.accepts(true)
+        match how {
+            How::Retry(RetryDelay::Asked(..)) => true,
+            // a drain that works failed keys off drops other timers
+            How::Again(after) if self.only_retries && !after.is_zero() => false,
+            _ => self.accepts(true),
+        }
     }
 
     fn refuse_end(&mut self, how: How<'_>, value: Option<V>, reason: Refused) -> RefusedEnd<V> {
@@ -846,6 +855,13 @@ impl<K, V> Core<K, V> {
         let mut flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut afresh = false;
+        let mut unfinished = false;
+        if !self.refusals.is_empty() {
+            if let Some(refusal) = self.refused_before(slot, &how).filter(|_| self.ledger.is_some()) {
+                self.list_refused(slot, refusal);
+                unfinished = true;
+            }
+        }
         if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | TIMED | GROUPED | WINDOW) != 0 {
             afresh = self.settle(slot, &how);
             flags = self.arena.flags(slot);
@@ -892,9 +908,13 @@ impl<K, V> Core<K, V> {
                 delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
                 let record = self.record_of(slot);
                 record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
+                if delay.is_none() && !dirty && self.ledger.is_some() {
+                    self.list_dropped_retry(slot, priority);
+                    unfinished = true;
+                }
             }
         }
-        if delay.is_some() || dirty {
+        if delay.is_some() || dirty || unfinished {
             goes_back = value;
         } else {
             dead = value;

@@ -31,6 +31,8 @@ pub(super) enum Sweep {
     Drop,
     /// They fire whatever their instant.
     Fire,
+    /// Those of keys that wait out a failure stay, the others are dropped.
+    KeepRetries,
 }
 
 /// What a drain does with keys that wait for their timers.
@@ -48,8 +50,11 @@ pub(super) enum Sweep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitingKeys {
-    /// Their timers are dropped, and counted.
+    /// A drain with a deadline waits for keys that wait out a failure, and holders may still retry; it drops all other
+    /// timers. Without a deadline this is [`Drop`](Self::Drop), for a key may fail for ever.
     #[default]
+    WaitForRetries,
+    /// Their timers are dropped. Their keys are unfinished.
     Drop,
     /// They run now, in the order of their instants.
     RunNow,
@@ -127,8 +132,14 @@ pub struct DrainBase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Whether everything was worked off.
+    /// Whether everything was worked off: nothing is left, and no key was left [unfinished](Self::unfinished) since the
+    /// first drain of this queue began.
     pub complete: bool,
+    /// Keys that are unfinished, of all drains of this queue, and were not taken yet: their run failed and its retry was
+    /// refused, or their timer was dropped.
+    pub unfinished: usize,
+    /// Unfinished keys are in the store of an engine too, for the next process.
+    pub durable: bool,
     /// Runs that ended since the drain began.
     pub done: u64,
     /// Waiting keys that were dropped since.
@@ -260,6 +271,13 @@ impl<K, V> Core<K, V> {
         let more = match self.sweep {
             Sweep::None => return self.fire_due(self.now),
             Sweep::Fire => self.fire_due(Instant::NEVER),
+            Sweep::KeepRetries => {
+                if self.keep_retries_only() {
+                    return true;
+                }
+                self.end_sweep();
+                return self.fire_due(self.now);
+            }
             Sweep::Drop if self.open.any_open() => self.close_some(),
             Sweep::Drop => self.drop_some(),
         };
@@ -304,11 +322,6 @@ impl<K, V> Core<K, V> {
             self.drop_timer(slot);
         }
         self.timers.last().is_some()
-    }
-
-    fn drop_timer(&mut self, slot: u32) {
-        self.clear_timer(slot);
-        self.let_go(slot);
     }
 
     /// [`drop_some`](Self::drop_some) where windows are open: keys become ready in the order
@@ -384,11 +397,13 @@ impl<K, V> Core<K, V> {
     fn end_phase(&mut self) {
         self.enter_phase(Phase::ShutDown);
         self.waiting_drain = None;
+        self.only_retries = false;
         self.line.resume(self.now);
         self.watch_end();
     }
 
     fn begin_dropping(&mut self) {
+        self.askings_are_dropped(self.asking);
         // an open window is no timer: it closes
         self.dropped += (self.timers.len() - self.open.alone() + self.asking) as u64;
         self.asking = 0;
@@ -420,8 +435,18 @@ impl<K, V> Core<K, V> {
             refused_retries: self.refused_retries,
             releases: self.releases,
         };
+        self.open_ledger();
         match waiting {
-            WaitingKeys::Drop => {
+            // phases only move forward: a queue that is shut down takes no retries again
+            WaitingKeys::WaitForRetries if !deadline.is_never() && self.phase != Phase::ShutDown => {
+                self.enter_phase(Phase::Closed);
+                self.waiting_drain = Some(deadline);
+                self.only_retries = true;
+                self.sweep = Sweep::KeepRetries;
+                self.line.resume(self.now);
+                self.watch_end();
+            }
+            WaitingKeys::Drop | WaitingKeys::WaitForRetries => {
                 self.end_phase();
                 self.begin_dropping();
             }
@@ -430,11 +455,11 @@ impl<K, V> Core<K, V> {
                 self.sweep = Sweep::Fire;
                 self.watch_end();
             }
-            // phases only move forward: a queue that is shut down takes no retries again
             WaitingKeys::Wait if self.phase == Phase::ShutDown => {}
             WaitingKeys::Wait => {
                 self.enter_phase(Phase::Closed);
                 self.waiting_drain = Some(deadline);
+                self.only_retries = false;
                 self.line.resume(self.now);
                 self.watch_end();
             }
@@ -463,10 +488,15 @@ impl<K, V> Core<K, V> {
         if self.waiting_drain.is_some()
             && self.ready == 0
             && self.held == 0
-            && self.timers.len() == 0
+            // a window that owes no run holds nothing up
+            && self.timers.len() == self.open.idle()
             && self.asking == 0
+            && self.sweep == Sweep::None
         {
             self.end_phase();
+            if self.timers.len() > 0 {
+                self.begin_dropping();
+            }
         }
     }
 
@@ -602,7 +632,7 @@ impl<K, V> Core<K, V> {
             && self.dirty == 0
             && self.asking == 0
             && self.sweep != Sweep::Fire
-            && (self.sweep != Sweep::Drop || !self.open.any_open())
+            && (self.sweep != Sweep::Drop || self.open.owed() == (0, 0))
     }
 
     /// Whether everybody is refused, holders too.
@@ -652,7 +682,9 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn drain_counts(&self, base: &DrainBase) -> Drained {
         Drained {
-            complete: self.is_drained(),
+            complete: self.is_drained() && !self.leaves_unfinished(),
+            unfinished: self.unfinished(),
+            durable: false,
             done: self.runs_done - base.done,
             dropped: self.dropped - base.dropped,
             refused: self.refused - base.refused,
@@ -679,22 +711,6 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn waiting_until(&self) -> Option<Instant> {
         self.waiting_drain.filter(|deadline| !deadline.is_never())
-    }
-
-    /// When a drain has to look again though nobody else may: at the deadline of one that waits for waiting
-    /// keys, and at the end of a debounce's window, which may owe no run, and is nobody else's business then.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
-    /// assert_eq!(core.drain_wake(), None);
-    /// ```
-    #[doc(hidden)]
-    #[must_use]
-    pub fn drain_wake(&self) -> Option<Instant> {
-        let window = self.timers.soonest().filter(|_| self.open.any_open());
-        earlier(window, self.waiting_until())
     }
 
     /// When something is to happen that no call brings about: the soonest timer,

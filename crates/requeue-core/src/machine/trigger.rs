@@ -216,7 +216,8 @@ pub struct Accepted {
 
 impl Accepted {
     /// A trigger that was accepted, and that a shutdown dropped while its limiter was asked.
-    const DROPPED: Self = Self { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE };
+    pub(super) const DROPPED: Self =
+        Self { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE };
 }
 
 /// What a timer does when the key has one already (rule D6).
@@ -349,8 +350,9 @@ impl<K, V> Core<K, V> {
     pub fn ask(&mut self, run: Option<&RunRef<K>>) -> Result<Asking, Refused> {
         match run {
             Some(run) if self.is_inert(run) => return Err(Refused::NotHeld),
-            Some(_) if !self.accepts(true) => {
+            Some(run) if !self.accepts(true) => {
                 self.refused_retries += 1;
+                self.note_refusal(run.slot(), &super::How::Done);
                 return Err(Refused::ShutDown);
             }
             Some(_) => {}
@@ -383,6 +385,8 @@ impl<K, V> Core<K, V> {
         if live {
             self.asking -= 1;
             self.leave_place(asking);
+        } else {
+            self.has_come_late();
         }
         live
     }
@@ -866,7 +870,9 @@ impl<K: Eq, V> Core<K, V> {
         if self.says_more {
             return self.add_as_the_queue_says(trigger, hash, delay);
         }
-        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
+        let Some(delay) = self.admit(delay)? else {
+            return Ok(self.enter_dropped(trigger, hash, delay));
+        };
         Ok(self.enter_in_full(trigger, hash, delay))
     }
 
@@ -878,7 +884,9 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
-        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
+        let Some(delay) = self.admit(delay)? else {
+            return Ok(self.enter_dropped(trigger, hash, delay));
+        };
         self.enter_as_the_queue_says(trigger, hash, delay, None, None)
     }
 
@@ -946,7 +954,9 @@ impl<K: Eq, V> Core<K, V> {
         delay: Delay<'_>,
         in_backoff: InBackoff,
     ) -> Result<Accepted, Refused> {
-        let Some(delay) = self.admit(delay)? else { return Ok(Accepted::DROPPED) };
+        let Some(delay) = self.admit(delay)? else {
+            return Ok(self.enter_dropped(trigger, hash, delay));
+        };
         self.knows_priorities(trigger)?;
         self.enter_as_the_queue_says(trigger, hash, delay, Some(in_backoff), None)
     }

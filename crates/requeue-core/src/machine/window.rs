@@ -145,6 +145,14 @@ struct Window {
     tally: Tally,
 }
 
+impl Window {
+    /// Whether it is open and the key has no timer of its own; and whether it owes no run either.
+    fn stands_alone(&self) -> (bool, bool) {
+        let alone = self.open && self.own.is_none();
+        (alone, alone && !self.owes)
+    }
+}
+
 /// The windows of a queue.
 #[derive(Debug)]
 pub(super) struct Windows {
@@ -152,6 +160,8 @@ pub(super) struct Windows {
     open: usize,
     /// Open ones of keys that have no timer of their own.
     alone: usize,
+    /// Open ones that owe no run, of keys that have no timer of their own.
+    idle: usize,
     /// What closing all of them would add.
     ready: usize,
     dirty: usize,
@@ -161,12 +171,17 @@ pub(super) struct Windows {
 
 impl Windows {
     pub(super) const fn new() -> Self {
-        Self { windows: Column::new(), open: 0, alone: 0, ready: 0, dirty: 0, shut: None }
+        Self { windows: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
     }
 
     /// How many are open of keys without a timer of their own.
     pub(super) fn alone(&self) -> usize {
         self.alone
+    }
+
+    /// How many hold nothing up: they owe no run, and their keys have no timer.
+    pub(super) fn idle(&self) -> usize {
+        self.idle
     }
 
     /// The deadline of a drain has passed, which shuts them.
@@ -195,9 +210,9 @@ impl Windows {
     /// Changes a slot's open window, whose key has these flags.
     fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
         let window = self.windows.entry(slot);
-        let was_alone = window.open && window.own.is_none();
+        let (was_alone, was_idle) = window.stands_alone();
         let answer = change(window);
-        let is_alone = window.open && window.own.is_none();
+        let (is_alone, is_idle) = window.stands_alone();
         let tally = match flags & (HELD | READY | DIRTY) {
             0 if window.owes => Tally::Ready,
             HELD if window.owes => Tally::Dirty,
@@ -205,6 +220,7 @@ impl Windows {
         };
         let before = core::mem::replace(&mut window.tally, tally);
         self.alone = self.alone + usize::from(is_alone) - usize::from(was_alone);
+        self.idle = self.idle + usize::from(is_idle) - usize::from(was_idle);
         if let Some(counted) = self.counted(before) {
             *counted -= 1;
         }
@@ -524,10 +540,21 @@ impl<K, V> Core<K, V> {
     /// A shutdown drops the timers of a key with an open window, which closes.
     #[cold]
     pub(super) fn drop_beside_window(&mut self, slot: u32) {
-        if self.clear_beside_window(slot) {
+        if self.own_due(slot).is_some() {
+            self.drop_timer(slot);
             // its turn comes by the window's end
             return;
         }
+        self.shut_window(slot);
+    }
+
+    /// The place of the end of the slot's window among the timers, if one is open. The key has these flags.
+    pub(super) fn window_place(&self, slot: u32, flags: u32) -> Option<Place> {
+        (flags & WINDOW != 0).then(|| self.open.of(slot).ends)
+    }
+
+    /// A shutdown closes a window.
+    pub(super) fn shut_window(&mut self, slot: u32) {
         let window = self.close_window(slot);
         if window.owes {
             self.window_ends(slot, window);

@@ -24,6 +24,7 @@ use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use crate::unfinished::Unfinished;
 use crate::wait::{Waiters, WakerSet, Wakes};
+use crate::worker::WeakHook;
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
 use std::borrow::Borrow;
@@ -92,6 +93,8 @@ pub(crate) struct Shared<K, V> {
     pub(crate) name: String,
     /// Who may have keys, for those who ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
+    /// What the workers of this queue call for keys that a drain leaves unfinished.
+    pub(crate) give_up_hooks: Mutex<Vec<WeakHook<K>>>,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
 }
@@ -131,6 +134,7 @@ impl<K, V> Shared<K, V> {
             unfinished,
             name,
             holders: Mutex::new(Vec::new()),
+            give_up_hooks: Mutex::new(Vec::new()),
             handles: atomic::AtomicUsize::new(1),
         }
     }
@@ -547,6 +551,13 @@ impl<K, V> Shared<K, V> {
         holders.push(workers);
     }
 
+    /// This hears from now on of keys that a drain leaves unfinished.
+    pub(crate) fn add_give_up_hook(&self, hook: WeakHook<K>) {
+        let mut hooks = self.give_up_hooks.lock();
+        hooks.retain(|other| other.strong_count() > 0);
+        hooks.push(hook);
+    }
+
     /// The number of the worker that has the key of this slot, if one has it and says so.
     pub(crate) fn who_has(&self, slot: u32) -> Option<usize> {
         let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
@@ -693,6 +704,10 @@ impl<'a, K, V> Hold<'a, K, V> {
     /// Those who wait for the end of the queue. The end of this hold looks whether it has come.
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
         self.core.note_beside(attention::WAITERS, true);
+        if self.drains.is_empty() {
+            // who comes first has just looked: only what changes from now on is news
+            self.told = (self.core.releases(), self.core.waiting_until());
+        }
         &mut self.drains
     }
 

@@ -204,6 +204,9 @@ impl<K, V> WorkerBuilder<K, V> {
     /// Called for each key that is given up, on the thread where its run ended. A
     /// panic in it is caught.
     ///
+    /// It also hears of each key that a drain of the queue leaves unfinished, as [`Failure::Unfinished`]: once, before the
+    /// drain's answer or report is given, on the thread that asks for that.
+    ///
     /// ```
     /// # use requeue::{Outcome, WorkQueue, Worker};
     /// # use std::sync::mpsc;
@@ -390,6 +393,10 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         let roster = hiring.roster.clone();
         self.queue.tell_of_workers(&roster);
         self.queue.tell_who_holds(&roster);
+        if let Some(hook) = &self.rules.on_give_up {
+            self.queue.add_give_up_hook(Arc::downgrade(hook));
+            let _ = roster.kept_hook.set(Box::new(hook.clone()));
+        }
         (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
     }
 }

@@ -218,7 +218,8 @@ impl<K, V> Crew<K, V> {
         };
         if fate == Fate::Refused {
             // shut down, and counted as refused
-            ending.end_refused(queue, None);
+            ending.end_refused(queue, None, payload);
+            queue.tell_unfinished(true);
         }
         fate
     }
@@ -249,7 +250,7 @@ impl<K, V> Crew<K, V> {
         quietly(|| ending.give_up(queue));
         // a limiter that cannot forget either
         if !ending.has_ended(queue) {
-            ending.end_refused(queue, None);
+            ending.end_refused(queue, None, &mut None);
         }
         Fate::GaveUp
     }

@@ -37,7 +37,7 @@ use crate::drain::DrainOptions;
 use crate::panics::quietly;
 use crate::source::Source;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Workers that work a queue off with one handler: on threads, in tasks of any
@@ -161,10 +161,15 @@ impl Worker {
         Stop::begin(self.roster.clone(), None, timeout)
     }
 
-    /// Shuts the queue down, drops its timers, works the ready keys off, and waits until
-    /// the queue's last run has ended, whoever has it: this worker, another worker of the
+    /// Refuses triggers, works the ready keys off, and until the timeout those that wait out a failure or fail meanwhile;
+    /// and waits until the queue's last run has ended, whoever has it: this worker, another worker of the
     /// queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has passed
     /// no more keys are taken, and the report says how many keys are still [held](StopReport::held).
+    ///
+    /// All other timers are dropped. A key whose timer is dropped, or whose retry is refused, is not done: the report
+    /// counts it as [unfinished](StopReport::unfinished), [`on_give_up`](WorkerBuilder::on_give_up) hears of it, and
+    /// [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished) gives it. With [`Duration::MAX`] no retries are
+    /// waited for: a key may fail for ever.
     ///
     /// So with [`Duration::MAX`] this waits for ever if the caller itself keeps a guard of
     /// this queue. If this worker was resized to 0, ready keys stay in line, and the report
@@ -180,7 +185,7 @@ impl Worker {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn drain(&self, timeout: Duration) -> Stop {
-        self.drain_waiting(WaitingKeys::Drop, timeout)
+        self.drain_waiting(WaitingKeys::default(), timeout)
     }
 
     /// [`drain`](Self::drain), saying what becomes of keys that wait for timers.
@@ -222,7 +227,8 @@ impl Worker {
 
 debug!([] Worker, |worker| { workers: worker.workers(), .. });
 
-type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
+pub(crate) type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
+pub(crate) type WeakHook<K> = Weak<dyn Fn(&K, &Failure) + Send + Sync>;
 type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;
 
 /// What a worker does with failures.

@@ -1,5 +1,6 @@
 //! What a handler says of its run, and what is told about those that failed.
 
+use requeue_core::UnfinishedReason;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -213,6 +214,10 @@ pub enum Failure {
     /// An async handler was dropped before it had returned: its task was cancelled,
     /// or the worker was stopped and its deadline came.
     Cancelled,
+    /// A drain has left the key unfinished: see
+    /// [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished). Only
+    /// [`on_give_up`](crate::WorkerBuilder::on_give_up) hears of it so.
+    Unfinished(UnfinishedReason),
 }
 
 impl fmt::Display for Failure {
@@ -222,6 +227,7 @@ impl fmt::Display for Failure {
             Self::Panic(message) => write!(f, "the handler panicked: {message}"),
             Self::TimeLimit(limit) => write!(f, "the handler took longer than {limit:?}"),
             Self::Cancelled => f.write_str("the handler was cancelled before it had returned"),
+            Self::Unfinished(reason) => reason.fmt(f),
         }
     }
 }
@@ -230,7 +236,7 @@ impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Error(error) => error.source(),
-            Self::Panic(_) | Self::TimeLimit(_) | Self::Cancelled => None,
+            Self::Panic(_) | Self::TimeLimit(_) | Self::Cancelled | Self::Unfinished(_) => None,
         }
     }
 }

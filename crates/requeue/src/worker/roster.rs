@@ -20,8 +20,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::wait::{WaiterId, WakerSet};
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use requeue_core::{DrainBase, Drained};
+use std::any::Any;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(super) trait Source: Send + Sync {
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
     /// What is known of the keys, and what a drain has to tell.
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>);
+    /// See [`Shared::tell_unfinished`].
+    fn tell_unfinished(&self);
     /// What a drain still waits for. Unless that is nothing, `waker` is woken once the queue is
     /// worked off.
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
@@ -61,13 +64,19 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
         self.begin_drain(options, now).0
     }
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>) {
-        self.enter_at(now).with(|hold| (hold.core.stats(), drain.map(|base| hold.core.drain_counts(base))))
+        self.enter_at(now).with(|hold| (hold.core.stats(), drain.map(|base| self.drained(&hold.core, base))))
+    }
+    fn tell_unfinished(&self) {
+        self.tell_unfinished(false);
     }
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
         let waker = waker.clone();
         let mut hold = self.enter_at(now);
-        let left = if !hold.core.is_over() {
+        let Stats { ready, dirty, waiting, held, .. } = hold.core.stats();
+        // a run may still ask for a retry, of a drain that works failed keys off
+        let only_runs = held > 0 && ready + dirty + waiting == 0;
+        let left = if !hold.core.is_over() && !only_runs {
             Left::Keys
         } else if !hold.core.drain_is_over(base) {
             Left::Runs
@@ -228,6 +237,8 @@ impl State {
 /// What the workers and their handle share.
 pub(super) struct Roster {
     pub(super) queue: Arc<dyn Source>,
+    /// Kept for as long as somebody may ask for a report: what is called for keys that a drain leaves unfinished.
+    pub(super) kept_hook: OnceLock<Box<dyn Any + Send + Sync>>,
     hiring: Weak<Hiring>,
     /// How long a worker waits for a key that is one more than the least.
     idle_timeout: Duration,
@@ -246,7 +257,7 @@ pub(super) enum Rest {
 
 impl Roster {
     pub(super) fn new(queue: Arc<dyn Source>, hiring: Weak<Hiring>, idle_timeout: Duration) -> Self {
-        Self { queue, hiring, idle_timeout, state: Mutex::new(State::default()) }
+        Self { queue, kept_hook: OnceLock::new(), hiring, idle_timeout, state: Mutex::new(State::default()) }
     }
 
     /// Its workers are threads.
@@ -567,9 +578,10 @@ impl Roster {
     /// What there is to report of the worker, with what its queue reports.
     pub(super) fn report(&self, (stats, drained): (Stats, Option<Drained>)) -> StopReport {
         let state = self.state.lock();
-        let left = drained.is_some() && (stats.ready > 0 || stats.held > 0 || stats.waiting > 0);
+        let left = drained.is_some_and(|drained| !drained.complete);
         let still_running = state.places.iter().filter(|p| p.running.is_some()).count();
-        let Drained { dropped, refused, refused_retries, .. } = drained.unwrap_or_default();
+        let Drained { unfinished, durable, dropped, refused, refused_retries, .. } =
+            drained.unwrap_or_default();
         StopReport {
             complete: still_running == 0 && state.cancelled == 0 && !left,
             done: state.done,
@@ -578,6 +590,8 @@ impl Roster {
             held: stats.held,
             ready: stats.ready,
             waiting: stats.waiting,
+            unfinished,
+            durable,
             dropped,
             refused,
             refused_retries,

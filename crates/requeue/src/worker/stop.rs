@@ -23,14 +23,15 @@ use std::time::Duration;
 /// let worker = Worker::of(&q).start_threads(|_| ())?;
 /// q.add_after("a", Duration::from_secs(3600))?;
 /// let report = worker.drain(Duration::MAX).wait();
-/// assert_eq!((report.complete, report.done, report.dropped), (true, 0, 1));
+/// assert_eq!((report.complete, report.done, report.unfinished), (false, 0, 1));
+/// assert_eq!(q.take_unfinished()[0].key, "a");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
     /// Whether all runs of this worker ended in time. After a drain: whether also the runs
-    /// of everybody else have ended, and no key is left.
+    /// of everybody else have ended, no key is left, and none was left [unfinished](Self::unfinished).
     pub complete: bool,
     /// Runs that ended since the worker was started, failed ones included, without
     /// those that were cancelled.
@@ -48,6 +49,11 @@ pub struct StopReport {
     pub ready: usize,
     /// Keys that wait for their timers as the report is made.
     pub waiting: usize,
+    /// Keys that the drain has left unfinished and that were not taken yet: their run failed and its retry was refused, or
+    /// their timer was dropped. [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished) gives them.
+    pub unfinished: usize,
+    /// The queue is the front of an engine, whose store has the unfinished keys too: the next process goes on with them.
+    pub durable: bool,
     /// Waiting keys that the drain dropped.
     pub dropped: u64,
     /// Triggers from outside that were refused since the drain began.
@@ -174,6 +180,9 @@ impl Stop {
             return Step::Sleep(until);
         }
         self.leave();
+        if self.drain.is_some() {
+            self.roster.queue.tell_unfinished();
+        }
         Step::Ready(self.roster.report(self.roster.queue.report(self.drain.as_ref(), now)))
     }
 }

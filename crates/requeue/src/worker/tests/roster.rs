@@ -149,7 +149,9 @@ fn a_drain_is_complete_if_nothing_is_left_of_any_kind_and_a_stop_whatever_is_lef
         stats
     };
     let complete = |stats, drained| handle.roster.report((stats, drained)).complete;
-    assert!(complete(stats(0, 0, 0), Some(Drained::default())));
+    let mut all = Drained::default();
+    all.complete = true;
+    assert!(complete(stats(0, 0, 0), Some(all)));
     for left in [stats(1, 0, 0), stats(0, 1, 0), stats(0, 0, 1)] {
         assert!(!complete(left, Some(Drained::default())) && complete(left, None), "{left:?}");
     }

@@ -1,0 +1,425 @@
+//! Keys that a drain leaves unfinished (rule Q11): their retry was refused, or their timer was dropped.
+//!
+//! The list exists from the first drain on. Its keys stay in their slots, with their payloads and failures, until they are
+//! taken: so a key need not be cloned, and the list is never longer than the number of known keys. A key may be in the list
+//! and ready or held as well, where a timer was dropped beside the run that is still to come.
+//!
+//! A refused retry is noted while its run goes on (`refusals`), with or without a list. What the run ends with decides: a
+//! key whose run is then done without another one to come is unfinished; one that has succeeded all the same, or was given
+//! up, is not.
+
+use super::run::{How, RetryDelay};
+use super::shutdown::BATCH;
+use super::trigger::{Accepted, Delay, Trigger};
+use super::{BACKOFF, Core, DIRTY, HELD, PAUSED, READY, WINDOW};
+use crate::Instant;
+use crate::arena::{CHUNK, KeyRef};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
+use core::time::Duration;
+
+/// Why a key is unfinished.
+///
+/// ```
+/// # use requeue_core::UnfinishedReason;
+/// assert_eq!(UnfinishedReason::TimerDropped.to_string(), "its timer was dropped by a shutdown");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UnfinishedReason {
+    /// Its run failed, and the retry was refused.
+    RetryRefused,
+    /// Its timer was dropped, or a run asked for another one later and was refused.
+    TimerDropped,
+}
+
+impl fmt::Display for UnfinishedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RetryRefused => "its retry was refused by a shutdown",
+            Self::TimerDropped => "its timer was dropped by a shutdown",
+        })
+    }
+}
+
+/// A key that a drain left unfinished, and what was known of it.
+///
+/// ```
+/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, UnfinishedReason, WaitingKeys};
+/// # use std::time::Duration;
+/// # let mut core = Core::<&str, u32>::new(Config::default());
+/// let minute = Duration::from_secs(60);
+/// core.add(&mut Trigger::new("a", Some(7)), 7, Delay::After(minute, Policy::Earliest))?;
+/// core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
+/// while core.advance(Instant::ORIGIN) {}
+/// let mut list = Vec::new();
+/// core.take_unfinished(0, 10, |key| list.push(key));
+/// assert_eq!((list[0].key, list[0].value, list[0].reason), ("a", Some(7), UnfinishedReason::TimerDropped));
+/// assert_eq!(list[0].due, Some(Instant::ORIGIN + minute));
+/// # Ok::<(), requeue_core::Refused>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnfinishedKey<K, V = ()> {
+    /// The key.
+    pub key: K,
+    /// The merged payload that its next run would have got.
+    pub value: Option<V>,
+    /// How often it was put back through the limiter since it was last forgotten.
+    pub failures: u32,
+    /// Which attempt its next run would have been.
+    pub attempt: u32,
+    /// When it would have been due. `None` where only the limiter could say: a refused retry does not ask it.
+    pub due: Option<Instant>,
+    /// The priority of its next run.
+    pub priority: i16,
+    /// Why it is unfinished.
+    pub reason: UnfinishedReason,
+}
+
+/// A retry that was refused, of a run that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    due: Option<Instant>,
+    reason: UnfinishedReason,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    slot: u32,
+    due: Option<Instant>,
+    /// The attempt of the next run.
+    attempt: u32,
+    priority: i16,
+    reason: UnfinishedReason,
+}
+
+/// The list.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// By number, in the order in which keys came into the list.
+    entries: BTreeMap<u64, Entry>,
+    /// The numbers by slot.
+    numbers: BTreeMap<u32, u64>,
+    /// The number of the next entry: so many there have been.
+    next: u64,
+    /// Numbers of entries that nobody was told of.
+    untold: VecDeque<u64>,
+    /// Triggers that were dropped while their limiters are being asked: they come into the list when those have answered.
+    coming: usize,
+    /// The keys of the list were told to somebody: the answer of a drain was made.
+    answered: bool,
+    /// The next slot that a drain looks at which keeps the timers of failed keys.
+    scanned: u32,
+    /// The windows that it found, by their ends.
+    windows: BTreeMap<(Instant, u32), u32>,
+}
+
+/// How many slots one lock hold looks at, at most.
+const EXAMINED: usize = 1_024;
+
+impl<K, V> Core<K, V> {
+    /// From now on unfinished keys are listed.
+    pub(super) fn open_ledger(&mut self) {
+        let ledger = self.ledger.get_or_insert_with(Box::default);
+        ledger.scanned = 0;
+        ledger.windows.clear();
+    }
+
+    /// Triggers whose limiters are being asked are dropped.
+    pub(super) fn askings_are_dropped(&mut self, askings: usize) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.coming += askings;
+        }
+    }
+
+    /// The limiter of a trigger that was dropped meanwhile has answered, or panicked.
+    #[cold]
+    pub(super) fn has_come_late(&mut self) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.coming = ledger.coming.saturating_sub(1);
+        }
+    }
+
+    /// How many keys are in the list.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// assert_eq!(Core::<&str>::new(Config::default()).unfinished(), 0);
+    /// ```
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.entries.len() + ledger.coming)
+    }
+
+    /// Whether any key has been in the list.
+    pub(super) fn leaves_unfinished(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.next > 0 || ledger.coming > 0)
+    }
+
+    /// Whether the key of this slot is in the list.
+    #[inline]
+    pub(super) fn is_listed(&self, slot: u32) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.numbers.contains_key(&slot))
+    }
+
+    /// A key is unfinished.
+    fn list(&mut self, mut entry: Entry) {
+        let slot = entry.slot;
+        let Some(ledger) = &mut self.ledger else { return };
+        let number = *ledger.numbers.entry(slot).or_insert(ledger.next);
+        if let Some(before) = ledger.entries.get(&number) {
+            // a refused retry beside a timer: the earlier instant, and none is now
+            entry.due = before.due.min(entry.due);
+            entry.priority = entry.priority.max(before.priority);
+            if before.reason == UnfinishedReason::RetryRefused {
+                (entry.reason, entry.attempt) = (before.reason, before.attempt);
+            }
+        } else {
+            ledger.next += 1;
+            ledger.untold.push_back(number);
+        }
+        ledger.entries.insert(number, entry);
+        self.note(slot);
+    }
+
+    /// The attempt that the next run of a key is, if this one was not the last.
+    fn next_attempt(&self, slot: u32) -> u32 {
+        self.records.get(slot).map_or(0, |record| record.retries).saturating_add(1)
+    }
+
+    /// A shutdown drops the timer of this slot. If a drain has begun the key is in the list from now on.
+    pub(super) fn drop_timer(&mut self, slot: u32) {
+        if self.ledger.is_some() {
+            // another run that comes first restarts the attempts
+            let backs_off = self.arena.flags(slot) & (BACKOFF | READY | HELD) == BACKOFF;
+            self.list(Entry {
+                slot,
+                due: self.own_due(slot),
+                attempt: if backs_off { self.next_attempt(slot) } else { 1 },
+                priority: self.line.timer_priority(slot),
+                reason: UnfinishedReason::TimerDropped,
+            });
+        }
+        self.clear_timer(slot);
+        self.let_go(slot);
+    }
+
+    /// A run asked for another one, and was refused.
+    #[cold]
+    pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>) {
+        let (after, reason) = match how {
+            How::Again(after) => (Some(*after), UnfinishedReason::TimerDropped),
+            How::Retry(RetryDelay::Instead(_, after)) => (Some(*after), UnfinishedReason::RetryRefused),
+            _ => (None, UnfinishedReason::RetryRefused),
+        };
+        let due = self.due_after(after);
+        self.refusals.insert(slot, Refusal { due, reason });
+        // its end takes the long way
+        self.note(slot);
+    }
+
+    fn due_after(&self, after: Option<Duration>) -> Option<Instant> {
+        after.filter(|after| !after.is_zero()).map(|after| self.now + after)
+    }
+
+    /// The retry of this run, which [`ask`](Self::ask) has just refused, was to come after this delay whatever the limiter
+    /// says.
+    #[doc(hidden)]
+    pub fn refused_to_come_after(&mut self, run: &super::RunRef<K>, delay: Duration) {
+        let due = self.due_after(Some(delay));
+        if let Some(refusal) = self.refusals.get_mut(&run.slot()) {
+            refusal.due = due;
+        }
+    }
+
+    /// Whether the run asked for another one, and was refused.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// core.shut_down();
+    /// let Err((run, _)) = core.end(item.run, How::Again(Duration::ZERO), None) else { panic!("shut down") };
+    /// assert!(core.was_refused(&run));
+    /// # let _ = core.finish(run, true);
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    #[must_use]
+    pub fn was_refused(&self, run: &super::RunRef<K>) -> bool {
+        self.refusals.contains_key(&run.slot()) && !self.is_inert(run)
+    }
+
+    /// Whether [`was_refused`](Self::was_refused) is so of any run.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn has_refusals(&self) -> bool {
+        !self.refusals.is_empty()
+    }
+
+    /// A run ends, of which a refusal was noted: takes the note. `None` if the key is not unfinished for that.
+    pub(super) fn refused_before(&mut self, slot: u32, how: &How<'_>) -> Option<Refusal> {
+        let refusal = self.refusals.remove(&slot)?;
+        let runs_again = self.arena.flags(slot) & DIRTY != 0;
+        (matches!(how, How::Done) && !runs_again).then_some(refusal)
+    }
+
+    /// The run that is on is about to end, what it asked for was refused, and no run is to come.
+    pub(super) fn list_refused(&mut self, slot: u32, Refusal { due, reason }: Refusal) {
+        let attempt = match reason {
+            UnfinishedReason::RetryRefused => self.next_attempt(slot).saturating_add(1),
+            UnfinishedReason::TimerDropped => 1,
+        };
+        self.list(Entry { slot, due, attempt, priority: self.line.run_priority(slot), reason });
+    }
+
+    /// A run has failed, and a shutdown has dropped its retry while the limiter was asked.
+    pub(super) fn list_dropped_retry(&mut self, slot: u32, priority: i16) {
+        let (attempt, reason) = (self.next_attempt(slot), UnfinishedReason::RetryRefused);
+        self.list(Entry { slot, due: None, attempt, priority, reason });
+    }
+
+    /// The key of this slot is in the list no more; whether it was.
+    pub(super) fn unlist(&mut self, slot: u32) -> bool {
+        let Some(ledger) = &mut self.ledger else { return false };
+        let number = ledger.numbers.remove(&slot);
+        number.and_then(|number| ledger.entries.remove(&number)).is_some()
+    }
+
+    /// Some of what a drain does that keeps the timers of failed keys: drops the others, and closes windows in the
+    /// order in which they would have ended. True if there is more.
+    pub(super) fn keep_retries_only(&mut self) -> bool {
+        let (mut slots, mut changes) = (EXAMINED, BATCH);
+        while slots > 0 && changes > 0 {
+            let Some(slot) = self.ledger.as_ref().map(|ledger| ledger.scanned) else { return false };
+            if slot >= self.arena.slots() {
+                return self.close_found(changes);
+            }
+            slots -= 1;
+            let is_empty = self.arena.is_chunk_empty(slot);
+            let next = if is_empty { (slot / CHUNK as u32 + 1) * CHUNK as u32 } else { slot + 1 };
+            if let Some(ledger) = &mut self.ledger {
+                ledger.scanned = next;
+            }
+            let Some(flags) = self.arena.flags_if_occupied(slot).filter(|_| !is_empty) else { continue };
+            if let Some(place) = self.window_place(slot, flags) {
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.windows.insert(place.rank(), slot);
+                }
+            }
+            if flags & BACKOFF == 0 && self.own_due(slot).is_some() {
+                self.dropped += 1;
+                self.drop_timer(slot);
+                changes -= 1;
+            }
+        }
+        true
+    }
+
+    /// Closes windows that [`keep_retries_only`](Self::keep_retries_only) found; true if there are more.
+    fn close_found(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((_, slot)) = self.ledger.as_mut().and_then(|ledger| ledger.windows.pop_first()) else {
+                return false;
+            };
+            // it may have ended meanwhile, and its key may have gone
+            if self.arena.flags_if_occupied(slot).is_some_and(|flags| flags & WINDOW != 0) {
+                self.shut_window(slot);
+            }
+        }
+        true
+    }
+
+    /// Lends the keys of the list of which nobody was told to `each`, `most` or as many as there are; returns how many.
+    /// A run that ends after the answer of a drain is `late`: before that nothing is lent to it.
+    ///
+    /// Each loan must be [given back](Self::take_back).
+    #[doc(hidden)]
+    pub fn lend_unfinished(
+        &mut self,
+        late: bool,
+        most: usize,
+        mut each: impl FnMut(KeyRef<K>, UnfinishedReason),
+    ) -> usize {
+        let Some(ledger) = &mut self.ledger else { return 0 };
+        if late && !ledger.answered {
+            return 0;
+        }
+        ledger.answered = true;
+        let mut lent = 0;
+        while lent < most {
+            let Some(number) = ledger.untold.pop_front() else { break };
+            // one that was taken or cancelled is not there any more
+            if let Some(entry) = ledger.entries.get(&number) {
+                each(self.arena.lend_in_place(entry.slot), entry.reason);
+                lent += 1;
+            }
+        }
+        lent
+    }
+
+    /// Takes keys out of the list, at most `most`, from this number on. Returns the number to go on from, `None` after
+    /// the last. A key that is ready or held, or that somebody has borrowed, stays in the list.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core};
+    /// let mut core = Core::<&str>::new(Config::default());
+    /// assert_eq!(core.take_unfinished(0, 10, |_| ()), None);
+    /// ```
+    #[doc(hidden)]
+    pub fn take_unfinished(
+        &mut self,
+        from: u64,
+        most: usize,
+        mut each: impl FnMut(UnfinishedKey<K, V>),
+    ) -> Option<u64> {
+        let mut next = from;
+        for _ in 0..most {
+            let (&number, &entry) = self.ledger.as_ref()?.entries.range(next..).next()?;
+            next = number + 1;
+            let Entry { slot, due, attempt, priority, reason } = entry;
+            let busy =
+                self.arena.flags(slot) & (READY | HELD | PAUSED) != 0 || self.timers.due(slot).is_some();
+            if busy || self.arena.is_lent(slot) {
+                continue;
+            }
+            self.unlist(slot);
+            let failures = self.failures(slot);
+            self.forget_failures(slot);
+            self.restart_attempts(slot);
+            let value = self.values.take(slot);
+            if let Some(key) = self.release(slot) {
+                each(UnfinishedKey { key, value, failures, attempt, due, priority, reason });
+            }
+        }
+        Some(next)
+    }
+}
+
+impl<K: Eq, V> Core<K, V> {
+    /// A trigger was dropped while its limiter was asked. If a drain dropped it, its key is in the list from now on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn enter_dropped(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        delay: Delay<'_>,
+    ) -> Accepted {
+        if let (true, Delay::Asked(after, _, asking)) = (self.ledger.is_some(), delay) {
+            let Trigger { key, value, priority } = trigger;
+            let (slot, _) = self.find_or_know(key, hash);
+            self.suspect(Some(slot));
+            self.merge_in(slot, value.take());
+            let (due, reason) = (Some(asking.at + after), UnfinishedReason::TimerDropped);
+            self.list(Entry { slot, due, attempt: 1, priority: *priority, reason });
+            self.suspect(None);
+        }
+        Accepted::DROPPED
+    }
+}

@@ -1,0 +1,143 @@
+//! The list of keys that drains leave unfinished (Q11).
+
+use super::{Model, Nanos, Phase, Refused, Run};
+use std::collections::BTreeMap;
+
+/// A key of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The key.
+    pub key: u64,
+    /// What its next run would have got.
+    pub value: Option<Vec<u32>>,
+    /// The limiter's record.
+    pub failures: u32,
+    /// What its next run would have been.
+    pub attempt: u32,
+    /// When it would have been due, if that is known.
+    pub due: Option<Nanos>,
+    /// The priority of its next run.
+    pub priority: i16,
+    /// Its retry was refused; else its timer was dropped.
+    pub refused: bool,
+}
+
+/// What is remembered of a key besides what its entry in the queue says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    due: Option<Nanos>,
+    attempt: u32,
+    priority: i16,
+    refused: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct List {
+    keys: BTreeMap<u64, Left>,
+    all: usize,
+}
+
+impl List {
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+    pub(super) fn had_any(&self) -> bool {
+        self.all > 0
+    }
+    /// "The list": each key once.
+    fn enter(&mut self, key: u64, left: Left) {
+        self.all += 1;
+        self.keys
+            .entry(key)
+            .and_modify(|before| {
+                let (refused, attempt) =
+                    if before.refused { (true, before.attempt) } else { (left.refused, left.attempt) };
+                *before = Left {
+                    due: before.due.min(left.due),
+                    priority: before.priority.max(left.priority),
+                    attempt,
+                    refused,
+                };
+            })
+            .or_insert(left);
+    }
+}
+
+impl Model {
+    pub(super) fn is_listed(&self, key: u64) -> bool {
+        self.list.as_ref().is_some_and(|list| list.keys.contains_key(&key))
+    }
+
+    pub(super) fn unlist(&mut self, key: u64) {
+        if let Some(list) = &mut self.list {
+            list.keys.remove(&key);
+        }
+    }
+
+    /// "Whose timer is dropped": it is in the list, once a drain has begun.
+    pub(super) fn drop_timer(&mut self, key: u64) {
+        let entry = self.keys.get_mut(&key).expect("a timer belongs to a key");
+        let timer = entry.timer.take().expect("it has a timer");
+        let next = timer.by_outcome && entry.run.is_none() && !entry.ready;
+        let attempt = if next { entry.failed + 1 } else { 1 };
+        if let Some(list) = &mut self.list {
+            let left = Left { due: Some(timer.due), attempt, priority: timer.priority, refused: false };
+            list.enter(key, left);
+        }
+        self.tidy(key);
+    }
+
+    /// A holder asks for another run of its key, `after` that time, which is refused. "Whose run failed and whose
+    /// retry is refused": what its run ends with decides.
+    pub(super) fn refuse(&mut self, run: &Run, failed: bool, after: Option<Nanos>) -> Refused {
+        self.refused_retries += 1;
+        let due = after.filter(|after| *after > 0).map(|after| self.now.saturating_add(after));
+        let attempt = if failed { run.attempt + 1 } else { 1 };
+        let entry = self.keys.get_mut(&run.key).expect("it is held");
+        entry.refused = Some(Left { due, attempt, priority: run.priority, refused: failed });
+        Refused::Over
+    }
+
+    /// A run is done. If what it asked for was refused, and no run is to come, its key is unfinished; its value goes
+    /// back to the key, for the list or for the run that comes.
+    pub(super) fn may_be_unfinished(&mut self, run: &Run) {
+        let entry = self.keys.get_mut(&run.key).expect("it is held");
+        let Some(left) = entry.refused.take() else { return };
+        let comes = entry.dirty;
+        if !comes && self.list.is_none() {
+            return;
+        }
+        if let Some(mut old) = run.value.clone() {
+            old.extend(entry.slot.take().unwrap_or_default());
+            entry.slot = Some(old);
+        }
+        if let (false, Some(list)) = (comes, &mut self.list) {
+            list.enter(run.key, left);
+        }
+    }
+
+    /// Whether an `again` after that time is one that a drain refuses which works off failed keys alone.
+    pub(super) fn refuses_again(&self, delay: Nanos) -> bool {
+        self.phase == Phase::ShutDown || self.only_retries && delay > 0
+    }
+
+    /// Takes the list, but for keys that are ready or held, and those that are `lent`.
+    pub fn take_unfinished(&mut self, counts: bool, lent: impl Fn(u64) -> bool) -> Vec<Unfinished> {
+        let Some(list) = &self.list else { return Vec::new() };
+        let stays = |key: &u64| {
+            let entry = self.keys.get(key);
+            lent(*key) || entry.is_some_and(|e| e.ready || e.run.is_some() || e.paused || e.due().is_some())
+        };
+        let keys: Vec<(u64, Left)> =
+            list.keys.iter().map(|(key, left)| (*key, *left)).filter(|(key, _)| !stays(key)).collect();
+        let take = |(key, left): (u64, Left)| {
+            let Left { due, attempt, priority, refused } = left;
+            self.unlist(key);
+            let value = self.keys.get_mut(&key).and_then(|entry| entry.slot.take());
+            self.tidy(key);
+            let failures = if counts { self.failures.remove(&key).unwrap_or(0) } else { 0 };
+            Unfinished { key, value, failures, attempt, due, priority, refused }
+        };
+        keys.into_iter().map(take).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! What the journal of an engine hears of runs whose retry is refused (Q11, E11).
+
+use requeue::engine::{Fence, Journal, Known};
+use requeue::{DrainOptions, Outcome, Run, WaitingKeys, WorkQueue, Worker};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// What a journal was told, in its order.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Journal<&'static str, u32> for Heard {
+    fn changed(&self, key: &&'static str, known: Option<Known<'_, u32>>) {
+        let known = known.map(|known| (known.ready, known.value.copied()));
+        self.0.lock().unwrap().push(format!("{key}: {known:?}"));
+    }
+    fn applied(&self, _: u64) {}
+    fn refused(&self, key: &&'static str) {
+        self.0.lock().unwrap().push(format!("{key} refused"));
+    }
+    fn gives_up(&self, _: &&'static str, _: &dyn std::fmt::Display) {}
+    fn fence(&self, _: &&'static str) -> Fence {
+        Fence(1)
+    }
+}
+
+fn queue() -> (WorkQueue<&'static str, u32>, Arc<Heard>) {
+    let heard = Arc::new(Heard::default());
+    let q = WorkQueue::merging(|_: &mut u32, _| ()).journal(heard.clone()).build().unwrap();
+    (q, heard)
+}
+
+fn heard(heard: &Heard) -> Vec<String> {
+    std::mem::take(&mut *heard.0.lock().unwrap())
+}
+
+/// With the hook `on_end` the key is read after the end of its run: the run is kept until the hook has returned.
+#[test]
+fn q11_the_journal_hears_that_a_retry_was_refused_of_a_run_that_is_kept_and_of_one_that_is_not() {
+    for kept in [true, false] {
+        let (q, journal) = queue();
+        let (begins, began) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let mut builder = Worker::of(&q).workers(1);
+        if kept {
+            builder = builder.on_end(|_, _| ());
+        }
+        let worker = builder
+            .start_threads(move |run: Run<&'static str, u32>| {
+                begins.send(*run.key()).unwrap();
+                gone.lock().unwrap().recv().unwrap();
+                Outcome::Retry("not yet".into())
+            })
+            .unwrap();
+        q.add_value("a", 7).unwrap();
+        began.recv().unwrap();
+        let drain = worker.drain_waiting(WaitingKeys::Drop, Duration::MAX);
+        go.send(()).unwrap();
+        let report = drain.wait();
+        assert_eq!((report.complete, report.unfinished, report.durable), (false, 1, true));
+        assert_eq!(heard(&journal), ["a refused"], "and of no end: the store has it as before the run");
+        let list = q.take_unfinished();
+        assert_eq!((list[0].key, list[0].value), ("a", Some(7)));
+        assert!(heard(&journal).is_empty(), "to take the list changes nothing in the store");
+    }
+}
+
+#[test]
+fn q11_the_journal_hears_of_no_end_of_an_item_that_is_dropped_after_its_retry_was_refused() {
+    for batch in [false, true] {
+        let (q, journal) = queue();
+        q.add_value("a", 7).unwrap();
+        let item = q.try_get().unwrap();
+        let drain = q.shut_down_with(DrainOptions::default().timeout(Duration::ZERO));
+        let refused = item.retry().unwrap_err();
+        if batch {
+            refused.item.done();
+        } else {
+            drop(refused);
+        }
+        assert_eq!(heard(&journal), ["a refused"]);
+        let drained = drain.wait();
+        assert_eq!((drained.complete, drained.unfinished, drained.durable), (false, 1, true));
+    }
+}
+
+#[test]
+fn q12_the_journal_hears_that_what_a_panic_put_back_is_ready_also_when_the_queue_is_over() {
+    let (q, journal) = queue();
+    q.add_value("a", 7).unwrap();
+    let items = q.try_get_many(9).unwrap();
+    q.shut_down();
+    requeue_verify::lockstep::unwind_through(items);
+    assert_eq!(heard(&journal), ["a: Some((true, Some(7)))"]);
+    assert_eq!(q.len(), 1);
+}
