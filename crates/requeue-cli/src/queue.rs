@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError, RateLimiter};
-use requeue::{Builder, Drain, DrainOptions, WaitingKeys, WorkQueue};
+use requeue::{Builder, Drain, DrainOptions, Drained, WaitingKeys, WorkQueue};
 use requeue_postgres::{GroupRules, QueueBuilder};
 use requeue_prometheus::QueueSink;
 
@@ -121,6 +121,12 @@ fn counts() -> FastSlow<Key> {
 pub(crate) enum Retries {
     WorkOff,
     Drop,
+}
+
+/// Whether a drain ended because no key is ready, held or waiting. What it dropped or refused is told of elsewhere: in the
+/// file or on the server it is for the next process, and without one the runs' own ends say it.
+pub(crate) fn nothing_is_left(drained: &Drained) -> bool {
+    drained.ready + drained.held + drained.waiting == 0
 }
 
 /// Begins the end: nothing comes in from outside any more. Waiting on the answer ends

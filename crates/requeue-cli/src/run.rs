@@ -368,10 +368,10 @@ fn see_off(shop: &Shop, worker: &Worker) {
         retries = Retries::Drop;
     }
     let drain = control.before_the_end(|| queue::drain(queue, retries, limit));
-    let complete = drain.is_some_and(|drain| drain.wait().complete);
+    let complete = drain.is_some_and(|drain| queue::nothing_is_left(&drain.wait()));
     if !complete && control.reached(Level::WorkOff) {
         // A signal has a time of its own, also when it came during the wait above.
-        if limit.is_some() && !queue::drain(queue, Retries::Drop, limit).wait().complete {
+        if limit.is_some() && !queue::nothing_is_left(&queue::drain(queue, Retries::Drop, limit).wait()) {
             out_of_time(shop, limit);
         }
     } else if !complete {

@@ -7,7 +7,6 @@ use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Step};
-use crate::worker::{Failure, Hook};
 use requeue_core::{Core, DrainBase};
 use std::future::Future;
 use std::pin::Pin;
@@ -140,7 +139,7 @@ impl<K, V> Shared<K, V> {
     /// Tells the workers of this queue which keys are unfinished, each once. What a run that ends `late`, after the
     /// answer of a drain, has left unfinished is told by that run.
     pub(crate) fn tell_unfinished(&self, late: bool) {
-        let hooks: Vec<Hook<K>> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
+        let hooks: Vec<_> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
         // without a hook nothing is lent, and the list is only noted to have been told
         let most = if hooks.is_empty() { 0 } else { LENT_AT_ONCE };
         loop {
@@ -152,9 +151,8 @@ impl<K, V> Shared<K, V> {
                 return;
             }
             for (loan, reason) in &lent {
-                let why = Failure::Unfinished(*reason);
                 for hook in &hooks {
-                    quietly(|| hook(loan.get(), &why));
+                    quietly(|| hook(loan.get(), *reason));
                 }
             }
             let mut hold = self.lock();

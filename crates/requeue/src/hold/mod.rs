@@ -24,9 +24,10 @@ use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use crate::unfinished::Unfinished;
 use crate::wait::{Waiters, WakerSet, Wakes};
-use crate::worker::WeakHook;
 use atomic::Ordering::Relaxed;
-use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd};
+use requeue_core::{
+    Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd, UnfinishedReason,
+};
 use std::borrow::Borrow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -53,6 +54,9 @@ mod attention {
     /// There are metrics to be told. Never taken away.
     pub(super) const METRICS: u8 = 1 << 1;
 }
+
+/// Is called for a key that a drain leaves unfinished.
+pub(crate) type OnUnfinished<K> = dyn Fn(&K, UnfinishedReason) + Send + Sync;
 
 /// Workers, as those see them who ask which of them has a key.
 pub(crate) trait Holders: Send + Sync {
@@ -94,7 +98,7 @@ pub(crate) struct Shared<K, V> {
     /// Who may have keys, for those who ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
     /// What the workers of this queue call for keys that a drain leaves unfinished.
-    pub(crate) give_up_hooks: Mutex<Vec<WeakHook<K>>>,
+    pub(crate) give_up_hooks: Mutex<Vec<Weak<OnUnfinished<K>>>>,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
 }
@@ -552,7 +556,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// This hears from now on of keys that a drain leaves unfinished.
-    pub(crate) fn add_give_up_hook(&self, hook: WeakHook<K>) {
+    pub(crate) fn add_give_up_hook(&self, hook: Weak<OnUnfinished<K>>) {
         let mut hooks = self.give_up_hooks.lock();
         hooks.retain(|other| other.strong_count() > 0);
         hooks.push(hook);

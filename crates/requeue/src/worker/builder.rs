@@ -10,7 +10,7 @@ use super::spawn::Spawn;
 use super::tasks::Tasks;
 use super::threads::Threads;
 use super::{Rules, Worker};
-use crate::hold::Shared;
+use crate::hold::{OnUnfinished, Shared};
 use std::future::Future;
 use std::io;
 use std::num::NonZeroUsize;
@@ -394,8 +394,11 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         self.queue.tell_of_workers(&roster);
         self.queue.tell_who_holds(&roster);
         if let Some(hook) = &self.rules.on_give_up {
-            self.queue.add_give_up_hook(Arc::downgrade(hook));
-            let _ = roster.kept_hook.set(Box::new(hook.clone()));
+            let hook = hook.clone();
+            let hears: Arc<OnUnfinished<K>> =
+                Arc::new(move |key, reason| hook(key, &Failure::Unfinished(reason)));
+            self.queue.add_give_up_hook(Arc::downgrade(&hears));
+            let _ = roster.kept_hook.set(Box::new(hears));
         }
         (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
     }

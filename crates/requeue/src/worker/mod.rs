@@ -37,7 +37,7 @@ use crate::drain::DrainOptions;
 use crate::panics::quietly;
 use crate::source::Source;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Workers that work a queue off with one handler: on threads, in tasks of any
@@ -227,8 +227,7 @@ impl Worker {
 
 debug!([] Worker, |worker| { workers: worker.workers(), .. });
 
-pub(crate) type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
-pub(crate) type WeakHook<K> = Weak<dyn Fn(&K, &Failure) + Send + Sync>;
+type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
 type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;
 
 /// What a worker does with failures.
