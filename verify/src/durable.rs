@@ -395,6 +395,7 @@ const LEFT_OUT: &[LeftOut] = &[
             "b4_in_a_back_off_each_trigger_does_what_it_says",
             "b4_nothing_of_quiet_or_of_maximum_is_no_debounce",
             "b4_the_end_closes_windows_and_their_keys_become_ready",
+            "b4_the_priority_of_a_window_goes_to_the_fresh_start_and_to_no_timer_that_stays",
             "b4_triggers_for_a_held_key_open_a_window",
         ],
     },
@@ -502,6 +503,7 @@ const LEFT_OUT: &[LeftOut] = &[
             "b7_failures_are_not_restored_where_the_limiter_counts_them_itself",
             "b7_restored_failures_expire_like_others",
             "b7_to_a_key_that_is_known_a_restore_is_a_trigger_and_the_more_failures_stay",
+            "q11_the_list_goes_on_in_another_queue_by_restore",
         ],
     },
     LeftOut {

@@ -368,7 +368,9 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
             }
         });
         let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
-        assert!(q.shut_down_with(options).wait().complete);
+        let drained = q.shut_down_with(options).wait();
+        // retries that it refused are in the list of unfinished keys
+        assert_eq!((drained.ready, drained.held, drained.waiting), (0, 0, 0), "{drained:?}");
         assert!(all_done.recv().is_err());
         for (key, runs) in runs.iter().enumerate() {
             assert_eq!(runs.load(Relaxed), 1, "key {key}");
@@ -490,7 +492,9 @@ fn stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no
             q.add_when_room(key, Add::now()).wait().expect("open");
         }
         let options = DrainOptions::default().waiting_keys(WaitingKeys::RunNow);
-        assert!(q.shut_down_with(options).wait().complete);
+        let drained = q.shut_down_with(options).wait();
+        // retries that it refused are in the list of unfinished keys
+        assert_eq!((drained.ready, drained.held, drained.waiting), (0, 0, 0), "{drained:?}");
         assert!(all_done.recv().is_err(), "all consumers have left");
         for (key, seen) in board.seen.iter().flat_map(|seen| seen.iter().enumerate()) {
             assert_eq!(seen.load(Relaxed), ADDS + 1, "key {key}: no run saw the last write");

@@ -336,7 +336,7 @@ fn the_threads_of_a_worker_are_counted_and_so_are_its_outcomes() {
         std::thread::yield_now();
     }
     go[2].send(()).unwrap();
-    assert!(worker.drain(Duration::MAX).wait().complete);
+    assert_eq!(worker.drain(Duration::MAX).wait().unfinished, 1, "the key that is to come again in an hour");
     assert_eq!(shows(), (0.0, 0.0));
     let runs =
         |outcome: &str| scraped.sample(&format!("requeue_runs_total{{name=\"q\",outcome=\"{outcome}\"}}"));

@@ -98,8 +98,8 @@ impl Model {
         Refused::Over
     }
 
-    /// A run is done. If what it asked for was refused, and no run is to come, its key is unfinished; its value goes
-    /// back to the key, for the list or for the run that comes.
+    /// A run is done. If what it asked for was refused, and no run is to come, its key is unfinished; the value of
+    /// a failed run goes back to the key, for the list or for the run that comes.
     pub(super) fn may_be_unfinished(&mut self, run: &Run) {
         let entry = self.keys.get_mut(&run.key).expect("it is held");
         let Some(left) = entry.refused.take() else { return };
@@ -107,7 +107,7 @@ impl Model {
         if !comes && self.list.is_none() {
             return;
         }
-        if let Some(mut old) = run.value.clone() {
+        if let Some(mut old) = run.value.clone().filter(|_| left.refused) {
             old.extend(entry.slot.take().unwrap_or_default());
             entry.slot = Some(old);
         }

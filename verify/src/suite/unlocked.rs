@@ -178,21 +178,11 @@ pub fn unlocked_the_drop_of_a_key_or_value_that_is_done_may_call_the_queue<A: Ad
 }
 
 pub fn unlocked_the_drop_of_a_waiting_key_at_shut_down_may_call_the_queue<A: Adapter>() {
-    // a drain keeps them until its list is taken
-    let ends: [fn(&Subject<A>); 2] = [
-        |q| ignore(q.shut_down()),
-        |q| {
-            ignore(q.drain(Waiters::Drop));
-            ignore(q.take_unfinished());
-        },
-    ];
-    for end in ends {
-        let (q, [key, value]) = drops::<A>(When::After(ms(5), Policy::Earliest));
-        end(&q);
-        let _ = q.len();
-        ran(&key.drop, "the drop of the key");
-        ran(&value.drop, "the drop of the value");
-    }
+    let (q, [key, value]) = drops::<A>(When::After(ms(5), Policy::Earliest));
+    ignore(q.shut_down());
+    let _ = q.len();
+    ran(&key.drop, "the drop of the key");
+    ran(&value.drop, "the drop of the value");
 }
 
 pub fn unlocked_the_drop_of_a_value_whose_slot_died_may_call_the_queue<A: Adapter>() {

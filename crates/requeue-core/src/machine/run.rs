@@ -856,7 +856,10 @@ impl<K, V> Core<K, V> {
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut afresh = false;
         let mut unfinished = false;
+        // refused to come again without a failure: the payload is done with
+        let mut spent = false;
         if !self.refusals.is_empty() {
+            spent = self.refusals.get(&slot).is_some_and(|refusal| !refusal.is_failure());
             if let Some(refusal) = self.refused_before(slot, &how).filter(|_| self.ledger.is_some()) {
                 self.list_refused(slot, refusal);
                 unfinished = true;
@@ -914,7 +917,7 @@ impl<K, V> Core<K, V> {
                 }
             }
         }
-        if delay.is_some() || dirty || unfinished {
+        if !spent && (delay.is_some() || dirty || unfinished) {
             goes_back = value;
         } else {
             dead = value;

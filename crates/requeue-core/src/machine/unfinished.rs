@@ -85,6 +85,13 @@ pub(super) struct Refusal {
     reason: UnfinishedReason,
 }
 
+impl Refusal {
+    /// Whether the run failed: it did not if it asked for a later run without a failure.
+    pub(super) fn is_failure(&self) -> bool {
+        self.reason == UnfinishedReason::RetryRefused
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     slot: u32,
