@@ -93,6 +93,7 @@ pub(crate) fn not_applied(why: impl Into<BoxError>) -> EngineError {
 /// What SQLite says of a file, with its name.
 pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_ {
     move |e| match e.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly) => not_applied(format!("{}: it can't be written to", path.display())),
         Some(ErrorCode::NotADatabase) => not_applied(format!("{}: it is no SQLite database", path.display())),
         _ => not_applied(format!("{}: {e}", path.display())),
     }
@@ -120,8 +121,8 @@ pub(crate) struct Link {
     pub(crate) database: Database,
     pub(crate) path: PathBuf,
     of: Writes,
-    /// SQLite's log, and its inode once it was seen.
-    log: (PathBuf, Option<u64>),
+    /// SQLite's log and shared memory, with their inodes once they were seen.
+    beside: [(PathBuf, Option<u64>); 2],
 }
 
 impl Link {
@@ -138,8 +139,8 @@ impl Link {
         let found = version_of(&connection, path)?;
         drop(opens);
         database.enter(path).map_err(said)?;
-        let mut link =
-            Self { connection, database, path: path.clone(), of, log: (beside(path, "-wal"), None) };
+        let beside = [(beside(path, "-wal"), None), (beside(path, "-shm"), None)];
+        let mut link = Self { connection, database, path: path.clone(), of, beside };
         let turn = if found < VERSION { Some(link.turn()?) } else { None };
         link.configure().map_err(about(path))?;
         if turn.is_some() {
@@ -191,23 +192,29 @@ impl Link {
         turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
     }
 
-    /// Why nobody finds any more what is written here, if so: the file or its log was removed, renamed, or replaced.
+    /// Why nobody finds any more what is written here, if so: the file, its log or SQLite's shared memory was removed,
+    /// renamed, or replaced.
     pub(crate) fn is_cut_off(&mut self) -> Option<String> {
-        let path = self.path.display();
         if !self.database.is_at(&self.path) {
-            return Some(format!("{path}: the file was removed or replaced while it was open"));
+            return Some(format!(
+                "{}: the file was removed or replaced while it was open",
+                self.path.display()
+            ));
         }
-        let (log, known) = &mut self.log;
-        let now = log.metadata().ok().map(|it| it.ino());
-        match (&known, now) {
-            (Some(before), now) if now != Some(*before) => {
-                Some(format!("{}: SQLite's log was removed or replaced while it was open", log.display()))
+        for ((path, known), what) in self.beside.iter_mut().zip(["log", "shared memory"]) {
+            let now = path.metadata().ok().map(|it| it.ino());
+            if known.is_some() && *known != now {
+                if what == "shared memory" {
+                    // Others that have opened the file since know of another end of the log. It stays for the next to read: a
+                    // checkpoint would leave out what they have written. If this fails, nothing else can be done.
+                    drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+                }
+                let path = path.display();
+                return Some(format!("{path}: SQLite's {what} was removed or replaced while it was open"));
             }
-            _ => {
-                *known = now;
-                None
-            }
+            *known = now;
         }
+        None
     }
 }
 

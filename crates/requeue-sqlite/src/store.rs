@@ -369,6 +369,12 @@ impl Store {
         let turn = link.turn().map_err(|e| Failed::Not(letters::why(&e).into()))?;
         link.connection.execute_batch("begin immediate")?;
         self.turn = Some(turn);
+        self.check_place();
+        if let Some(lost) = self.lost.clone() {
+            self.roll_back();
+            return Err(self.lose(lost));
+        }
+        let Open::Writes(link) = &mut self.open else { unreachable!("it was opened above") };
         let (mut lost, mut failed) = (None, None);
         for (queue, epoch) in &mut self.epochs {
             match is_ours(&link.connection, *queue, epoch) {

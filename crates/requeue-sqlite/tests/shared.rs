@@ -175,7 +175,7 @@ fn e32_who_finds_another_epoch_than_its_own_stops_and_says_so() {
 
 #[test]
 fn e32_a_file_that_is_removed_replaced_or_renamed_or_whose_log_is_stops_who_works_on_it() {
-    for what in ["removed", "replaced", "renamed", "log"] {
+    for what in ["removed", "replaced", "renamed", "log", "shared memory"] {
         let world = World::new();
         let file = world.sqlite();
         let q: Queue<String> = file.queue("orders").open().unwrap();
@@ -188,7 +188,11 @@ fn e32_a_file_that_is_removed_replaced_or_renamed_or_whose_log_is_stops_who_work
                 std::fs::copy(&path, world.0.path().join("copy.db")).unwrap();
                 std::fs::rename(world.0.path().join("copy.db"), &path).unwrap();
             }
-            _ => std::fs::remove_file(world.0.path().join("q.db-wal")).unwrap(),
+            "log" => std::fs::remove_file(world.0.path().join("q.db-wal")).unwrap(),
+            _ => {
+                std::fs::remove_file(world.0.path().join("q.db-shm")).unwrap();
+                world.client().add("orders", &"accepted".to_owned(), None).unwrap();
+            }
         }
         // also where nothing is written
         until(|| file.lost().is_some());
@@ -196,6 +200,12 @@ fn e32_a_file_that_is_removed_replaced_or_renamed_or_whose_log_is_stops_who_work
         assert!(lost.contains("removed or replaced"), "{what}: {lost}");
         assert!(q.add("more".into()).wait().is_err(), "{what}");
         assert!(q.try_get().is_err(), "{what}");
+        drop((q, file));
+        if what == "shared memory" {
+            let listed = world.client().list("orders").unwrap();
+            let keys: Vec<_> = listed.iter().map(|it| std::str::from_utf8(&it.key).unwrap()).collect();
+            assert_eq!(keys, ["there", "accepted"]);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! waited for, with a bound that only a hanging command reaches.
 #![cfg(unix)]
 
+mod beside;
 mod bound;
 mod closed;
 mod completions;
