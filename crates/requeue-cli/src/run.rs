@@ -148,7 +148,7 @@ fn control(
             if let Some(worker) = &*workers.lock().unwrap_or_else(PoisonError::into_inner) {
                 drop(worker.stop(Duration::MAX));
             }
-            // A queue that is shut down has no timers, and the end of a run would take its key's out of the file.
+            // What waits goes on waiting: this signal drops nothing.
             if level == Level::LastRuns {
                 return shutter.close();
             }

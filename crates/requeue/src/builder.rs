@@ -670,14 +670,12 @@ impl<K, V, S> Builder<K, V, S> {
         let Self { mut settings, hasher } = self;
         settings.config.failures_elsewhere = settings.limiter.keeps(Token(())) == Keeps::Own;
         let (metrics, attach) = settings.metrics.unzip();
-        let mut shared = Shared::new(
-            Core::new(settings.config),
-            settings.clock,
-            settings.limiter,
-            metrics,
-            settings.unfinished,
-            settings.name,
-        );
+        let mut core = Core::new(settings.config);
+        if settings.journal.is_some() {
+            core.set_outlived();
+        }
+        let mut shared =
+            Shared::new(core, settings.clock, settings.limiter, metrics, settings.unfinished, settings.name);
         shared.on_dropped = settings.on_dropped;
         shared.takes_back = settings.journal.as_ref().is_some_and(|journal| journal.takes_back());
         shared.journal = settings.journal;

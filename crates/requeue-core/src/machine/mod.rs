@@ -47,7 +47,7 @@ pub use self::window::Debounce;
 use self::bound::Room;
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
-use self::unfinished::{Ledger, Refusal};
+use self::unfinished::{Ledger, Outlived, Refusal};
 use self::window::Windows;
 use crate::Instant;
 use crate::arena::{Arena, CHUNK, Removed};
@@ -340,6 +340,8 @@ pub struct Core<K, V = ()> {
     ledger: Option<Box<Ledger>>,
     /// By slot, what was refused of runs that go on.
     refusals: BTreeMap<u32, Refusal>,
+    /// By slot, what a shutdown dropped of keys of which a store is still told. Only where a store outlives the queue.
+    outlived: Option<BTreeMap<u32, Outlived>>,
 
     inert: BTreeMap<u32, Inert>,
     /// The slot whose record is looked at next, for expiry.
@@ -408,6 +410,7 @@ impl<K, V> Core<K, V> {
             only_retries: false,
             ledger: None,
             refusals: BTreeMap::new(),
+            outlived: None,
             counts: Counts::default(),
             inert: BTreeMap::new(),
             hand: 0,

@@ -382,8 +382,19 @@ impl<K, V> Core<K, V> {
     }
 
     pub(super) fn state_of(&self, slot: u32) -> Option<KeyState> {
+        let state = self.state_at(slot);
+        // a key that only an inert guard still lends, or whose failures have
+        // expired, is not known any more
+        let known = self.arena.flags(slot) & (READY | HELD | PAUSED) != 0
+            || state.waiting_until.is_some()
+            || state.failures > 0;
+        known.then_some(state)
+    }
+
+    /// The state of a key that may not be known any more.
+    pub(super) fn state_at(&self, slot: u32) -> KeyState {
         let (flags, groups) = (self.arena.flags(slot), self.line.fair());
-        let state = KeyState {
+        KeyState {
             ready: flags & READY != 0,
             held: flags & HELD != 0,
             held_since: self.times.as_ref().filter(|_| flags & HELD != 0).map(|t| t.of(slot).link.since),
@@ -419,12 +430,7 @@ impl<K, V> Core<K, V> {
             } else {
                 0
             },
-        };
-        // a key that only an inert guard still lends, or whose failures have
-        // expired, is not known any more
-        let known =
-            flags & (READY | HELD | PAUSED) != 0 || state.waiting_until.is_some() || state.failures > 0;
-        known.then_some(state)
+        }
     }
 
     /// The number of this key's slot, which is nobody else's while it is known.
@@ -462,7 +468,7 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn known_of(&self, slot: u32) -> (&K, Option<KeyState>, Option<&V>) {
-        (self.arena.key(slot), self.state_of(slot), self.values.get(slot).and_then(Option::as_ref))
+        (self.arena.key(slot), self.outlived_state(slot), self.values.get(slot).and_then(Option::as_ref))
     }
 
     /// How often the key was put back since it was last forgotten.

@@ -911,7 +911,7 @@ impl<K, V> Core<K, V> {
                 delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
                 let record = self.record_of(slot);
                 record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
-                if delay.is_none() && !dirty && self.ledger.is_some() {
+                if delay.is_none() && !dirty && (self.ledger.is_some() || self.outlived.is_some()) {
                     self.list_dropped_retry(slot, priority);
                     unfinished = true;
                 }

@@ -11,7 +11,7 @@
 use super::run::{How, RetryDelay};
 use super::shutdown::BATCH;
 use super::trigger::{Accepted, Delay, Trigger};
-use super::{BACKOFF, Core, DIRTY, HELD, PAUSED, READY, WINDOW};
+use super::{BACKOFF, Core, DIRTY, HELD, KeyState, PAUSED, READY, WINDOW};
 use crate::Instant;
 use crate::arena::{CHUNK, KeyRef};
 use alloc::boxed::Box;
@@ -92,6 +92,14 @@ impl Refusal {
     }
 }
 
+/// A run that a shutdown dropped and a store still owes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outlived {
+    /// `None` is now.
+    due: Option<Instant>,
+    priority: i16,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     slot: u32,
@@ -165,10 +173,58 @@ impl<K, V> Core<K, V> {
         self.ledger.as_ref().is_some_and(|ledger| ledger.next > 0 || ledger.coming > 0)
     }
 
-    /// Whether the key of this slot is in the list.
+    /// Whether the key of this slot is in the list, or a store is still told of it.
     #[inline]
     pub(super) fn is_listed(&self, slot: u32) -> bool {
         self.ledger.as_ref().is_some_and(|ledger| ledger.numbers.contains_key(&slot))
+            || self.outlived.as_ref().is_some_and(|outlived| outlived.contains_key(&slot))
+    }
+
+    /// A store outlives the queue: [`known_of`](Self::known_of) goes on to tell of what a shutdown drops of keys that are
+    /// ready or held, because the end of their run replaces what the store has of them.
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// let hour = Duration::from_secs(3600);
+    /// core.set_outlived();
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(hour, Policy::Earliest))?;
+    /// core.shut_down();
+    /// while core.advance(Instant::ORIGIN) {}
+    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
+    /// let slot = item.run.slot();
+    /// let _ = core.finish(item.run, true);
+    /// assert_eq!(core.known_of(slot).1.unwrap().waiting_until, Some(Instant::ORIGIN + hour));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    #[doc(hidden)]
+    pub fn set_outlived(&mut self) {
+        self.outlived.get_or_insert_with(BTreeMap::new);
+    }
+
+    /// A store is told of this run whenever it is told of its key.
+    fn outlive(&mut self, slot: u32, due: Option<Instant>, priority: i16) {
+        let Some(outlived) = &mut self.outlived else { return };
+        outlived.insert(slot, Outlived { due, priority });
+        self.note(slot);
+    }
+
+    /// What a store is told of the key in this slot.
+    pub(super) fn outlived_state(&self, slot: u32) -> Option<KeyState> {
+        let Some(&Outlived { due, priority }) = self.outlived.as_ref().and_then(|all| all.get(&slot)) else {
+            return self.state_of(slot);
+        };
+        let mut state = self.state_at(slot);
+        if !state.ready && !state.held {
+            state.priority = priority;
+        }
+        match due {
+            None => state.ready = true,
+            Some(due) => state.waiting_until = Some(state.waiting_until.map_or(due, |other| other.min(due))),
+        }
+        Some(state)
     }
 
     /// A key is unfinished.
@@ -198,9 +254,13 @@ impl<K, V> Core<K, V> {
 
     /// A shutdown drops the timer of this slot. If a drain has begun the key is in the list from now on.
     pub(super) fn drop_timer(&mut self, slot: u32) {
+        let flags = self.arena.flags(slot);
+        if self.outlived.is_some() && flags & (READY | HELD) != 0 {
+            self.outlive(slot, self.own_due(slot), self.line.timer_priority(slot));
+        }
         if self.ledger.is_some() {
             // another run that comes first restarts the attempts
-            let backs_off = self.arena.flags(slot) & (BACKOFF | READY | HELD) == BACKOFF;
+            let backs_off = flags & (BACKOFF | READY | HELD) == BACKOFF;
             self.list(Entry {
                 slot,
                 due: self.own_due(slot),
@@ -288,14 +348,16 @@ impl<K, V> Core<K, V> {
     /// A run has failed, and a shutdown has dropped its retry while the limiter was asked.
     pub(super) fn list_dropped_retry(&mut self, slot: u32, priority: i16) {
         let (attempt, reason) = (self.next_attempt(slot), UnfinishedReason::RetryRefused);
+        self.outlive(slot, None, priority);
         self.list(Entry { slot, due: None, attempt, priority, reason });
     }
 
     /// The key of this slot is in the list no more; whether it was.
     pub(super) fn unlist(&mut self, slot: u32) -> bool {
-        let Some(ledger) = &mut self.ledger else { return false };
+        let outlived = self.outlived.as_mut().and_then(|outlived| outlived.remove(&slot)).is_some();
+        let Some(ledger) = &mut self.ledger else { return outlived };
         let number = ledger.numbers.remove(&slot);
-        number.and_then(|number| ledger.entries.remove(&number)).is_some()
+        number.and_then(|number| ledger.entries.remove(&number)).is_some() || outlived
     }
 
     /// Some of what a drain does that keeps the timers of failed keys: drops the others, and closes windows in the
