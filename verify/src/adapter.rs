@@ -355,8 +355,8 @@ pub enum Waiters {
     RunNow,
     /// Waits for them, and for the retries of holders (Q14).
     Wait,
-    /// What a drain does that is told nothing: with a deadline it waits for keys that wait out a failure, and drops the
-    /// other timers; without one it drops all.
+    /// Does what a drain does that is told nothing: with a deadline it waits for keys that wait out a failure, and
+    /// drops the other timers; without one it drops all.
     Retries,
 }
 
@@ -365,11 +365,11 @@ pub enum Waiters {
 pub struct UnfinishedKey {
     /// The key.
     pub key: u64,
-    /// What its next run would have got.
+    /// The value that its next run would have got.
     pub value: Option<Vec<u32>>,
     /// The limiter's record.
     pub failures: u32,
-    /// What its next run would have been.
+    /// The attempt that its next run would have been.
     pub attempt: u32,
     /// When it would have been due, if that is known.
     pub due: Option<Instant>,

@@ -1,11 +1,11 @@
-//! What the journal of an engine hears of runs whose retry is refused (Q11, E11).
+//! The journal of an engine, and runs whose retry is refused (Q11, E11).
 
 use requeue::engine::{Fence, Journal, Known};
 use requeue::{DrainOptions, Outcome, Run, WaitingKeys, WorkQueue, Worker};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// What a journal was told, in its order.
+/// A journal that notes what it was told, in its order.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

@@ -34,7 +34,7 @@ enum Code {
 }
 
 thread_local! {
-    /// What this thread's next users' code of this kind calls.
+    /// The call of this thread's next users' code of this kind.
     static CALL: RefCell<Option<(Code, Call)>> = const { RefCell::new(None) };
 }
 

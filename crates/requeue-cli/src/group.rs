@@ -36,7 +36,7 @@ impl Kept {
     }
 }
 
-/// What was kept of one output.
+/// The lines kept of one output.
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: SpooledTempFile,
@@ -54,7 +54,7 @@ impl Spool {
         Ok(())
     }
 
-    /// What was kept only in part is not in the length.
+    /// The length of what was kept, without what was kept only in part.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

@@ -47,7 +47,7 @@ struct Place {
     pieces: Vec<Piece>,
 }
 
-/// What one attempt wrote on one output.
+/// The place of one attempt's output on one stream.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     stream: Stream,

@@ -52,7 +52,7 @@ fn state_and_group(process: &Path) -> Option<(String, String)> {
     Some((state, fields.nth(1)?.to_owned()))
 }
 
-/// What stands behind the name of a process, which may have anything in it: state, parent, group, session …
+/// The fields behind the name of a process, which may have anything in it: state, parent, group, session …
 fn stat(process: &Path) -> Option<String> {
     let stat = fs::read(process.join("stat")).ok()?;
     let end = memmem::rfind(&stat, b") ")?;

@@ -67,7 +67,7 @@ fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
     })
 }
 
-/// What the options ask of a queue in memory or in a file.
+/// The settings that the options ask for, of a queue in memory or in a file.
 ///
 /// # Errors
 ///

@@ -147,7 +147,7 @@ impl Drop for Reaper {
 }
 
 impl Mark<'_> {
-    /// What the program gets as [`RUN`].
+    /// The value of [`RUN`] in the program's environment.
     pub(crate) fn name(&self) -> String {
         name_of(self.reaper.name, self.run)
     }
@@ -199,7 +199,7 @@ fn this_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// What a process does that was started as [`NAME`]: its exit status when it has done it. `None` in any other process.
+/// Does the work of a process that was started as [`NAME`]: its exit status then. `None` in any other process.
 pub(crate) fn reap() -> Option<u8> {
     let mut args = std::env::args_os();
     if args.next()? != NAME {

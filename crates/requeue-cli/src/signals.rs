@@ -13,11 +13,11 @@ use crate::control::{Control, Level};
 use crate::limits;
 use crate::log::Log;
 
-/// What is ready in a durable queue stays there.
+/// Message of a first signal that leaves in a durable queue what is ready there.
 const CLAIMS_NO_MORE: &str =
     "the running programs may end, and nothing more is claimed; once more to stop them";
 
-/// What the first signal ends.
+/// The work that the first signal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// Only the input: what is ready is nowhere else, and is run.

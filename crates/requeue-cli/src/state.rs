@@ -44,7 +44,7 @@ struct Writing {
 enum Place {
     File {
         path: PathBuf,
-        /// As the user named it.
+        /// The option and the path, as the user named them.
         named: String,
         file: Sqlite,
         queue: requeue_sqlite::Queue<Key, Cause>,

@@ -46,7 +46,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What places are ordered by.
+    /// Sort key of a place.
     pub(crate) fn rank(self) -> (Instant, u32) {
         (self.due, self.seq)
     }

@@ -255,7 +255,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add_many`](Self::add_many); and a value that is no JSON is refused, with all of them.
+    /// The errors of [`add_many`](Self::add_many); and a value that is no JSON is refused, with all of them.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

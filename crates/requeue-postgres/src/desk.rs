@@ -212,12 +212,12 @@ struct Round {
     /// With so many triggers the next statement goes.
     enough: usize,
     until: Option<Instant>,
-    /// So many came of those that were waited for.
+    /// Number of callers that were told when the wait began, and may come again.
     told: usize,
     noted: usize,
-    /// So many times in a row they did not come.
+    /// Number of waits in a row, up to 6, in which too few of them came.
     misses: u32,
-    /// So many statements go without a wait for it.
+    /// Number of statements that go next without a wait for them.
     skips: u32,
 }
 

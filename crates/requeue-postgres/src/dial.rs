@@ -401,7 +401,7 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// It can't; the error says what is wrong with it.
     ///
     /// ```
     /// # use requeue_postgres::Postgres;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// So many connections at most.
+/// Maximum number of connections.
 const MOST: usize = 4;
 /// A connection that was not used for so long is closed.
 const IDLE: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ pub(crate) type Dial = Arc<dyn Fn(Hosts, Option<Heard>) -> Dialed + Send + Sync>
 /// What is done with a notification's payload.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a connection does with notifications.
+/// How a connection handles notifications.
 #[derive(Clone)]
 pub(crate) struct Hearing {
     pub(crate) heard: Heard,

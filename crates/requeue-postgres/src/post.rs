@@ -1,4 +1,4 @@
-//! What the pulse and the pump of a queue tell each other.
+//! State that the pulse and the pump of a queue share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub(crate) struct Held {
     pub(crate) beat: Instant,
 }
 
-/// What the pulse and the pump of a queue tell each other.
+/// State that the pulse and the pump of a queue share.
 pub(crate) struct Post {
     pub(crate) queue: i32,
     pub(crate) length: Duration,

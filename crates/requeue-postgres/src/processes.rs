@@ -22,7 +22,7 @@ pub struct Process {
     pub held: u64,
     /// For how long it has had the one that it has had for longest.
     pub longest_held: Option<Duration>,
-    /// What is left of its lease. `None`: it is over, and whoever works gives its keys back within a second.
+    /// Time left of its lease. `None`: it is over, and whoever works gives its keys back within a second.
     pub lease_left: Option<Duration>,
 }
 

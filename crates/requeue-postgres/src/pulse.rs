@@ -1,5 +1,5 @@
-//! What a process asks the server once a second, for all of its queues in one transaction: it extends leases, looks for keys where
-//! workers wait, and takes its turn at what one process of all does each second (`requeue.tick`).
+//! The call of a process to the server once a second, for all of its queues in one transaction: it extends leases,
+//! looks for keys where workers wait, and takes its turn at what one process of all does each second (`requeue.tick`).
 //!
 //! Of the processes that sleep only some hear notifications: every session that listens pays for each of them with a transaction. A
 //! process listens while nobody else does so for one of its queues, or while it was needed beside those.
@@ -21,7 +21,7 @@ pub(crate) const LOOKS: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(20);
 /// A process that listens, and got no key for so long, leaves that to others.
 const TIRED: Duration = Duration::from_secs(10);
-/// So many runs of dead processes are put back at once: fewer where their values are so large that there was not the time.
+/// Maximum number of runs of dead processes put back at once: fewer where their values were too large for the time.
 const MOST: usize = 1000;
 /// A queue that this process works on.
 pub(crate) trait Beats: Send + Sync {
@@ -57,7 +57,7 @@ struct Member {
     naps: u64,
 }
 
-/// What a tick says of a queue or an owner.
+/// A row of a tick's answer, about a queue or an owner.
 struct Said {
     kind: i32,
     n: i64,

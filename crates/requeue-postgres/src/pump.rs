@@ -52,7 +52,7 @@ pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
-    /// What the pump and the pulse tell each other.
+    /// State shared with the pulse.
     pub(crate) post: Arc<Post>,
     /// Whether the schema still serves this program.
     pub(crate) serving: Arc<Serving>,

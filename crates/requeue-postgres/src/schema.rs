@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-/// What makes the tables of a version from those of the version before; the first makes them from nothing.
+/// Migrations of the tables to each version from the version before; the first makes them from nothing.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
-/// What is made anew at each migration.
+/// Scripts that are run anew at each migration.
 const CODE: [&str; 7] = [
     include_str!("schema/functions.sql"),
     include_str!("schema/adds.sql"),
@@ -26,7 +26,7 @@ const CODE: [&str; 7] = [
 /// The version that this program makes.
 pub(crate) const VERSION: i32 = STEPS.len() as i32;
 
-/// Who waits for a table keeps all others from it meanwhile: for so long at most, and then they have so long.
+/// Limit of a wait for a table, which keeps all others from it meanwhile; then they have [`LETS`].
 const WAITS: &str = "500ms";
 const LETS: Duration = Duration::from_millis(500);
 /// After so long it is given up, and told who has the table.
@@ -139,7 +139,7 @@ async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
     made
 }
 
-/// Who keeps the tables from being changed.
+/// Adds to the failure the transaction that keeps the tables from being changed.
 async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
     let Failed::Not(why) = failed else { return failed };
     let holder = "select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), l.relation::regclass::text

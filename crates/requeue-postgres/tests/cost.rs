@@ -19,7 +19,7 @@ fn works(q: &Queue<String>) -> (Worker, mpsc::Receiver<String>) {
     (worker.expect("threads"), ran)
 }
 
-/// What asks for so many seconds of the server's processor that its plan is compiled.
+/// JIT is off in all functions: a forced plan looks so dear that it would be compiled at each call.
 #[test]
 fn e40_no_function_is_compiled() {
     let Some(db) = Database::new() else { return };

@@ -14,7 +14,7 @@ fn examples(page: &str) -> Vec<&str> {
     page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("its end").0).collect()
 }
 
-/// What PostgreSQL says of a statement that it refuses.
+/// The message of PostgreSQL for a statement that it refuses.
 fn refusal(db: &Database, sql: &str) -> String {
     block_on(async {
         let refused = db.client().await.batch_execute(sql).await.expect_err(sql);

@@ -20,7 +20,7 @@ const VERSIONS: [&str; 1] = [include_str!("versions/1.sql")];
 /// The statements of programs of the version before the newest.
 const CALLS: &str = include_str!("versions/1.calls.sql");
 
-/// What is in a queue of version 1: keys of all kinds, `h` held by a process, letters of transactions, a group that is paused.
+/// Contents of a queue of version 1: keys of all kinds, `h` held by a process, letters of transactions, a paused group.
 const FILLED: &str = "
     select requeue.open('orders'), requeue.open('paused');
     select requeue.add(1, array['h', 'i']::bytea[], array[0, 0], array[0, 0], array['1', '2']::jsonb[]);
@@ -99,7 +99,7 @@ fn e43_a_schema_of_each_version_becomes_the_newest_with_all_that_is_in_it() {
     }
 }
 
-/// What the schema consists of, a line each.
+/// The parts of the schema, a line each.
 fn catalogue(db: &Database) -> String {
     db.sql(
         "select 'column', table_name, column_name, data_type, column_default, is_nullable from information_schema.columns
@@ -164,7 +164,7 @@ fn e43_the_statements_of_programs_of_the_version_before_mean_what_they_meant() {
     });
 }
 
-/// What a process of version 1 does: it adds, claims, ends, extends its lease, looks, and leaves.
+/// The statements of a process of version 1: it adds, claims, ends, extends its lease, looks, and leaves.
 const OLD_PROCESS: [&str; 9] = [
     "select version = 1 from requeue.meta",
     "select requeue.add(1, array[$1::text::bytea], array[0], array[0], array['1']::jsonb[])",

@@ -1,6 +1,6 @@
 //! The bell: other processes tell the one that works on a file that they have written to it.
 //!
-//! Whoever has written opens SQLite's log for writing and closes it. On Linux the kernel tells the runner of that (inotify),
+//! A writer then opens SQLite's log for writing and closes it. On Linux the kernel tells the runner of that (inotify),
 //! so that it need not look all the time; on other systems, and where a user may have no more watches, [`Bell::hang`] gives
 //! none, and the runner looks often. (The log, as nobody locks it: to close the database itself would end SQLite's locks.)
 

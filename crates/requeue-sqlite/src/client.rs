@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// So long a process that works has to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
 
-/// So many keys are cancelled in one transaction at most.
+/// Maximum number of keys cancelled in one transaction.
 const TOGETHER: usize = 1000;
 
 /// A file as a process has it that does not work on it: it adds, lists, cancels, pauses, beside the one that works or
@@ -130,7 +130,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add). Whether the queue has priorities is not known here: where it has none the key runs without.
+    /// The errors of [`add`](Self::add). Whether the queue has priorities is not known here: where it has none the key
+    /// runs without.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -208,7 +209,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add). What the process that works can't read makes its key dead, with the reason.
+    /// The errors of [`add`](Self::add). What the process that works can't read makes its key dead, with the reason.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -234,7 +235,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add_values`](Self::add_values).
+    /// The errors of [`add_values`](Self::add_values).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -264,7 +265,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add); and [`EngineError::NotApplied`] if no such time comes.
+    /// The errors of [`add`](Self::add); and [`EngineError::NotApplied`] if no such time comes.
     ///
     /// ```
     /// # use requeue_sqlite::{Client, Schedule};
@@ -415,7 +416,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel). Some may be cancelled then.
+    /// The errors of [`cancel`](Self::cancel). Some may be cancelled then.
     ///
     /// ```
     /// # use requeue_sqlite::Client;

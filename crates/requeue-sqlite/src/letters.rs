@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Answers that nobody has asked for are kept so long.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// What another process asks of a queue.
+/// A request of another process to a queue.
 #[derive(Clone)]
 pub(crate) struct Letter {
     pub(crate) id: i64,
@@ -60,7 +60,7 @@ impl Letter {
     }
 }
 
-/// So many letters are read at once.
+/// Maximum number of letters read at once.
 pub(crate) const MOST_LETTERS: usize = 1000;
 
 /// The oldest letters that nobody has answered, to these queues; triggers only of those that are not `closed`.

@@ -1,4 +1,4 @@
-//! What is known of the keys of a queue, for who looks at the file: their rows, what the inbox asks for on top of that,
+//! The state of the keys of a queue, for who looks at the file: their rows, what the inbox asks for on top of that,
 //! and which of them run.
 
 use crate::letters::{Letter, unread};
@@ -14,14 +14,14 @@ use std::time::Duration;
 pub(crate) const MOST_COUNTED: u64 = 1_000_000;
 /// Letters are looked at as far as this.
 const MOST_LETTERS: usize = 100_000;
-/// So many keys are read in the first look of a list.
+/// Number of keys read in the first look of a list.
 pub(crate) const PAGE: usize = 1000;
-/// So many keys are read in one look at most.
+/// Maximum number of keys read in one look.
 const LARGEST_PAGE: usize = 32 * PAGE;
 /// The values of a page that is larger than the first have so many bytes at most.
 const MOST_BYTES: usize = 16 << 20;
 
-/// What of a key's row says where it stands.
+/// The columns of a key's row that say where it stands.
 struct Place<'a> {
     key: &'a [u8],
     ord: i64,
@@ -69,7 +69,7 @@ pub(crate) fn number(connection: &Connection, version: u32, name: &str) -> rusql
     connection.query_row("select id from queue where name = ?1", [name], |row| row.get(0)).optional()
 }
 
-/// What the inbox asks for that nobody has read yet, of keys and of the queue.
+/// Requests in the inbox that nobody has read yet, of keys and of the queue.
 #[derive(Default)]
 pub(crate) struct Pending {
     /// By key, what its triggers come to.
@@ -126,7 +126,7 @@ impl Pending {
         self.adds.iter()
     }
 
-    /// What is known of a key, with what is asked for.
+    /// The state of a key, with what is asked for.
     fn over(&self, key: &[u8], listed: Option<Listed>, now: Wall) -> Option<Listed> {
         let Some(letter) = self.adds.get(key) else { return listed };
         let due = due(letter).filter(|due| *due > now);
@@ -278,7 +278,7 @@ impl Size {
     }
 }
 
-/// What is known of the keys of a page, in the order of `keys`; without those that are gone. `None` if their values are too
+/// The state of the keys of a page, in the order of `keys`; without those that are gone. `None` if their values are too
 /// large for a page of this size.
 pub(crate) fn page(
     connection: &Connection,
@@ -307,7 +307,7 @@ pub(crate) fn page(
     Ok(Some(listed.into_iter().map(|(_, listed)| listed).collect()))
 }
 
-/// What is known of a key.
+/// The state of a key. `None` if it is gone.
 pub(crate) fn state(
     connection: &Connection,
     version: u32,
@@ -333,7 +333,7 @@ fn row_of(version: u32) -> String {
     }
 }
 
-/// What stands beside the rows of keys: what the inbox asks for, what runs, and the time of the look.
+/// State beside the rows of keys: what the inbox asks for, what runs, and the time of the look.
 pub(crate) struct Seen<'a> {
     pub(crate) pending: &'a Pending,
     pub(crate) running: &'a Running,

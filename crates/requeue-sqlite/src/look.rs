@@ -47,7 +47,7 @@ impl Route {
         })
     }
 
-    /// What SQLite is told of it in a URI.
+    /// The parameters of SQLite's URI for it.
     fn how(self) -> &'static str {
         match self {
             Self::Shared => "mode=ro&readonly_shm=1",
@@ -131,7 +131,7 @@ impl From<rusqlite::Error> for Failed {
     }
 }
 
-/// What keeps the file from being read. Nothing, if only what is in it is wrong.
+/// The error that keeps the file from being read. `None` if only what is in it is wrong.
 fn why(connection: &Connection) -> Option<rusqlite::Error> {
     connection.query_row("select count(*) from sqlite_schema", [], |_| Ok(())).err()
 }

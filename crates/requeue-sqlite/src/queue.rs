@@ -472,7 +472,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
     }
 }
 
-/// What others have asked for and this process does not do: the keys are run without it.
+/// Requests of others that this process does not serve: the keys are run without them.
 #[derive(Default)]
 struct Ignored(AtomicU8);
 
@@ -1119,8 +1119,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.is_paused()
     }
 
-    /// What other processes have asked for and this queue does not have: keys with priorities or values run without
-    /// them. `None` if all is done as it was asked for.
+    /// Features that other processes have asked for and this queue does not have: keys with priorities or values run
+    /// without them. `None` if all is done as it was asked for.
     ///
     /// ```
     /// # use requeue_sqlite::{Client, Sqlite};

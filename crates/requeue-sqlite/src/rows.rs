@@ -28,7 +28,7 @@ fn signed(ticket: u64) -> i64 {
     i64::try_from(ticket).unwrap_or(i64::MAX)
 }
 
-/// What a value and an older one make, as bytes.
+/// A function that merges a value with an older one, as bytes.
 pub(crate) type MergeBytes = dyn Fn(&[u8], &[u8]) -> Result<Vec<u8>, EngineError> + Send + Sync;
 
 /// A trigger as it is written.
@@ -46,7 +46,7 @@ pub(crate) struct TriggerRow {
     pub(crate) every: Option<Duration>,
 }
 
-/// What the queue in memory knows of a key after the end of a run.
+/// The state of a key in the queue in memory after the end of a run.
 pub(crate) struct Image {
     pub(crate) ord: u64,
     pub(crate) ready: bool,
@@ -103,7 +103,7 @@ pub(crate) fn queue_number(connection: &Connection, name: &str) -> rusqlite::Res
     written(connection, made, [name])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// What a statement returns that writes one row at most, when that is on the disk.
+/// Runs a statement that writes one row at most: what it returns, when that is on the disk.
 ///
 /// The statement is stepped to its end: only there SQLite commits it, and says whether it could. `query_row` takes the
 /// first row, and hears of no error behind it.
@@ -225,7 +225,7 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
     Ok(())
 }
 
-/// What stands in `every` for a key that comes again at these times.
+/// Writes the schedule: the value of `every` for a key that comes again at its times.
 pub(crate) fn rule(begun: &Connection, schedule: &Schedule) -> rusqlite::Result<Duration> {
     let number = "insert into rule(text) values(?1) on conflict(text) do update set text = text returning id";
     let number: Option<i64> = written(begun, number, [schedule.to_string()])?;

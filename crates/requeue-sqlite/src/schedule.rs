@@ -49,7 +49,7 @@ struct Cron {
     /// Five fields.
     fields: String,
     zone: TimeZone,
-    /// As the user named it.
+    /// The name of the zone, as the user gave it.
     zone_name: String,
 }
 
@@ -119,7 +119,7 @@ fn next_shown(crontab: &Crontab, shown: DateTime) -> Option<DateTime> {
     crontab.find_next(MakeTimestamp(shown)).ok().map(|next| next.datetime())
 }
 
-/// As `first` without a zone that this system knows: at the same distance from UTC.
+/// Reads an instant with its zone; where this system does not know the zone, at the same distance from UTC.
 fn zoned(text: &str) -> Option<Zoned> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     PARSER.parse_zoned(text).ok().or_else(|| {

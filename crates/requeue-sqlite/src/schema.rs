@@ -14,7 +14,7 @@ pub(crate) const APPLICATION: i32 = i32::from_be_bytes(*b"rque");
 #[expect(clippy::cast_possible_truncation, reason = "there are few")]
 pub(crate) const VERSION: u32 = 1 + MIGRATIONS.len() as u32;
 
-/// What each version has changed, from 2 on. A new file goes through all of them as well.
+/// The changes of each version, from 2 on. A new file goes through all of them as well.
 const MIGRATIONS: [&str; 2] = [
     "
 alter table inbox add column every integer;
@@ -90,7 +90,7 @@ pub(crate) fn not_applied(why: impl Into<BoxError>) -> EngineError {
     EngineError::NotApplied(why.into())
 }
 
-/// What SQLite says of a file, with its name.
+/// Converts an error of SQLite about a file, and adds its name.
 pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_ {
     move |e| match e.sqlite_error_code() {
         Some(ErrorCode::ReadOnly) => not_applied(format!("{}: it can't be written to", path.display())),
@@ -239,7 +239,7 @@ fn migrate(begun: &Transaction<'_>, found: u32) -> rusqlite::Result<()> {
 
 /// The pages that SQLite keeps in memory, in KiB as it counts them: below zero.
 const CACHE: i32 = -65536;
-/// The same while each page is read once.
+/// Like [`CACHE`], while each page is read once.
 pub(crate) const CACHE_OF_A_SCAN: i32 = -1024;
 
 /// Much is read that is not read again: it does not stay in memory.

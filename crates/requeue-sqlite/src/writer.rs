@@ -510,7 +510,7 @@ impl Desk {
         }
     }
 
-    /// What is to be done now and then. True if some keys run that are not shown yet.
+    /// Does what is to be done now and then. True if some keys run that are not shown yet.
     fn looks_around(&self, asked: Asked) -> bool {
         let mut store = lock(&self.store);
         if asked == Asked::Nothing {

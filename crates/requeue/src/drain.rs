@@ -34,7 +34,7 @@ pub struct DrainOptions {
 }
 
 impl DrainOptions {
-    /// What becomes of keys that wait for their timers. By default a drain with a
+    /// Sets what becomes of keys that wait for their timers. By default a drain with a
     /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline) works off keys that wait out a failure until then,
     /// and drops all other timers; without one all are dropped. Keys whose timers are dropped are
     /// [unfinished](crate::WorkQueue::take_unfinished). The latest drain decides for all.
@@ -114,7 +114,7 @@ pub struct Drain<'q, K, V = ()> {
     alarm: Option<Alarm>,
 }
 
-/// So many unfinished keys are told of, or taken, in one lock hold.
+/// Maximum number of unfinished keys told of, or taken, in one lock hold.
 const LENT_AT_ONCE: usize = 256;
 
 impl<K, V> Shared<K, V> {
@@ -129,7 +129,7 @@ impl<K, V> Shared<K, V> {
         (base, deadline)
     }
 
-    /// What a drain has to tell now.
+    /// The report of a drain as of now.
     pub(crate) fn drained(&self, core: &Core<K, V>, base: &DrainBase) -> Drained {
         let mut drained = core.drain_counts(base);
         drained.durable = self.journal.is_some();

@@ -109,7 +109,7 @@ pub enum BuildError {
     MaxWaitWithoutPriorities,
     /// All hand-outs were to go to overdue keys.
     OverdueEvery {
-        /// What was asked for.
+        /// The number that was asked for.
         asked: u32,
     },
     /// A bound of no keys: no trigger would ever be taken.

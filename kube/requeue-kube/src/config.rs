@@ -104,14 +104,14 @@ impl Config {
         Self { on_status: then, ..self }
     }
 
-    /// What an object that is [owned](crate::Controller::owns) does to its owner in back-off. [`InBackoff::Respect`]
-    /// unless it is set: the reconciler makes what is owned, and one that makes a child and then fails would run at
-    /// once, for ever, by the child.
+    /// Sets what an object that is [owned](crate::Controller::owns) does to its owner in back-off.
+    /// [`InBackoff::Respect`] unless it is set: the reconciler makes what is owned, and one that makes a child and then
+    /// fails would run at once, for ever, by the child.
     pub fn on_owned(self, then: InBackoff) -> Self {
         Self { on_owned: then, ..self }
     }
 
-    /// What an object that is [watched](crate::Controller::watches) does to an object in back-off.
+    /// Sets what an object that is [watched](crate::Controller::watches) does to an object in back-off.
     /// [`InBackoff::Run`] unless it is set: the object runs now, for it may have failed for want of just this, and its
     /// failures count on.
     ///

@@ -142,8 +142,8 @@ pub use self::key::ObjectKey;
 pub use self::metrics::Metrics;
 pub use self::running::{Health, Report, Running};
 pub use requeue;
-/// What [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`] take. A controller needs the name alone;
-/// the example below is of the queue beneath.
+/// The setting of [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`]. A
+/// controller needs the name alone; the example below is of the queue beneath.
 ///
 /// ```
 /// use requeue_kube::{Config, InBackoff};

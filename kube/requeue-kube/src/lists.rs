@@ -123,7 +123,7 @@ impl List {
         missed
     }
 
-    /// What the watch says. A kind that is refused for long has no list any more.
+    /// Notes an event of the watch. A kind that is refused for long has no list any more.
     pub(crate) fn hears<K>(&mut self, event: &watcher::Result<Event<K>>) {
         if self.refused.hears(event) {
             self.lists.state().say(self.nth, false);

@@ -42,8 +42,8 @@ pub struct Report {
     pub done: u64,
     /// So many runs were dropped at the end because their time was over, or because the lease was lost meanwhile.
     pub cancelled: usize,
-    /// So many objects were to be reconciled, and are not any more: those that were ready, waited out a failure or a
-    /// debounce, or whose run was dropped. The next start lists them. One that only waited for its next look
+    /// Number of objects that were to be reconciled, and are not any more: those that were ready, waited out a failure
+    /// or a debounce, or whose run was dropped. The next start lists them. One that only waited for its next look
     /// ([`requeue`](crate::Action::requeue), [`resync`](crate::Config::resync)) is none of them.
     pub left: usize,
 }
@@ -63,7 +63,7 @@ pub struct Health {
     pub is_leader: bool,
     /// The controller has ended.
     pub ended: bool,
-    /// What went wrong in a watch last, with its kind, if that is not a minute ago. The watch begins again by itself.
+    /// The last error of a watch, with its kind, if that is not a minute ago. The watch begins again by itself.
     pub watch_error: Option<String>,
 }
 
@@ -436,7 +436,7 @@ impl WatchErrors {
     }
 }
 
-/// What a watch's error becomes: a part of the health, and, if it is news, a message and an item of the stream.
+/// The handler of watch errors: each is a part of the health, and, if it is news, a message and an item of the stream.
 fn tell_watch_errors<K, E>(
     name: Arc<str>,
     errors: Arc<WatchErrors>,

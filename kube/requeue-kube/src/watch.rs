@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Hears of what goes wrong in the watch of a kind.
 pub(crate) type OnError = Arc<dyn Fn(&Arc<str>, watcher::Error) + Send + Sync>;
 
-/// What a source of triggers gets when the controller starts.
+/// State that a source of triggers gets when the controller starts.
 #[derive(Clone)]
 pub(crate) struct Start {
     pub(crate) feed: Feed,
@@ -40,7 +40,7 @@ impl Start {
         self.lists.watch(kind.into(), true)
     }
 
-    /// As [`list_of_objects`](Self::list_of_objects), of related objects.
+    /// Like [`list_of_objects`](Self::list_of_objects), of related objects.
     pub(crate) fn list_of_related<O>(&self, relation: &Relation<O>) -> List {
         self.lists.watch(relation.kind.clone(), false)
     }

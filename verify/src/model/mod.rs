@@ -277,7 +277,7 @@ struct Entry {
     reset: bool,
     timer: Option<Timer>,
     window: Option<window::Window>,
-    /// What the run that is on asked for was refused.
+    /// The request of the run that is on, if that was refused.
     refused: Option<unfinished::Left>,
     /// The value slot (B1).
     slot: Option<Vec<u32>>,

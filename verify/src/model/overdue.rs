@@ -21,7 +21,7 @@ impl MaxWait {
     }
 }
 
-/// What is remembered for ages.
+/// The model's state for the ages of keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ages {
     /// The pauses of each group, and of the queue, which is called by nothing: from when, until when.

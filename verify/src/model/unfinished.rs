@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct Unfinished {
     /// The key.
     pub key: u64,
-    /// What its next run would have got.
+    /// The value that its next run would have got.
     pub value: Option<Vec<u32>>,
     /// The limiter's record.
     pub failures: u32,
-    /// What its next run would have been.
+    /// The attempt that its next run would have been.
     pub attempt: u32,
     /// When it would have been due, if that is known.
     pub due: Option<Nanos>,
@@ -22,7 +22,7 @@ pub struct Unfinished {
     pub refused: bool,
 }
 
-/// What is remembered of a key besides what its entry in the queue says.
+/// The state of an unfinished key, besides what its entry in the queue says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     due: Option<Nanos>,

@@ -74,7 +74,7 @@ struct Priorities {
 }
 
 impl Priorities {
-    /// What the clock shows that stands while the queue is paused.
+    /// The time on the clock that stands while the queue is paused.
     fn age_clock(&self, at: Instant) -> Instant {
         let at = self.paused.map_or(at, |since| at.min(since));
         Instant::ORIGIN + at.saturating_since(Instant::ORIGIN + self.stood)

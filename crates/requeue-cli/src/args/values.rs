@@ -41,7 +41,7 @@ pub(super) fn rate_or_none(text: &str) -> Result<Rate, String> {
     starts(text).map(Rate::Most).map_err(|why| format!("{why}; or none"))
 }
 
-/// As for workers, or any number.
+/// Reads a cap: a number as for workers, or `none` for any number.
 pub(super) fn group_cap(text: &str) -> Result<NonZeroUsize, String> {
     if text == "none" {
         return Ok(NonZeroUsize::MAX);

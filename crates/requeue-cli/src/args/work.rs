@@ -22,7 +22,7 @@ pub(crate) struct Work {
     run: Run,
 }
 
-/// What has no meaning for `work` is not in its help, see [`Work::into_run`].
+/// Changes the help of an option for `work`; one that has no meaning for it is hidden, see [`Work::into_run`].
 pub(super) fn for_work(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "queue" => arg.help("The name of the queue [default: default]"),

@@ -297,7 +297,7 @@ impl Add {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The text is no JSON.
 pub(crate) fn value(text: &str) -> Result<String, String> {
     let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(text);
     parsed

@@ -11,7 +11,7 @@ use requeue_sqlite::{Client, Schedule};
 use crate::group_by::GroupBy;
 use crate::show::quoted;
 
-/// So many calls to a server are on their way at once.
+/// Maximum number of calls to a server that are on their way at once.
 const ON_THE_WAY: usize = 64;
 
 /// An engine, opened.

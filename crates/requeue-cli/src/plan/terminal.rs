@@ -86,7 +86,7 @@ impl Dots {
         }
     }
 
-    /// As many dots as the longer side of the line has.
+    /// Draws a line of as many dots as its longer side has.
     fn line(&mut self, from: (usize, usize), to: (usize, usize)) {
         let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1));
         let part = |from: usize, to: usize, step: usize| {

@@ -13,7 +13,7 @@ fn requeue(dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What is listed of the file.
+/// The output of `requeue ls` for the file.
 fn listed(dir: &Path) -> String {
     run(requeue(dir, &["ls"]), b"").text().to_owned()
 }

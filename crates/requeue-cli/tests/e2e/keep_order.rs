@@ -1,4 +1,4 @@
-//! What runs write, in the order in which their keys were read.
+//! `--keep-order`: the output of runs, in the order in which their keys were read.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the commands do with a queue on a server as they do it with a file, and what they do not.
+//! Commands for a queue on a server: what they do with it as with a file, and what they do not.
 
 use rustix::process::Signal;
 

@@ -380,8 +380,8 @@ impl<K> Fair<K> {
         Some(at)
     }
 
-    /// The same where keys have levels, or grow old, or groups have rates: of this node, unless the hand-out
-    /// goes to an overdue key.
+    /// Like [`pop`](Self::pop), where keys have levels, or grow old, or groups have rates: of this node, unless
+    /// the hand-out goes to an overdue key.
     #[inline(never)]
     fn pop_in_full(&mut self, at: u32, now: Instant) -> Option<Marked> {
         let at = match self.overdue_level(now) {

@@ -162,7 +162,7 @@ pub enum Order<K> {
         priorities: bool,
         /// Priorities count within a group, and not before the turns of groups.
         within: bool,
-        /// As for priorities; without them it changes nothing.
+        /// When a key is overdue, and how many hand-outs overdue keys get. It changes nothing without priorities.
         max_wait: Option<MaxWait>,
     },
 }

@@ -62,7 +62,7 @@ impl From<MaxWait> for Overdue {
 /// The clock by which keys age. It stands still while they are paused, so a pause ages no key, and no
 /// pause has to visit its keys.
 ///
-/// What it shows for instants before its last stop or start may be too early. Nothing asks for them: whatever is due
+/// Its time for instants before its last stop or start may be too early. Nothing asks for them: whatever is due
 /// has happened before the clock is stopped or started, because these calls are looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgeClock {
@@ -79,7 +79,7 @@ impl Default for AgeClock {
 }
 
 impl AgeClock {
-    /// What it shows at this instant.
+    /// The time that it shows at this instant.
     #[inline]
     pub(super) fn at(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.min(self.stands_since).as_nanos().saturating_sub(self.stood))

@@ -1,4 +1,4 @@
-//! The same where the system has no locks of bytes that belong to a descriptor: a file beside the database for each byte
+//! Locks where the system has none of bytes that belong to a descriptor: a file beside the database for each byte
 //! that somebody locks. There it is one runner a *name*, symbolic links aside, and other processes do not see what runs.
 
 use fs4::fs_std::FileExt;

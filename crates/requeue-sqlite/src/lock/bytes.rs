@@ -90,7 +90,7 @@ impl Bytes {
         self.set(libc::F_UNLCK, &range).map(drop)
     }
 
-    /// What another process has locked of these bytes: some of it, if it is more.
+    /// A range that another process has locked among these bytes: one of them, if there are several.
     pub(super) fn locked(&self, range: Range<i64>) -> io::Result<Option<Range<i64>>> {
         let mut found = request(libc::F_WRLCK, &range);
         fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut found))?;

@@ -14,7 +14,7 @@
 //!
 //! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a database has one
 //! descriptor in a process, in a [table](DATABASES), which is closed when nothing of this crate has it open any more.
-//! Whoever has a connection has a [`Database`] that lives longer.
+//! Each connection has a [`Database`] that lives longer.
 
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod beside;
@@ -57,7 +57,7 @@ const QUEUES: i64 = GATE + (1 << 40);
 const RUNS: i64 = 1 << 62;
 /// The bits of a run's start in seconds: 12 days.
 const SECONDS: u32 = 20;
-/// As many runs are shown at most: the kernel looks at the locks of a file one by one.
+/// Maximum number of runs shown: the kernel looks at the locks of a file one by one.
 pub(crate) const MOST_RUNS: usize = 1024;
 
 /// Device and inode.
@@ -291,7 +291,7 @@ impl Database {
         }
     }
 
-    /// What runs now.
+    /// The runs that are on now.
     pub(crate) fn runs(&self) -> io::Result<Running> {
         let mut shown: HashMap<i64, i64> = self.shared().runs.lock().clone();
         let mut ahead = Vec::from([(RUNS, i64::MAX)]);
@@ -308,7 +308,7 @@ impl Database {
     }
 }
 
-/// Who wants to write.
+/// A kind of process that wants to write.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Writes {
     Runner,
@@ -322,7 +322,7 @@ pub(crate) struct Turn {
     has: Vec<i64>,
 }
 
-/// What a thread and the one that waits in its place tell each other.
+/// State shared by a thread and the one that waits in its place.
 enum Waits {
     Still,
     Has,
@@ -379,7 +379,7 @@ impl Drop for Turn {
     }
 }
 
-/// What runs, as it was asked for.
+/// The runs that were on when they were asked for.
 #[derive(Default)]
 pub(crate) struct Running(HashMap<i64, i64>);
 

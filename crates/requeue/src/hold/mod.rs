@@ -97,7 +97,7 @@ pub(crate) struct Shared<K, V> {
     pub(crate) name: String,
     /// Who may have keys, for those who ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
-    /// What the workers of this queue call for keys that a drain leaves unfinished.
+    /// Hooks of the workers of this queue, for keys that a drain leaves unfinished.
     pub(crate) give_up_hooks: Mutex<Vec<Weak<OnUnfinished<K>>>>,
     /// Handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,

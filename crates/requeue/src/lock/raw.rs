@@ -41,7 +41,7 @@ use crate::sync::this_thread;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Who wants the lock, or has it: the last two bits of the lock's word.
+/// The owner of the lock or the caller that waits for it: the last two bits of the lock's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// One who adds keys.

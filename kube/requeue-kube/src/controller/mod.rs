@@ -217,7 +217,7 @@ where
         Self::for_shared_stream_with(trigger, reader, K::DynamicType::default())
     }
 
-    /// As [`for_shared_stream`](Self::for_shared_stream), for a kind that is known only at run time.
+    /// Like [`for_shared_stream`](Self::for_shared_stream), for a kind that is known only at run time.
     pub fn for_shared_stream_with(
         trigger: impl Stream<Item = Arc<K>> + Send + 'static,
         reader: Store<K>,

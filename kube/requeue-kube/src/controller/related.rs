@@ -48,7 +48,7 @@ where
         self.owns_with(api, (), wc)
     }
 
-    /// As [`owns`](Self::owns), for a kind that is known only at run time.
+    /// Like [`owns`](Self::owns), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn owns_with<C>(self, api: Api<C>, dyntype: C::DynamicType, wc: watcher::Config) -> Self
     where
@@ -70,7 +70,7 @@ where
         })
     }
 
-    /// As [`owns`](Self::owns), for children that a stream tells of: one that is filtered, or shared by several
+    /// Like [`owns`](Self::owns), for children that a stream tells of: one that is filtered, or shared by several
     /// controllers.
     ///
     /// Each item triggers its owners. The stream says neither when it has told of all children nor which are gone, so
@@ -83,7 +83,7 @@ where
         self.owns_stream_with(trigger, ())
     }
 
-    /// As [`owns_stream`](Self::owns_stream), for a kind that is known only at run time.
+    /// Like [`owns_stream`](Self::owns_stream), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn owns_stream_with<C>(
         self,
@@ -98,7 +98,7 @@ where
         self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
     }
 
-    /// As [`owns_stream`](Self::owns_stream), for a stream that kube's shared stores give to their subscribers
+    /// Like [`owns_stream`](Self::owns_stream), for a stream that kube's shared stores give to their subscribers
     /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
     /// store's writer.
     pub fn owns_shared_stream<C>(self, trigger: impl Stream<Item = Arc<C>> + Send + 'static) -> Self
@@ -108,7 +108,7 @@ where
         self.owns_shared_stream_with(trigger, ())
     }
 
-    /// As [`owns_shared_stream`](Self::owns_shared_stream), for a kind that is known only at run time.
+    /// Like [`owns_shared_stream`](Self::owns_shared_stream), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn owns_shared_stream_with<C>(
         self,
@@ -132,9 +132,9 @@ where
     /// what the function answered. An object of ours that begins to refer to another one is triggered by its own change
     /// and reads it.
     ///
-    /// What went while the watch was broken is told by no event, and only by the next list. Then the function can't be
-    /// asked whom it concerns now, so that **all** objects run, behind those that change ([`Cause::Swept`]). So do all
-    /// when a kind has its list that had none for [`Config::list_timeout`](crate::Config::list_timeout).
+    /// An object that went while the watch was broken is told by no event, and only by the next list. Then the function
+    /// can't be asked whom it concerns now, so that **all** objects run, behind those that change ([`Cause::Swept`]).
+    /// So do all when a kind has its list that had none for [`Config::list_timeout`](crate::Config::list_timeout).
     ///
     /// ```no_run
     /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
@@ -165,7 +165,7 @@ where
         self.watches_with(api, (), wc, mapper)
     }
 
-    /// As [`watches`](Self::watches), for a kind that is known only at run time.
+    /// Like [`watches`](Self::watches), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn watches_with<C, I>(
         self,
@@ -191,7 +191,7 @@ where
         })
     }
 
-    /// As [`watches`](Self::watches), for objects that a stream tells of: one that is filtered, or shared by several
+    /// Like [`watches`](Self::watches), for objects that a stream tells of: one that is filtered, or shared by several
     /// controllers.
     ///
     /// Each item triggers whom the function names. The stream says neither when it has told of all objects nor which
@@ -208,7 +208,7 @@ where
         self.watches_stream_with(trigger, mapper, C::DynamicType::default())
     }
 
-    /// As [`watches_stream`](Self::watches_stream), for a kind that is known only at run time.
+    /// Like [`watches_stream`](Self::watches_stream), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn watches_stream_with<C, I>(
         self,
@@ -224,7 +224,7 @@ where
         self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
     }
 
-    /// As [`watches_stream`](Self::watches_stream), for a stream that kube's shared stores give to their subscribers
+    /// Like [`watches_stream`](Self::watches_stream), for a stream that kube's shared stores give to their subscribers
     /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
     /// store's writer.
     ///
@@ -254,7 +254,7 @@ where
         self.watches_shared_stream_with(trigger, mapper, C::DynamicType::default())
     }
 
-    /// As [`watches_shared_stream`](Self::watches_shared_stream), for a kind that is known only at run time.
+    /// Like [`watches_shared_stream`](Self::watches_shared_stream), for a kind that is known only at run time.
     #[expect(clippy::needless_pass_by_value, reason = "kube's signature")]
     pub fn watches_shared_stream_with<C, I>(
         self,

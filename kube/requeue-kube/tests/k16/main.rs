@@ -1,4 +1,4 @@
-//! What a source of triggers is worth: rule K16, on the fake API server and paused time.
+//! Rule K16, what a source of triggers is worth, on the fake API server and paused time.
 
 mod backlog;
 mod lists;

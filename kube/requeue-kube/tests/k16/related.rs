@@ -1,4 +1,4 @@
-//! What related objects do, and how they are known.
+//! Related objects: what they do, and how they are known.
 
 use crate::world::{SECOND, World, config};
 use k8s_openapi::api::apps::v1::Deployment;

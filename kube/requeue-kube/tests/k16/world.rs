@@ -87,7 +87,7 @@ impl World {
         self.cx.runs.lock().unwrap().len()
     }
 
-    /// What ran since there were so many runs.
+    /// The names of what ran since there were so many runs.
     pub(crate) fn names_since(&self, count: usize) -> Vec<String> {
         self.runs()[count..].iter().map(|run| run.name.clone()).collect()
     }

@@ -19,7 +19,7 @@ use alloc::collections::BTreeMap;
 /// An instant, and a number that tells those of one instant apart.
 pub(super) type When = (Instant, u64);
 
-/// What is kept of a key in an aged line.
+/// Per-key state of an aged line.
 #[derive(Debug, Default)]
 pub(super) struct Age {
     link: Link,
@@ -33,7 +33,7 @@ impl Linked for Age {
     }
 }
 
-/// What is kept of a group with `max_wait`.
+/// Per-group state of a line with `max_wait`.
 #[derive(Debug, Default)]
 pub(super) struct Elders {
     /// Its keys in line, by since when they are ready; or the groups within it that may be served, by when the
@@ -58,7 +58,7 @@ impl<K> Fair<K> {
         &mut self.clock
     }
 
-    /// What a group's clock shows when the queue's shows this. Of no group it is the queue's.
+    /// The time on a group's clock when the queue's shows this. Of no group it is the queue's.
     fn clock_of(&self, tier: usize, number: u32, shown: Instant) -> Instant {
         let Some(group) = self.known_group(tier, number) else { return shown };
         let outer = if tier > 0 { self.clock_of(tier - 1, group.within, shown) } else { shown };

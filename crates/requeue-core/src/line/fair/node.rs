@@ -273,7 +273,7 @@ impl Rings {
         Some(front)
     }
 
-    /// The same of one level, at which somebody may be served.
+    /// The node whose turn it is at one level, at which somebody may be served.
     #[inline]
     pub(super) fn front_at(&self, rank: u32) -> Option<u32> {
         self.each.get(rank).map(|ring| ring.0)
