@@ -90,7 +90,10 @@ impl Serving {
 pub(crate) async fn make(office: &mut Link) -> Result<(), EngineError> {
     let begun = Instant::now();
     loop {
-        let found = version(office).await?;
+        let found = match version(office).await {
+            Ok(found) => found,
+            Err(failed) => return Err(with_grant(office, failed).await.into()),
+        };
         let from = found.map_or(0, |found| found.newest);
         if from >= VERSION {
             return serves(found);
@@ -166,7 +169,7 @@ async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
         return Failed::Not(why);
     }
     let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user),
-                (select relowner::regrole::text from pg_class where oid = to_regclass('requeue.meta'))";
+                (select relowner::regrole::text from pg_class where relnamespace = to_regnamespace('requeue') and relname = 'meta')";
     let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
         return Failed::Not(why);
     };

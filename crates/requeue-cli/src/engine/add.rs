@@ -173,6 +173,11 @@ impl<'a> Adding<'a> {
         }
     }
 
+    /// The queue takes no keys.
+    pub(super) fn never_begun(&self, why: &EngineError) -> Broken {
+        self.broken(plain(why), None, self.first)
+    }
+
     fn broken(&self, why: String, in_doubt: Option<(u64, u64)>, not_added_from: u64) -> Broken {
         Broken { why, added: self.added, unit: self.unit, in_doubt, not_added_from }
     }

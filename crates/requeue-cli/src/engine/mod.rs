@@ -132,18 +132,14 @@ fn add(args: &Add) -> u8 {
             return Err(Ended::With(USAGE, why.to_owned()));
         }
         let schedule = schedule.filter(|_| client.keeps_schedules());
-        if args.make || name == DEFAULT {
-            client.make(name).map_err(|e| Ended::With(1, plain(&e)))?;
-        } else {
-            client.takes_keys(name).map_err(|e| Ended::With(1, plain(&e)))?;
-        }
+        let opened = if args.make || name == DEFAULT { client.make(name) } else { client.takes_keys(name) };
         let mut adding = Adding::new(client, name, args, schedule);
-        let done = if args.keys.is_empty() {
-            adding.read(if args.null { b'\0' } else { b'\n' })
-        } else {
-            args.keys.iter().try_for_each(|key| adding.take(key.as_bytes().to_vec()))
+        let taken = match opened {
+            Err(why) => Err(adding.never_begun(&why)),
+            Ok(()) if args.keys.is_empty() => adding.read(if args.null { b'\0' } else { b'\n' }),
+            Ok(()) => args.keys.iter().try_for_each(|key| adding.take(key.as_bytes().to_vec())),
         };
-        let done = done.and_then(|()| adding.write());
+        let done = taken.and_then(|()| adding.write());
         let (added, refused) = (adding.added, adding.refused);
         if as_json {
             write!(out, "{{\"added\":{added},\"refused\":{refused}")?;

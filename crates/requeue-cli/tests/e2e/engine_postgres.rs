@@ -443,7 +443,13 @@ fn e44_a_misspelt_queue_is_told_with_the_name_that_is_most_like_it() {
     db.well(&["add", "--make", "--queue", "orders", "k"]);
     let (status, _, err) = db.requeue(&["add", "--queue", "ordres", "k"], b"");
     let told = "requeue: there is no queue 'ordres'; the most similar names are 'orders'";
-    assert_eq!((status, &*err), (1, &*format!("{told}; --make makes a new one\n")));
+    assert_eq!(
+        (status, &*err),
+        (
+            1,
+            &*format!("{told}; --make makes a new one; 0 keys were added; nothing from key 1 on was added\n")
+        )
+    );
     for command in
         [&["ls"][..], &["stats"], &["state", "k"], &["cancel", "k"], &["retry", "k"], &["pause"], &["purge"]]
     {
