@@ -188,7 +188,7 @@ impl Shop {
         false
     }
 
-    /// The key must run again. A queue that was shut down refuses it, and lets go of it.
+    /// The key asked to come again. A queue that was shut down refuses it, and lets go of it.
     fn owe(&self, job: &Job) {
         if matches!(self.queue.phase(), Phase::ShutDown | Phase::Over) {
             self.let_go(job);
@@ -314,7 +314,8 @@ impl Shop {
                 Outcome::Again(delay)
             }
             Verdict::Retry(why) => {
-                self.owe(job);
+                // a queue that refuses it keeps the values all the same, for a run that is to come
+                self.tally.owe(job.key(), beside(job));
                 Outcome::Retry(why.into())
             }
             Verdict::GiveUp(why) => {
