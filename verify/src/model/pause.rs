@@ -90,12 +90,13 @@ impl Model {
 
     /// `resume_group`: whether the group was paused.
     pub fn resume_group(&mut self, key: u64, tier: usize) -> bool {
-        let was = self.is_group_paused(key, tier);
-        let group = self.group_of(key, tier).unwrap_or_default();
+        let Some(group) = self.group_of(key, tier).filter(|group| self.paused_groups.contains(group)) else {
+            return false;
+        };
         self.pause_ends(&group);
         self.paused_groups.retain(|other| *other != group);
         self.sort_turns();
-        was
+        true
     }
 
     /// Whether the group of a key in this tier is paused.
