@@ -1,4 +1,4 @@
-//! What was accepted is in the file after a shutdown that came in the middle of a run (E1).
+//! A shutdown in the middle of a run keeps in the file what was accepted (E1).
 
 mod common;
 
@@ -21,7 +21,7 @@ fn open(path: &Path) -> Sums {
     once_free(|| Sqlite::open(path)?.queue_with("orders", sum).open()).unwrap()
 }
 
-/// What a queue that is opened anew knows of "a".
+/// The state of "a" in a queue that is opened anew.
 fn reopened(path: &Path) -> (Sums, Option<KeyState>) {
     let q = open(path);
     let state = q.state(&"a".into());

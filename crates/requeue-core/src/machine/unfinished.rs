@@ -211,7 +211,7 @@ impl<K, V> Core<K, V> {
         self.note(slot);
     }
 
-    /// What a store is told of the key in this slot.
+    /// The state of the key in this slot, as a store is told of it.
     pub(super) fn outlived_state(&self, slot: u32) -> Option<KeyState> {
         let Some(&Outlived { due, priority }) = self.outlived.as_ref().and_then(|all| all.get(&slot)) else {
             return self.state_of(slot);
