@@ -972,6 +972,8 @@ impl Model {
         self.drains.run_ended();
         let entry = self.keys.get_mut(&run.key).expect("it holds the key");
         entry.run = None;
+        // a refusal that its end took back
+        entry.refused = None;
         self.told.worked.push(self.now - entry.started);
         self.told.ends.push(end);
         if std::mem::take(&mut entry.dirty) {
@@ -1063,8 +1065,6 @@ impl Model {
 
     fn end_well(&mut self, run: &Run, end: End) {
         if self.holds(run) {
-            // it was done after all, or given up
-            self.keys.get_mut(&run.key).expect("it is held").refused = None;
             self.settle(run.key, false, None);
         }
         self.end_as(run, end);

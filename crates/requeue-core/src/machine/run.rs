@@ -859,7 +859,8 @@ impl<K, V> Core<K, V> {
         // refused to come again without a failure: the payload is done with
         let mut spent = false;
         if !self.refusals.is_empty() {
-            spent = self.refusals.get(&slot).is_some_and(|refusal| !refusal.is_failure());
+            spent = matches!(how, How::Done)
+                && self.refusals.get(&slot).is_some_and(|refusal| !refusal.is_failure());
             if let Some(refusal) = self.refused_before(slot, &how).filter(|_| self.ledger.is_some()) {
                 self.list_refused(slot, refusal);
                 unfinished = true;
