@@ -5,7 +5,7 @@ use cronexpr::{Crontab, MakeTimestamp};
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::DateTimeParser;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Span, Timestamp, Zoned};
+use jiff::{Span, Timestamp, Zoned};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -89,7 +89,7 @@ fn next_of_steps(first: &Zoned, every: Duration, after: Timestamp) -> Option<Tim
             return Some(first.checked_add(Span::new().try_days(days).ok()?).ok()?.timestamp());
         }
         let nanos = i128::try_from(every.as_nanos()).ok()?.checked_mul(n.into())?;
-        first.timestamp().checked_add(SignedDuration::try_from_nanos_i128(nanos)?).ok()
+        Timestamp::from_nanosecond(first.timestamp().as_nanosecond().checked_add(nanos)?).ok()
     };
     (near..near + 4).filter_map(step).find(|at| *at > after)
 }
