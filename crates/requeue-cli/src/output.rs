@@ -280,7 +280,7 @@ impl Sink {
     /// Whether the terminal is ours to draw on. On one that is not the controlling
     /// terminal there is nobody to share it with.
     fn in_foreground(&self) -> bool {
-        rustix::termios::tcgetpgrp(self.fd).map_or(true, |group| group == rustix::process::getpgrp())
+        crate::process_group::is_in_foreground(self.fd)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which processes there are of a process group.
 
 use std::fs;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use memchr::memmem;
@@ -27,7 +28,7 @@ pub(crate) fn has_process(group: Pid, except: Option<Pid>) -> bool {
 /// The process group of a program that was started in this session with `text`, `NAME=VALUE`, in its environment. What
 /// that program has started has it too, and came later; what left the session is not looked for. Only Linux shows it.
 pub(crate) fn started_with(text: &[u8]) -> Option<Pid> {
-    let session = rustix::process::getsid(None).ok()?.to_string();
+    let [_, session] = own()?;
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let leaders = processes.filter_map(|process| {
         let name = process.file_name().into_string().ok()?;
@@ -42,6 +43,24 @@ pub(crate) fn started_with(text: &[u8]) -> Option<Pid> {
         environment.split(|byte| *byte == 0).any(|it| it == text).then_some((started, pid))
     });
     leaders.min_by_key(|(started, _)| *started).map(|(_, pid)| pid)
+}
+
+/// Returns whether this process is in the foreground of `terminal`, or the system cannot tell.
+pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
+    let Ok(foreground) = rustix::termios::tcgetpgrp(terminal) else { return true };
+    if cfg!(target_os = "linux") {
+        own().is_none_or(|[group, _]| group == foreground.to_string())
+    } else {
+        rustix::process::getpgrp() == foreground
+    }
+}
+
+/// Returns the process group and the session of this process. Each is "0" if its leader is outside of the PID
+/// namespace, where `getpgrp` and `getsid` of `rustix`, whose `Pid` is never zero, are undefined behavior.
+fn own() -> Option<[String; 2]> {
+    let fields = stat(Path::new("/proc/self"))?;
+    let mut fields = fields.split(' ').skip(2);
+    Some([fields.next()?.to_owned(), fields.next()?.to_owned()])
 }
 
 /// Of the process with this directory in `/proc`.
@@ -104,5 +123,25 @@ mod tests {
         program.kill().unwrap();
         program.wait().unwrap();
         assert_eq!(found(format!("RUN={name}")), None, "the other one has left");
+    }
+
+    /// A container is such a namespace, and what `docker exec` starts in it too.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn e38_a_program_is_found_too_where_the_leader_of_the_session_is_outside_of_the_pid_namespace() {
+        let unshare = || {
+            let mut command = Command::new("unshare");
+            command.args(["--pid", "--fork", "--mount-proc"]);
+            command
+        };
+        if !unshare().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: no PID namespace can be made here");
+            return;
+        }
+        let test = "process_group::tests::\
+            e38_a_program_is_found_by_all_of_the_text_in_its_environment_and_not_what_it_started_in_a_session_of_its_own";
+        let done = unshare().arg(std::env::current_exe().unwrap()).args(["--exact", test]).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && text.contains("1 passed"), "{text}");
     }
 }
