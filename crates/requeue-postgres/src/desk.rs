@@ -140,9 +140,7 @@ impl Desk {
             let has_room = |sent: &VecDeque<Sent>| {
                 sent.is_empty() || sent.len() < 2 && !changes && !sent.iter().any(|it| it.has_values)
             };
-            if sent.is_empty()
-                && let Some(until) = round.waits(self.are_noted())
-            {
+            if let Some(until) = sent.is_empty().then(|| round.waits(self.are_noted())).flatten() {
                 let noted = std::pin::pin!(self.wake.notified());
                 drop(tokio::time::timeout_at(until.into(), noted).await);
                 continue;
