@@ -44,6 +44,8 @@
 //! Views (`requeue.queues`, `keys`, `running`, `dead_keys`, `processes`) and functions that take the names of queues and keys
 //! (`requeue.add`, `pause`, `retry_key` and others) are for people and for programs in other languages:
 //! [SQL.md](https://github.com/requeue-rs/requeue/blob/main/crates/requeue-postgres/SQL.md).
+//! Roles, dumps, held snapshots, PgBouncer and metrics:
+//! [OPERATIONS.md](https://github.com/requeue-rs/requeue/blob/main/crates/requeue-postgres/OPERATIONS.md).
 //!
 //! # What it needs
 //!

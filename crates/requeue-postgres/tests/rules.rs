@@ -1298,7 +1298,7 @@ fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
 fn e29_a_role_that_owns_nothing_works_and_one_that_has_less_adds() {
     let Some(db) = Database::new() else { return };
     let documented =
-        include_str!("../../../docs/ENGINES.md").split("```sql\n").find(|it| it.starts_with("grant usage"));
+        include_str!("../OPERATIONS.md").split("```sql\n").find(|it| it.starts_with("grant usage"));
     let (grants, _) =
         documented.and_then(|it| it.split_once("```")).expect("the rights are in the documentation");
     db.sql("create role worker login; create role shop login");

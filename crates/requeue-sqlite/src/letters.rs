@@ -1,4 +1,9 @@
 //! The inbox: what processes that work on no queue ask of the one that does; or do themselves where there is none.
+//!
+//! An add of another process takes the turn and writes. If nobody works on the queue it writes the key's row, as the
+//! runner would; otherwise, and where it has a value, it leaves a *letter* in the table `inbox`, which the runner reads
+//! in its next transaction. No runner can come in between: it takes its lock in a transaction too, and reads rows and
+//! letters in the same one. An add closes the file without a checkpoint, so SQLite's log stays until a runner ends.
 
 use crate::rows::{
     MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,

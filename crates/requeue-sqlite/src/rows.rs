@@ -1,4 +1,13 @@
 //! The rows of the file: how keys, triggers and ends of runs are written and read.
+//!
+//! A **trigger** is written before the queue in memory has it: `ready`, the earlier due instant, the merged value. An
+//! **image** is written at the end of a run: all that the queue in memory knows of the key then, or that it knows
+//! nothing. It is made under the queue's lock, so that the images of a key come in the order of its runs, and it
+//! replaces the row. (Timers that a shutdown drops while their key is in line or runs are in its images all the same.)
+//!
+//! An image says which trigger was the last that memory had; both take their tickets from one counter. A transaction
+//! writes the images first, then those triggers of the transaction before that an image did not know of yet, then its
+//! own triggers. So a row is always what memory knew at some instant and the triggers since then.
 
 use crate::schedule::{RULES, Schedule};
 use crate::store::Failed;

@@ -181,3 +181,28 @@ fn help_has_examples_and_the_exit_statuses() {
         }
     }
 }
+
+/// The repository's README, as a stranger types its first command in a clone; what stands before it installs this program.
+#[test]
+fn readmes_first_command_counts_the_bytes_of_every_file() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = crate::harness::read(root.join("README.md"));
+    let (_, line) = readme.split_once("/requeue-cli && ").unwrap();
+    let files = Command::new("git").args(["ls-files", "--full-name"]).current_dir(&root).output();
+    let missing = Command::new("git").args(["ls-files", "--deleted"]).current_dir(&root).output();
+    let (Ok(files), Ok(missing)) = (files, missing) else { return println!("SKIPPED: there is no git") };
+    if !files.status.success() || files.stdout.is_empty() || !missing.stdout.is_empty() {
+        return println!("SKIPPED: this is no clone, or one whose files were removed");
+    }
+    let mut shell = Command::new("sh");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_requeue")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", line.lines().next().unwrap()]).env("PATH", path).current_dir(&root);
+    let done = shell.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let counted = String::from_utf8(done.stdout).unwrap();
+    for file in String::from_utf8(files.stdout).unwrap().lines().map(|line| line.trim_matches('"')) {
+        // `--tag` writes the key and a tab before the line
+        assert!(counted.lines().any(|line| line.starts_with(&format!("{file}\t"))), "{file}");
+    }
+}

@@ -289,7 +289,7 @@ fn any_number_of_calls_is_shown_one_by_one_and_ends_when_nobody_reads() {
 
 #[test]
 fn the_readme_shows_what_is_shown() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let (_, after) = readme.split_once("\n$ requeue plan ").unwrap();
     let (block, _) = after.split_once("```").unwrap();
     let (line, expected) = block.split_once('\n').unwrap();

@@ -7,7 +7,7 @@
 //! takes the lock several times in a row. A caller that finds it taken therefore
 //! stays away for longer each time, and in the meantime the holder gets through
 //! dozens of calls; and the lock is rarely given up by way of the system, which
-//! would cost more than all of this. What it came to: docs/EXPERIMENTS.md, "In this code". The scheme is that of T. E.
+//! would cost more than all of this. What it came to: docs/EXPERIMENTS.md, "The lock". The scheme is that of T. E.
 //! Anderson, "The performance of spin lock alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
 //!
 //! There is one exception. A caller that does not add keys looks again soon if the holder adds some. So it mostly gets the lock
