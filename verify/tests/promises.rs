@@ -80,7 +80,8 @@ fn tests() -> Vec<(String, String)> {
             is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
             let declared = line.trim_start_matches("async ").strip_prefix("fn ");
             if let Some((name, _)) = declared.and_then(|rest| rest.split_once('(')) {
-                if std::mem::take(&mut is_test) {
+                // `$name` stands in a macro, which the suites' functions go through
+                if std::mem::take(&mut is_test) && !name.starts_with('$') {
                     tests.push((name.to_owned(), file.clone()));
                 }
             }
