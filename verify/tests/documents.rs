@@ -100,8 +100,9 @@ fn every_link_leads_to_a_file_and_a_heading() {
         let folder = Path::new(&path).parent().expect("a folder").to_owned();
         for link in links(&parts(&read(&path)).0) {
             // links of rustdoc name items
-            let item =
-                link.contains("::") || link.starts_with("crate") || !link.starts_with('#') && !link.contains(['/', '.']);
+            let item = link.contains("::")
+                || link.starts_with("crate")
+                || !link.starts_with('#') && !link.contains(['/', '.']);
             if link.contains("://") || item {
                 continue;
             }
